@@ -1,0 +1,210 @@
+//! Request and answer bodies. Times are RFC 3339 UTC on the wire where people read them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use portreeve::registry::{
+    Answer, Desired, EventView, HostFacts, HostView, PortView, ReplicaReport, ReplicaView,
+    ServiceView, Want,
+};
+
+/// `GET /services`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceList {
+    /// What the caller may see: `own`, `group:…` or `all`.
+    pub view_scope: String,
+    /// The number of this answer; give it back as `revision=R&wait=30s` to wait for the next.
+    pub revision: u64,
+    /// The visible services, by name.
+    pub services: Vec<ServiceView>,
+}
+
+/// `GET /hosts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostList {
+    /// Every host, by name.
+    pub hosts: Vec<HostView>,
+}
+
+/// `GET /services/{service}/events`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventList {
+    /// Oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// `POST /services/{service}/scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// How many replicas there shall be.
+    pub replicas: u32,
+}
+
+/// `GET /services/{service}/endpoints`: one atomic snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    /// The full name.
+    pub service: String,
+    /// The life of the revision line.
+    pub epoch: String,
+    /// The snapshot's number.
+    pub revision: u64,
+    /// The port asked for, if one was.
+    pub port_filter: Option<String>,
+    /// How many replicas there shall be.
+    pub desired: u32,
+    /// How many are listed.
+    pub ready: u32,
+    /// What the caller may see.
+    pub view_scope: String,
+    /// Whether the hosts have not confirmed it since the controller started.
+    pub stale: bool,
+    /// The endpoints, by index.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// One replica of [`Endpoints`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Its index.
+    pub replica: u32,
+    /// The host's name.
+    pub host: String,
+    /// The host's published address.
+    pub address: Option<IpAddr>,
+    /// The published ports.
+    pub ports: Vec<EndpointPort>,
+    /// Whether clients may be sent here.
+    pub conditions: Conditions,
+    /// Why not; only under `state=all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when it is ready, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_since: Option<String>,
+    /// Automatic restarts of this incarnation.
+    pub restarts: u32,
+    /// The profile's labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// One published port of an [`Endpoint`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointPort {
+    /// Its name.
+    pub name: String,
+    /// The number, or the first of a block.
+    pub port: u16,
+    /// How many consecutive numbers; 1 for a single one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u16,
+    /// `TCP`, `UDP` or `TCP+UDP`.
+    pub protocol: String,
+    /// What speaks there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<String>,
+    /// A path for readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+// serde hands the field over by reference.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+const fn is_one(count: &u16) -> bool {
+    *count == 1
+}
+
+/// The terms of Kubernetes' EndpointSlice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Listed by default.
+    pub ready: bool,
+    /// Still answering.
+    pub serving: bool,
+    /// On its way out.
+    pub terminating: bool,
+}
+
+/// `GET /hosts/{host}/desired?since=R`: the whole wanted set of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DesiredSet {
+    /// Random per start of the controller; a change asks the agent for one full report.
+    pub instance: String,
+    /// Rises with each change of the set.
+    pub revision: u64,
+    /// Whether the controller wants a full report before this set may be acted on.
+    pub report_first: bool,
+    /// What is wanted, by service and index.
+    pub replicas: Vec<DesiredReplica>,
+    /// Pieces of log files that readers wait for.
+    pub reads: Vec<LogRead>,
+}
+
+/// One wanted replica with what only its worker may know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DesiredReplica {
+    /// What is wanted.
+    #[serde(flatten)]
+    pub desired: Desired,
+    /// Reads what the owner may see and speaks for this incarnation alone.
+    pub token: String,
+}
+
+/// A reader waits for a piece of a log file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogRead {
+    /// Names the answer.
+    pub read: u64,
+    /// Whose log.
+    pub service: portreeve::identity::ServiceName,
+    /// Which replica.
+    pub index: u32,
+    /// `stdout` or `stderr`.
+    pub stream: String,
+    /// From this byte; `None`: the last `max` bytes.
+    pub offset: Option<u64>,
+    /// At most so many bytes.
+    pub max: u32,
+}
+
+/// The agent's answer to a [`LogRead`]: where the piece begins; the bytes are the body.
+pub const LOG_OFFSET_HEADER: &str = "portreeve-log-offset";
+
+/// `POST /hosts/{host}/lease`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Random per start of the controller.
+    pub instance: String,
+}
+
+/// `GET /whoami`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoAmI {
+    /// The account.
+    pub user: String,
+    /// How it was found: `unix socket`, `loopback peer` or `token`.
+    pub method: String,
+    /// What it may see.
+    pub view_scope: String,
+    /// Whether it may manage every service.
+    pub admin: bool,
+}
+
+/// `POST /check` and a successful submit: what to know although nothing is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// The service's label.
+    pub name: String,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}

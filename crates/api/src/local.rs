@@ -1,0 +1,163 @@
+//! What agent and worker of one host share: the replica's folder, the worker's socket, identities of processes.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use portreeve::identity::{HostName, Incarnation, ServiceName};
+use portreeve::registry::{Desired, Want};
+use portreeve::supervision::Status;
+use serde::{Deserialize, Serialize};
+
+use crate::Target;
+
+/// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaFolder(PathBuf);
+
+impl ReplicaFolder {
+    /// The folder of this incarnation below the agent's state folder.
+    #[must_use]
+    pub fn of(state: &Path, service: &ServiceName, index: u32, incarnation: Incarnation) -> Self {
+        Self(
+            state
+                .join("replicas")
+                .join(format!("{service}~{index}~{incarnation}")),
+        )
+    }
+
+    /// The folder at this path.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What the worker shall run: [`Assignment`], 0600, written by the agent before the worker starts.
+    #[must_use]
+    pub fn assignment(&self) -> PathBuf {
+        self.0.join("assignment.json")
+    }
+
+    /// Who the worker is: [`ProcessIdentity`], written by the worker.
+    #[must_use]
+    pub fn worker(&self) -> PathBuf {
+        self.0.join("worker.json")
+    }
+
+    /// Where the worker takes [`WorkerCommand`]s, one JSON line each, and answers each with a [`WorkerAnswer`] line.
+    #[must_use]
+    pub fn worker_socket(&self) -> PathBuf {
+        self.0.join("worker.sock")
+    }
+
+    /// The newest [`Status`], written before it is sent.
+    #[must_use]
+    pub fn status(&self) -> PathBuf {
+        self.0.join("status.json")
+    }
+
+    /// The stored machine and what else a new worker needs to take over.
+    #[must_use]
+    pub fn machine(&self) -> PathBuf {
+        self.0.join("machine.json")
+    }
+
+    /// The token file the job sees, 0600.
+    #[must_use]
+    pub fn token(&self) -> PathBuf {
+        self.0.join("token")
+    }
+
+    /// What the service writes.
+    #[must_use]
+    pub fn log(&self, stream: LogStream) -> PathBuf {
+        self.0.join(match stream {
+            LogStream::Stdout => "stdout.log",
+            LogStream::Stderr => "stderr.log",
+        })
+    }
+
+    /// Present once the incarnation ended and the controller knows: only logs are kept.
+    #[must_use]
+    pub fn ended(&self) -> PathBuf {
+        self.0.join("ended")
+    }
+}
+
+/// The two output streams of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Everything a worker needs to begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The replica as the controller wants it.
+    pub desired: Desired,
+    /// This host.
+    pub host: HostName,
+    /// Its published address.
+    pub host_address: IpAddr,
+    /// Whether loopback listeners are as good as published ones.
+    pub single_host: bool,
+    /// Where the controller answers.
+    pub controller: Target,
+    /// Speaks for this incarnation.
+    pub token: String,
+    /// The boot in which it was written; in another one every run is lost.
+    pub boot_id: String,
+    /// When this process ends, the service shall end too: for `dev` with a temporary folder.
+    pub lifeline: Option<ProcessIdentity>,
+    /// Begins every variable: `PORTREEVE_`.
+    pub prefix: String,
+}
+
+/// A process that cannot be mistaken for a later one with its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: u32,
+    /// Its start time in clock ticks since boot, field 22 of `/proc/PID/stat`.
+    pub start_ticks: u64,
+    /// The boot.
+    pub boot_id: String,
+}
+
+/// What an agent tells a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkerCommand {
+    /// What is wanted now; idempotent.
+    Want {
+        /// Run or stop; `Forget` after a final status: exit.
+        want: Want,
+        /// Above the one acted on: restart.
+        restart_no: u64,
+    },
+    /// The host's published address changed; takes effect at the next start and for probes.
+    Address {
+        /// The new one.
+        address: IpAddr,
+    },
+    /// Only tell the newest status.
+    Tell,
+}
+
+/// A worker's answer to each command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerAnswer {
+    /// The newest status; `None` before the first.
+    pub status: Option<Status>,
+    /// What was wrong with the command, if anything.
+    pub refused: Option<String>,
+}

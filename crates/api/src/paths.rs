@@ -1,0 +1,81 @@
+//! Where things are. One function a path, so that server and clients cannot differ.
+
+use portreeve::identity::{HostName, Incarnation, ServiceName};
+
+/// The root of the native tree.
+pub const ROOT: &str = "/api/v1";
+
+/// All visible services.
+#[must_use]
+pub fn services() -> String {
+    format!("{ROOT}/services")
+}
+
+/// One service.
+#[must_use]
+pub fn service(service: &ServiceName) -> String {
+    format!("{ROOT}/services/{service}")
+}
+
+/// What a service's owner can do: `scale`, `start`, `stop`, `restart`; also `endpoints`, `events`.
+#[must_use]
+pub fn service_part(service: &ServiceName, part: &str) -> String {
+    format!("{ROOT}/services/{service}/{part}")
+}
+
+/// One replica of a service, and what can be asked of it: `kill`, `restart`, `logs`.
+#[must_use]
+pub fn replica_part(service: &ServiceName, index: u32, part: &str) -> String {
+    format!("{ROOT}/services/{service}/replicas/{index}/{part}")
+}
+
+/// `host:port` lines of a service, plain text.
+#[must_use]
+pub fn resolve(service: &ServiceName, port: Option<&str>) -> String {
+    match port {
+        Some(port) => format!("{ROOT}/resolve/{service}/{port}"),
+        None => format!("{ROOT}/resolve/{service}"),
+    }
+}
+
+/// All hosts.
+#[must_use]
+pub fn hosts() -> String {
+    format!("{ROOT}/hosts")
+}
+
+/// One host.
+#[must_use]
+pub fn host(host: &HostName) -> String {
+    format!("{ROOT}/hosts/{host}")
+}
+
+/// What a host's agent says and asks: `report`, `lease`, `desired`; also `ports` for readers.
+#[must_use]
+pub fn host_part(host: &HostName, part: &str) -> String {
+    format!("{ROOT}/hosts/{host}/{part}")
+}
+
+/// Where a worker tells its newest status.
+#[must_use]
+pub fn status(service: &ServiceName, index: u32, incarnation: Incarnation) -> String {
+    format!("{ROOT}/replicas/{service}/{index}/{incarnation}/status")
+}
+
+/// Where an agent puts what a reader of logs waits for.
+#[must_use]
+pub fn log_piece(host: &HostName, read: u64) -> String {
+    format!("{ROOT}/hosts/{host}/reads/{read}")
+}
+
+/// Who the caller is.
+#[must_use]
+pub fn whoami() -> String {
+    format!("{ROOT}/whoami")
+}
+
+/// Checks a profile without storing anything.
+#[must_use]
+pub fn check() -> String {
+    format!("{ROOT}/check")
+}

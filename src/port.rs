@@ -1,0 +1,547 @@
+//! Port numbers, ranges, protocols and names: the words every other module speaks.
+//!
+//! Everything here is parsed once, strictly; a value that exists is valid. "Any free" is a request
+//! (see [`crate::port_pool::Want`]), never a [`Port`].
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A port a replica can hold: 1 to 65535.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub struct Port(NonZeroU16);
+
+impl Port {
+    /// The lowest port, 1.
+    pub const MIN: Self = Self(NonZeroU16::MIN);
+    /// The highest port, 65535.
+    pub const MAX: Self = Self(NonZeroU16::MAX);
+
+    /// The port with this number, or `None` for 0.
+    #[must_use]
+    pub const fn new(number: u16) -> Option<Self> {
+        match NonZeroU16::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number, 1 to 65535.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Port> for u16 {
+    fn from(port: Port) -> Self {
+        port.number()
+    }
+}
+
+impl TryFrom<u16> for Port {
+    type Error = ParsePortError;
+
+    fn try_from(number: u16) -> Result<Self, ParsePortError> {
+        Self::new(number).ok_or_else(|| ParsePortError {
+            text: number.to_string(),
+        })
+    }
+}
+
+impl FromStr for Port {
+    type Err = ParsePortError;
+
+    /// Reads a plain decimal number without sign, blank or leading zero.
+    fn from_str(text: &str) -> Result<Self, ParsePortError> {
+        let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if plain { text.parse().ok() } else { None };
+        number.and_then(Self::new).ok_or_else(|| ParsePortError {
+            text: excerpt(text),
+        })
+    }
+}
+
+/// Not a port number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a port: write a number from 1 to 65535, without sign or leading zero")]
+pub struct ParsePortError {
+    text: String,
+}
+
+/// Consecutive ports, both ends included; never empty, never reversed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PortRange {
+    first: Port,
+    last: Port,
+}
+
+impl PortRange {
+    /// The ports `first` to `last`, or `None` if they are reversed.
+    #[must_use]
+    pub fn new(first: Port, last: Port) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
+    }
+
+    /// The range of this one port.
+    #[must_use]
+    pub const fn single(port: Port) -> Self {
+        Self {
+            first: port,
+            last: port,
+        }
+    }
+
+    /// The lowest port.
+    #[must_use]
+    pub const fn first(self) -> Port {
+        self.first
+    }
+
+    /// The highest port.
+    #[must_use]
+    pub const fn last(self) -> Port {
+        self.last
+    }
+
+    /// How many ports it holds, 1 to 65535.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.last.number() as u32 - self.first.number() as u32 + 1
+    }
+
+    /// Whether `port` lies inside.
+    #[must_use]
+    pub fn contains(self, port: Port) -> bool {
+        self.first <= port && port <= self.last
+    }
+
+    /// Every port, ascending.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Port> {
+        (self.first.number()..=self.last.number()).filter_map(Port::new)
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            self.first.fmt(f)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+/// A set of ports as people write it: ranges in ascending order that neither touch nor overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PortRanges(Vec<PortRange>);
+
+impl PortRanges {
+    /// The most ranges one text may name; more is refused before anything is allocated for them.
+    pub const MAX_RANGES: usize = 1024;
+
+    /// The union of `ranges`: sorted, overlaps and neighbours merged.
+    #[must_use]
+    pub fn new(ranges: impl IntoIterator<Item = PortRange>) -> Self {
+        let mut sorted: Vec<_> = ranges.into_iter().collect();
+        sorted.sort_unstable();
+        let mut merged: Vec<PortRange> = Vec::with_capacity(sorted.len());
+        for range in sorted {
+            match merged.last_mut() {
+                Some(last) if range.first.number() <= last.last.number().saturating_add(1) => {
+                    last.last = last.last.max(range.last);
+                }
+                _ => merged.push(range),
+            }
+        }
+        Self(merged)
+    }
+
+    /// The ranges, ascending.
+    #[must_use]
+    pub fn as_slice(&self) -> &[PortRange] {
+        &self.0
+    }
+
+    /// Whether it holds no port.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many ports it holds.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|range| range.count()).sum()
+    }
+
+    /// Whether `port` lies inside. Cost: one binary search.
+    #[must_use]
+    pub fn contains(&self, port: Port) -> bool {
+        let after = self.0.partition_point(|range| range.first <= port);
+        after > 0 && self.0[after - 1].contains(port)
+    }
+
+    /// Every port, ascending.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Port> {
+        self.0.iter().flat_map(|range| range.iter())
+    }
+}
+
+impl fmt::Display for PortRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, range) in self.0.iter().enumerate() {
+            if place > 0 {
+                f.write_str(",")?;
+            }
+            range.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<PortRanges> for String {
+    fn from(ranges: PortRanges) -> Self {
+        ranges.to_string()
+    }
+}
+
+impl TryFrom<String> for PortRanges {
+    type Error = ParsePortRangesError;
+
+    fn try_from(text: String) -> Result<Self, ParsePortRangesError> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        text.parse()
+    }
+}
+
+impl FromStr for PortRanges {
+    type Err = ParsePortRangesError;
+
+    /// Reads `"80, 100-120"` or `"below 32768"`: numbers and ranges separated by commas, blanks
+    /// around them allowed.
+    fn from_str(text: &str) -> Result<Self, ParsePortRangesError> {
+        let refuse = |reason| ParsePortRangesError {
+            text: excerpt(text),
+            reason,
+        };
+        if text.bytes().filter(|byte| *byte == b',').count() >= Self::MAX_RANGES {
+            return Err(refuse(RangesFault::TooMany));
+        }
+        if let Some(limit) = text.trim().strip_prefix("below ") {
+            let limit: Port = limit
+                .trim()
+                .parse()
+                .map_err(|cause| refuse(RangesFault::Port(cause)))?;
+            let last = Port::new(limit.number() - 1).ok_or_else(|| refuse(RangesFault::Empty))?;
+            return Ok(Self(vec![PortRange {
+                first: Port::MIN,
+                last,
+            }]));
+        }
+        let mut ranges = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (first.trim(), last.trim()),
+                None => (part.trim(), part.trim()),
+            };
+            if first.is_empty() && last.is_empty() {
+                return Err(refuse(RangesFault::Empty));
+            }
+            let port = |text: &str| {
+                text.parse::<Port>()
+                    .map_err(|cause| refuse(RangesFault::Port(cause)))
+            };
+            let range = PortRange::new(port(first)?, port(last)?);
+            ranges.push(range.ok_or_else(|| refuse(RangesFault::Reversed))?);
+        }
+        Ok(Self::new(ranges))
+    }
+}
+
+/// Not a set of ports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} names no set of ports: {reason}; write for example \"80,100-120\" or \"below 32768\""
+)]
+pub struct ParsePortRangesError {
+    text: String,
+    reason: RangesFault,
+}
+
+/// What is wrong with a range text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum RangesFault {
+    #[error("{0}")]
+    Port(ParsePortError),
+    #[error("a range has no ports")]
+    Empty,
+    #[error("a range is reversed")]
+    Reversed,
+    #[error("more than {} ranges", PortRanges::MAX_RANGES)]
+    TooMany,
+}
+
+/// The transport a port is held for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum Protocol {
+    /// TCP, the default.
+    #[default]
+    #[serde(rename = "tcp")]
+    Tcp,
+    /// UDP.
+    #[serde(rename = "udp")]
+    Udp,
+    /// One number free on both sides, held on both.
+    #[serde(rename = "tcp+udp")]
+    TcpUdp,
+}
+
+impl Protocol {
+    /// The words a profile may use, in the order of the documentation.
+    pub const WORDS: [&'static str; 3] = ["tcp", "udp", "tcp+udp"];
+
+    /// Whether it takes the TCP side.
+    #[must_use]
+    pub const fn has_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::TcpUdp)
+    }
+
+    /// Whether it takes the UDP side.
+    #[must_use]
+    pub const fn has_udp(self) -> bool {
+        matches!(self, Self::Udp | Self::TcpUdp)
+    }
+
+    /// Whether both take one side in common, so that equal numbers would collide.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.has_tcp() && other.has_tcp() || self.has_udp() && other.has_udp()
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::TcpUdp => "tcp+udp",
+        })
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ParseProtocolError;
+
+    fn from_str(text: &str) -> Result<Self, ParseProtocolError> {
+        match text {
+            "tcp" => Ok(Self::Tcp),
+            "udp" => Ok(Self::Udp),
+            "tcp+udp" => Ok(Self::TcpUdp),
+            _ => Err(ParseProtocolError {
+                text: excerpt(text),
+            }),
+        }
+    }
+}
+
+/// Not a protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a protocol: write \"tcp\", \"udp\" or \"tcp+udp\"")]
+pub struct ParseProtocolError {
+    text: String,
+}
+
+/// The name of a port in a profile: `[a-z][a-z0-9-]{0,31}`, not ending in `-last` or `-count`.
+///
+/// The rule makes [`PortName::variable`] injective, so no two ports of one profile can claim one
+/// environment variable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PortName(Arc<str>);
+
+impl PortName {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 32;
+
+    /// The name as written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part of a variable's name that stands for this port: upper case, `-` as `_`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        self.0.to_ascii_uppercase().replace('-', "_")
+    }
+}
+
+impl fmt::Display for PortName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<PortName> for String {
+    fn from(name: PortName) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl TryFrom<String> for PortName {
+    type Error = ParsePortNameError;
+
+    fn try_from(text: String) -> Result<Self, ParsePortNameError> {
+        text.parse()
+    }
+}
+
+impl FromStr for PortName {
+    type Err = ParsePortNameError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePortNameError> {
+        let mut bytes = text.bytes();
+        let well_formed = text.len() <= Self::MAX_LEN
+            && bytes.next().is_some_and(|byte| byte.is_ascii_lowercase())
+            && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        // `PORT_A_LAST` and `PORT_A_COUNT` already mean the end and the size of the block `a`.
+        let taken = text.ends_with("-last") || text.ends_with("-count");
+        if well_formed && !taken {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParsePortNameError {
+                text: excerpt(text),
+            })
+        }
+    }
+}
+
+/// Not a name for a port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is not a port name: write 1 to 32 of a-z, 0-9 and -, a letter first, not ending in -last or -count"
+)]
+pub struct ParsePortNameError {
+    text: String,
+}
+
+/// The beginning of a refused text, so that a message never grows with hostile input.
+pub(crate) fn excerpt(text: &str) -> String {
+    const MOST: usize = 64;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(text: &str) -> Option<String> {
+        text.parse::<PortRanges>().ok().map(|set| set.to_string())
+    }
+
+    #[test]
+    fn only_plain_numbers_from_1_to_65535_are_ports() {
+        // ports 3
+        for bad in [
+            "0",
+            "-1",
+            "65536",
+            "080",
+            "",
+            " 80",
+            "+80",
+            "8e1",
+            "99999999999999999999",
+        ] {
+            assert!(bad.parse::<Port>().is_err(), "{bad:?} was accepted");
+        }
+        assert_eq!("65535".parse(), Ok(Port::MAX));
+        assert_eq!("1".parse(), Ok(Port::MIN));
+    }
+
+    #[test]
+    fn range_text_is_merged_and_sorted() {
+        // ports 8
+        assert_eq!(ranges("1-3,2-4").as_deref(), Some("1-4"));
+        assert_eq!(ranges("2-4,1-3").as_deref(), Some("1-4"));
+        assert_eq!(ranges(" 80 , 100-120").as_deref(), Some("80,100-120"));
+        assert_eq!(ranges("below 1024").as_deref(), Some("1-1023"));
+    }
+
+    #[test]
+    fn reversed_empty_and_huge_range_texts_are_refused() {
+        // ports 8
+        for bad in [
+            "3-1",
+            "1-65537",
+            "9223372036854775807",
+            "1-65536",
+            "",
+            ",",
+            "80,",
+            "-",
+            "1--2",
+            "below 1",
+            "below",
+        ] {
+            assert_eq!(ranges(bad), None, "{bad:?} was accepted");
+        }
+        let long = "1,".repeat(1_000_000);
+        let message = long.parse::<PortRanges>().unwrap_err().to_string();
+        assert!(message.len() < 300, "{message}");
+    }
+
+    #[test]
+    fn a_set_contains_exactly_its_ports() {
+        let set: PortRanges = "80,100-102".parse().unwrap();
+        let inside: Vec<_> = (1..=200)
+            .filter(|n| set.contains(Port::new(*n).unwrap()))
+            .collect();
+        assert_eq!(inside, [80, 100, 101, 102]);
+        assert_eq!(set.count(), 4);
+        assert_eq!(set.iter().count(), 4);
+    }
+
+    #[test]
+    fn port_names_that_would_share_a_variable_are_refused() {
+        // ports 21, P41
+        for good in ["http", "host-server-service", "a-b", "http-admin"] {
+            assert!(good.parse::<PortName>().is_ok(), "{good:?} was refused");
+        }
+        for bad in [
+            "9p",
+            "HTTP",
+            "a_b",
+            "",
+            "workers-last",
+            "workers-count",
+            "ä",
+            &"a".repeat(33),
+        ] {
+            assert!(bad.parse::<PortName>().is_err(), "{bad:?} was accepted");
+        }
+        assert_eq!(
+            "http-admin".parse::<PortName>().unwrap().variable(),
+            "HTTP_ADMIN"
+        );
+    }
+}

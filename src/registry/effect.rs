@@ -1,0 +1,115 @@
+//! What the registry tells the driver.
+
+use serde::{Deserialize, Serialize};
+
+use crate::endpoints::ServiceEndpoints;
+use crate::identity::{HostName, ServiceName};
+
+use super::store::Batch;
+
+/// Names one question, so that its answer finds the asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Something for the driver to do, in this order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Write this durably, then say [`super::Registry::committed`] or [`super::Registry::commit_failed`].
+    Commit(Batch),
+    /// Swap these services' snapshots at this revision.
+    Publish {
+        /// The revision all of them get.
+        revision: u64,
+        /// The full sets.
+        services: Vec<ServiceEndpoints>,
+        /// Services that are gone.
+        removed: Vec<ServiceName>,
+    },
+    /// Answer a command.
+    Answer {
+        /// Whose.
+        ticket: Ticket,
+        /// What.
+        answer: Result<Answer, Refusal>,
+    },
+    /// The wanted set of this host changed; wake its agent.
+    Order {
+        /// Which host.
+        host: HostName,
+    },
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The service concerned.
+    pub service: ServiceName,
+    /// Whether anything changed.
+    pub changed: bool,
+    /// What happened, and what the user may want to know at once: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Why a command was refused. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Unknown, or not visible to the asker: the same answer.
+    #[error("no service \"{service}\" in your view; `portreeve services` lists what you can see")]
+    NoSuchService {
+        /// The name asked for.
+        service: ServiceName,
+    },
+    /// The service has no such replica.
+    #[error("{service} has no replica {index}; `portreeve service {service}` lists them")]
+    NoSuchReplica {
+        /// Which service.
+        service: ServiceName,
+        /// The index asked for.
+        index: u32,
+    },
+    /// Visible, but the action is not allowed.
+    #[error("{user} may not {action} {service}: it belongs to {owner}")]
+    NotAllowed {
+        /// Who asked.
+        user: String,
+        /// The verb.
+        action: &'static str,
+        /// Which service.
+        service: ServiceName,
+        /// Whose it is.
+        owner: String,
+    },
+    /// A service of this name runs with another profile.
+    #[error(
+        "{service} runs with another profile ({difference}); `portreeve submit --replace` replaces it"
+    )]
+    Differs {
+        /// Which service.
+        service: ServiceName,
+        /// The fields that differ.
+        difference: String,
+    },
+    /// Deleting what still runs.
+    #[error("{service} still has {live} live replicas; `portreeve stop {service}` first")]
+    StillRunning {
+        /// Which service.
+        service: ServiceName,
+        /// How many live.
+        live: u32,
+    },
+    /// The command does not fit the service.
+    #[error("{service}: {reason}")]
+    Unfit {
+        /// Which service.
+        service: ServiceName,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The truth could not be written; nothing changed.
+    #[error("the store refused the change and nothing was changed: {reason}")]
+    NotStored {
+        /// The store's words.
+        reason: String,
+    },
+}

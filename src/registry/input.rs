@@ -1,0 +1,164 @@
+//! What the driver tells the registry.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{HostName, Incarnation, ServiceName};
+use crate::port::{Port, PortRanges, Protocol};
+use crate::profile::Profile;
+use crate::rights::Caller;
+use crate::supervision::Status;
+
+use super::effect::Ticket;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Somebody wants something; answered under `ticket`.
+    Command {
+        /// Names the answer.
+        ticket: Ticket,
+        /// Who asks; the right was not checked yet.
+        by: Caller,
+        /// What.
+        command: Command,
+    },
+    /// A host's full report: at join, on change, and after a new controller instance.
+    HostReport(HostFacts),
+    /// A host's sign of life.
+    Lease {
+        /// Which host.
+        host: HostName,
+    },
+    /// A replica's newest status.
+    Status(ReplicaReport),
+}
+
+/// What a user can ask for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Create or replace a service; unchanged is no change.
+    Submit(Submission),
+    /// Set the number of replicas.
+    Scale {
+        /// Which service.
+        service: ServiceName,
+        /// How many.
+        replicas: u32,
+    },
+    /// Start a stopped service, and every replica that ended, with a fresh budget.
+    Start {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// Stop every replica; the service stays known.
+    Stop {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// Restart one replica or all in place; not charged to the budget.
+    Restart {
+        /// Which service.
+        service: ServiceName,
+        /// Which replica; `None`: all, one at a time, highest index first.
+        index: Option<u32>,
+    },
+    /// Stop one replica; its index stays empty until start or submit.
+    Kill {
+        /// Which service.
+        service: ServiceName,
+        /// Which replica.
+        index: u32,
+    },
+    /// Forget a stopped service.
+    Delete {
+        /// Which service.
+        service: ServiceName,
+    },
+}
+
+/// A profile on its way into the registry.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The full name.
+    pub service: ServiceName,
+    /// What to run.
+    pub profile: Profile,
+    /// Whether a changed profile may replace a running one.
+    pub replace: bool,
+}
+
+/// What a host says about itself. Replaces what it said before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Its name.
+    pub host: HostName,
+    /// New at each boot of the machine.
+    pub boot_id: String,
+    /// The version of the agent.
+    pub agent_version: String,
+    /// The addresses it may be reached at, as it found them.
+    pub addresses: Vec<ReportedAddress>,
+    /// The published one by the agent's rule.
+    pub published: Option<IpAddr>,
+    /// Which rule won, in words.
+    pub address_rule: String,
+    /// Numbers that "any" draws from.
+    pub dynamic: PortRanges,
+    /// Numbers that a fixed request may name.
+    pub fixed: PortRanges,
+    /// Numbers never given.
+    pub reserved: PortRanges,
+    /// The kernel's ephemeral range.
+    pub ephemeral: PortRanges,
+    /// Who listens here without being ours.
+    pub foreign: Vec<ForeignListener>,
+    /// Labels for placement.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// What the host can do, in words: `pidfd`, `subreaper`, `cgroup-v2-kill`, `owner-proof`.
+    pub capabilities: Vec<String>,
+    /// The newest status of every replica that lives here.
+    pub replicas: Vec<ReplicaReport>,
+    /// Whether `replicas` is complete: true at join and after a new controller instance.
+    pub full: bool,
+}
+
+/// One address of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedAddress {
+    /// The interface.
+    pub interface: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network part.
+    pub prefix: u8,
+}
+
+/// A listener that is not ours.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ForeignListener {
+    /// The number.
+    pub port: Port,
+    /// The side.
+    pub protocol: Protocol,
+    /// Its process, where readable.
+    pub pid: Option<u32>,
+    /// Its command name, where readable.
+    pub comm: Option<String>,
+}
+
+/// A replica's newest status, as its worker tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaReport {
+    /// The host it runs on.
+    pub host: HostName,
+    /// Whose copy.
+    pub service: ServiceName,
+    /// Which copy.
+    pub index: u32,
+    /// Which placement.
+    pub incarnation: Incarnation,
+    /// The status; the highest `(run, seq)` wins.
+    pub status: Status,
+}

@@ -1,0 +1,15 @@
+//! The shared probe and restart logic: events in, effects out.
+//!
+//! One pure machine serves the worker, a node manager, the virtual cluster and the post-mortem. It knows
+//! nothing of ports: that a restart keeps them is true by construction.
+
+mod config;
+mod status;
+mod vocabulary;
+
+pub use config::{Backoff, Config, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window};
+pub use status::{Failure, Final, State, Status};
+pub use vocabulary::{
+    Effect, Event, ExitCause, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, Reason, Report,
+    StartFailure,
+};

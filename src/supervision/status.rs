@@ -1,0 +1,107 @@
+//! What a replica's supervision looks like from outside: the newest status, not a history.
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::Run;
+use crate::port::{Port, Protocol};
+use crate::time::WallClock;
+
+use super::vocabulary::{ExitStatus, Reason};
+
+/// The newest status of one incarnation. The controller keeps the one with the highest `(run, seq)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The newest start.
+    pub run: Run,
+    /// Counts the reports of this incarnation, over all runs.
+    pub seq: u64,
+    /// Where it stands.
+    pub state: State,
+    /// Whether clients may be sent here.
+    pub ready: bool,
+    /// Why it is not ready, in words for people; the newest failed probe's text where there is one.
+    pub not_ready_reason: Option<String>,
+    /// Automatic restarts of this incarnation; never falls.
+    pub restarts: u32,
+    /// Restarts by the user in this incarnation.
+    pub user_restarts: u32,
+    /// The user's restart that was last acted on.
+    pub restart_no: u64,
+    /// The process of the living run.
+    pub pid: Option<u32>,
+    /// The first failure of this incarnation.
+    pub first_failure: Option<Failure>,
+    /// The newest failure of this incarnation.
+    pub last_failure: Option<Failure>,
+    /// In [`State::Backoff`]: when the next run begins.
+    pub next_start: Option<WallClock>,
+}
+
+/// Where a replica stands on its host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Not begun.
+    Idle,
+    /// The process is being made.
+    Starting,
+    /// It waits for the startup probe.
+    Startup,
+    /// It runs.
+    Up,
+    /// It was told to end; draining or signalled.
+    Stopping,
+    /// The main process ended; its group is being removed.
+    Reaping,
+    /// It waits to be started again.
+    Backoff,
+    /// Processes of it cannot be removed.
+    Stuck,
+    /// Nothing follows; its ports can be freed.
+    Final(Final),
+}
+
+/// How a replica ended on its host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Final {
+    /// It ended in success and is not to be restarted.
+    Succeeded,
+    /// It failed and is not to be restarted.
+    Failed(Reason),
+    /// It was told to end.
+    Stopped,
+    /// The restart rule ended it.
+    GaveUp {
+        /// The last cause.
+        reason: Reason,
+        /// How many restarts it had.
+        count: u32,
+    },
+    /// A stranger has one of its ports; nothing was charged.
+    PortConflict {
+        /// The number.
+        port: Port,
+        /// On which side.
+        protocol: Protocol,
+        /// The stranger, where readable.
+        pid: Option<u32>,
+        /// Its command name, where readable.
+        comm: Option<String>,
+    },
+}
+
+/// One failure, kept for people: the first and the last of an incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The class and its detail.
+    pub reason: Reason,
+    /// How the process ended, where one did.
+    pub exit: Option<ExitStatus>,
+    /// In which run.
+    pub run: Run,
+    /// When.
+    pub at: WallClock,
+    /// The newest output of the deciding probe, at most 4 KiB.
+    pub probe_output: Option<String>,
+}
