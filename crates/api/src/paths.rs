@@ -1,6 +1,10 @@
 //! Where things are. One function a path, so that server and clients cannot differ.
+//!
+//! `service` is a full name, or a label alone: the server then takes the caller's own namespace.
 
-use portreeve::identity::{HostName, Incarnation, ServiceName};
+use std::fmt::Display;
+
+use portreeve::identity::{HostName, Incarnation};
 
 /// The root of the native tree.
 pub const ROOT: &str = "/api/v1";
@@ -13,25 +17,25 @@ pub fn services() -> String {
 
 /// One service.
 #[must_use]
-pub fn service(service: &ServiceName) -> String {
+pub fn service(service: &dyn Display) -> String {
     format!("{ROOT}/services/{service}")
 }
 
 /// What a service's owner can do: `scale`, `start`, `stop`, `restart`; also `endpoints`, `events`.
 #[must_use]
-pub fn service_part(service: &ServiceName, part: &str) -> String {
+pub fn service_part(service: &dyn Display, part: &str) -> String {
     format!("{ROOT}/services/{service}/{part}")
 }
 
 /// One replica of a service, and what can be asked of it: `kill`, `restart`, `logs`.
 #[must_use]
-pub fn replica_part(service: &ServiceName, index: u32, part: &str) -> String {
+pub fn replica_part(service: &dyn Display, index: u32, part: &str) -> String {
     format!("{ROOT}/services/{service}/replicas/{index}/{part}")
 }
 
 /// `host:port` lines of a service, plain text.
 #[must_use]
-pub fn resolve(service: &ServiceName, port: Option<&str>) -> String {
+pub fn resolve(service: &dyn Display, port: Option<&str>) -> String {
     match port {
         Some(port) => format!("{ROOT}/resolve/{service}/{port}"),
         None => format!("{ROOT}/resolve/{service}"),
@@ -58,7 +62,7 @@ pub fn host_part(host: &HostName, part: &str) -> String {
 
 /// Where a worker tells its newest status.
 #[must_use]
-pub fn status(service: &ServiceName, index: u32, incarnation: Incarnation) -> String {
+pub fn status(service: &dyn Display, index: u32, incarnation: Incarnation) -> String {
     format!("{ROOT}/replicas/{service}/{index}/{incarnation}/status")
 }
 

@@ -1,0 +1,98 @@
+//! Exit codes, documented and tested: scripts tell outcomes apart by them.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use portreeve_api::ClientError;
+
+/// Why a command ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// It failed, or what it waited for ended.
+    Failure = 1,
+    /// The words of the command are off.
+    Usage = 2,
+    /// The service is known, but no replica is ready.
+    NoneReady = 3,
+    /// No such service, or not visible.
+    NoSuchService = 4,
+    /// Not authenticated, or not allowed.
+    NotAllowed = 5,
+    /// No controller answers.
+    Unreachable = 6,
+    /// It took too long.
+    Timeout = 7,
+}
+
+/// What a command leaves behind when it does not succeed: a code and one message.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// A plain failure.
+    pub(crate) fn plain(message: impl fmt::Display) -> Self {
+        Self::new(Code::Failure, message.to_string())
+    }
+
+    pub(crate) const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Says the message on standard error and gives the code to the shell.
+    pub(crate) fn report(&self) -> ExitCode {
+        if !self.message.is_empty() {
+            eprintln!("portreeve: {}", self.message);
+        }
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let code = match &error {
+            ClientError::Unreachable { .. } => Code::Unreachable,
+            ClientError::Timeout { .. } => Code::Timeout,
+            ClientError::Refused(problem) => match problem.status {
+                401 | 403 => Code::NotAllowed,
+                404 => Code::NoSuchService,
+                _ => Code::Failure,
+            },
+            _ => Code::Failure,
+        };
+        let hint = if code == Code::Unreachable {
+            "; start one with `portreeve dev PROFILE` or `portreeve controller`, or name it with --controller"
+        } else {
+            ""
+        };
+        Self::new(code, format!("{error}{hint}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::plain(error)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        // The whole chain of causes on one line.
+        Self::plain(format!("{error:#}"))
+    }
+}

@@ -1,0 +1,59 @@
+//! Where portreeve keeps sockets and data, by who runs it.
+
+use std::path::PathBuf;
+
+use portreeve_api::Target;
+
+/// The folders of one user, or of the system when root runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Sockets and locks; empty after a boot.
+    pub run: PathBuf,
+    /// What must survive.
+    pub data: PathBuf,
+}
+
+/// Where root keeps them, and where everybody looks for a system's controller.
+const SYSTEM_RUN: &str = "/run/portreeve";
+const SYSTEM_DATA: &str = "/var/lib/portreeve";
+/// The address of a controller by default.
+pub(crate) const LISTEN: [&str; 2] = ["127.0.0.1:7373", "[::1]:7373"];
+
+impl Places {
+    /// The folders of the user who runs this process.
+    pub(crate) fn here() -> Self {
+        let uid = nix::unistd::geteuid();
+        if uid.is_root() {
+            return Self {
+                run: SYSTEM_RUN.into(),
+                data: SYSTEM_DATA.into(),
+            };
+        }
+        let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let home = folder("HOME").unwrap_or_else(|| "/".into());
+        let run = folder("XDG_RUNTIME_DIR").map_or_else(
+            || std::env::temp_dir().join(format!("portreeve-{uid}")),
+            |runtime| runtime.join("portreeve"),
+        );
+        let data = folder("XDG_STATE_HOME")
+            .unwrap_or_else(|| home.join(".local/state"))
+            .join("portreeve");
+        Self { run, data }
+    }
+}
+
+/// The socket of a controller below a run folder.
+pub(crate) fn socket(run: &std::path::Path) -> PathBuf {
+    run.join("controller.sock")
+}
+
+/// The controllers to try when none is named, nearest first: one's own, the system's, the default address.
+pub(crate) fn usual_targets() -> Vec<Target> {
+    let mut targets = vec![Target::Unix(socket(&Places::here().run))];
+    let system = Target::Unix(socket(SYSTEM_RUN.as_ref()));
+    if !targets.contains(&system) {
+        targets.push(system);
+    }
+    targets.push(Target::Tcp(LISTEN[0].to_owned()));
+    targets
+}
