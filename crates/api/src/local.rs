@@ -133,6 +133,49 @@ pub struct ProcessIdentity {
     pub boot_id: String,
 }
 
+impl ProcessIdentity {
+    /// The identity of this process.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when `/proc` cannot be read.
+    pub fn of_self() -> std::io::Result<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// The identity of the process that has this number now.
+    ///
+    /// # Errors
+    ///
+    /// The system's: there is no such process, or `/proc` cannot be read.
+    pub fn of(pid: u32) -> std::io::Result<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The command's name stands in parentheses and may itself hold blanks and parentheses.
+        let after = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
+        let start_ticks = after
+            .split_ascii_whitespace()
+            .nth(19)
+            .and_then(|field| field.parse().ok());
+        let start_ticks = start_ticks.ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "unreadable /proc/PID/stat")
+        })?;
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+            .trim()
+            .to_owned();
+        Ok(Self {
+            pid,
+            start_ticks,
+            boot_id,
+        })
+    }
+
+    /// Whether this very process still exists. A zombie does.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+}
+
 /// What an agent tells a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -14,7 +14,12 @@ pub(crate) struct Connect {
     /// The controller: unix:/path/controller.sock or http://host:port
     ///
     /// Without it: the one of this user, then the one of this machine, then 127.0.0.1:7373.
-    #[arg(long, global = true, value_name = "ADDRESS", env = "PORTREEVE_CONTROLLER")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        env = "PORTREEVE_CONTROLLER"
+    )]
     pub(crate) controller: Option<Target>,
     /// A file with a token to speak under; over a Unix socket you are who you are
     #[arg(long, global = true, value_name = "FILE")]
@@ -42,7 +47,10 @@ impl Connect {
         let token = match file {
             Some(file) => {
                 let text = std::fs::read_to_string(&file).map_err(|cause| {
-                    Failure::new(Code::NotAllowed, format!("token file {}: {cause}", file.display()))
+                    Failure::new(
+                        Code::NotAllowed,
+                        format!("token file {}: {cause}", file.display()),
+                    )
                 })?;
                 Some(text.trim().to_owned())
             }

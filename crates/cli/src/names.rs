@@ -49,9 +49,10 @@ impl FromStr for PortArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (service, port) = match text.split_once(':') {
-            Some((service, port)) => {
-                (service, Some(port.parse().map_err(|cause| format!("{cause}"))?))
-            }
+            Some((service, port)) => (
+                service,
+                Some(port.parse().map_err(|cause| format!("{cause}"))?),
+            ),
             None => (text, None),
         };
         Ok(Self {
@@ -96,7 +97,10 @@ mod tests {
         assert_eq!(port.service.to_string(), "web.alice");
         assert_eq!(port.port.unwrap().as_str(), "http");
         let replica: ReplicaArg = "web/3".parse().unwrap();
-        assert_eq!((replica.service.to_string().as_str(), replica.index), ("web", Some(3)));
+        assert_eq!(
+            (replica.service.to_string().as_str(), replica.index),
+            ("web", Some(3))
+        );
     }
 
     #[test]

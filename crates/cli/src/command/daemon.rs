@@ -1,0 +1,216 @@
+//! `controller`, `agent`, `worker`, `shim`: what runs for long.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use portreeve::identity::{HostName, Run};
+use portreeve::port::PortRanges;
+use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig};
+use portreeve_api::local::ReplicaFolder;
+use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::connect::Connect;
+use crate::exit::Failure;
+use crate::places::{self, Places};
+use crate::span::Span;
+
+/// Run the controller: the truth about services, ports and endpoints.
+///
+/// Ends on SIGTERM or Ctrl-C; services go on.
+#[derive(Args, Debug)]
+pub(crate) struct Controller {
+    /// Where the truth is kept
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where the socket is made
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Addresses to listen on; loopback only
+    #[arg(long, value_name = "ADDRESS", default_values = places::LISTEN)]
+    listen: Vec<SocketAddr>,
+    /// How long a freed port rests
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    cooling: Span,
+    /// All on one machine: loopback addresses are published
+    #[arg(long)]
+    single_host: bool,
+}
+
+impl Controller {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        log_to_stderr();
+        let places = Places::here();
+        let config = ControllerConfig {
+            data: self.data.unwrap_or(places.data),
+            socket: places::socket(&self.run_dir.unwrap_or(places.run)),
+            listen: self.listen,
+            single_host: self.single_host,
+            cooling: self.cooling.0,
+        };
+        let controller = ControllerDaemon::start(config)
+            .await
+            .map_err(Failure::plain)?;
+        for address in controller.addresses() {
+            println!("portreeve controller answers at {address}");
+        }
+        until_told_to_stop().await?;
+        controller.stop().await;
+        Ok(())
+    }
+}
+
+/// What a host offers; shared by `agent` and `dev`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct HostOptions {
+    /// The name of this host; by default what the system says
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<HostName>,
+    /// Numbers that "any" draws from
+    #[arg(long, value_name = "RANGES", default_value = "20000-32767")]
+    pub(crate) ports: PortRanges,
+    /// Numbers that a fixed request may name
+    #[arg(long, value_name = "RANGES", default_value = "1024-65535")]
+    pub(crate) fixed_ports: PortRanges,
+    /// Numbers never given
+    #[arg(long, value_name = "RANGES", default_value = "")]
+    pub(crate) reserved_ports: ReservedPorts,
+}
+
+/// Ranges that may also be none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReservedPorts(pub(crate) PortRanges);
+
+impl std::str::FromStr for ReservedPorts {
+    type Err = portreeve::port::ParsePortRangesError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        PortRanges::try_from(text.to_owned()).map(Self)
+    }
+}
+
+impl HostOptions {
+    /// The name given, else the system's.
+    pub(crate) fn host_name(&self) -> Result<HostName, Failure> {
+        if let Some(host) = &self.host {
+            return Ok(host.clone());
+        }
+        let name = nix::unistd::gethostname()
+            .map_err(|cause| Failure::plain(format!("host name: {cause}")))?;
+        let name = name.to_string_lossy().into_owned();
+        name.parse()
+            .map_err(|cause| Failure::plain(format!("{cause}; name the host with --host")))
+    }
+}
+
+/// Run the daemon of this host: addresses, listeners, lease; it starts a worker per replica.
+///
+/// Ends on SIGTERM or Ctrl-C and touches no service; started again it adopts what runs.
+#[derive(Args, Debug)]
+pub(crate) struct Agent {
+    #[command(flatten)]
+    options: HostOptions,
+    /// Where the replicas' folders are
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// All on one machine: the loopback address is published
+    #[arg(long)]
+    single_host: bool,
+}
+
+impl Agent {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        log_to_stderr();
+        let state = self
+            .data
+            .unwrap_or_else(|| Places::here().data)
+            .join("agent");
+        let client = connect.client()?;
+        let mut config = agent_config(&self.options, state, client.target().clone())?;
+        config.single_host = self.single_host;
+        let agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+        until_told_to_stop().await?;
+        agent.stop().await;
+        Ok(())
+    }
+}
+
+/// The configuration of an agent on this machine.
+pub(crate) fn agent_config(
+    options: &HostOptions,
+    state: PathBuf,
+    controller: portreeve_api::Target,
+) -> Result<AgentConfig, Failure> {
+    Ok(AgentConfig {
+        host: options.host_name()?,
+        state,
+        controller,
+        single_host: false,
+        dynamic: options.ports.clone(),
+        fixed: options.fixed_ports.clone(),
+        reserved: options.reserved_ports.0.clone(),
+        worker_program: std::env::current_exe()?,
+        lifeline: None,
+        labels: BTreeMap::new(),
+        ..AgentConfig::default()
+    })
+}
+
+/// Supervise one replica in its folder.
+#[derive(Args, Debug)]
+pub(crate) struct Worker {
+    /// The replica's folder, prepared by the agent
+    #[arg(long, value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Worker {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        log_to_stderr();
+        Ok(portreeve_worker::run(ReplicaFolder::at(self.folder))?)
+    }
+}
+
+/// Hold one process of a replica.
+#[derive(Args, Debug)]
+pub(crate) struct Shim {
+    /// The replica's folder
+    #[arg(long, value_name = "DIR")]
+    folder: PathBuf,
+    /// Which start
+    #[arg(long)]
+    run: u32,
+}
+
+impl Shim {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        Ok(portreeve_worker::shim::run(
+            &ReplicaFolder::at(self.folder),
+            Run(self.run),
+        )?)
+    }
+}
+
+/// Returns at the first SIGTERM or Ctrl-C.
+pub(crate) async fn until_told_to_stop() -> Result<(), Failure> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Log lines go to standard error; `PORTREEVE_LOG=debug` says more.
+pub(crate) fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PORTREEVE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,160 @@
+//! `endpoints`: where a service's ready replicas answer.
+
+use std::net::IpAddr;
+
+use clap::{Args, ValueEnum};
+use portreeve_api::body::{self, Endpoint, EndpointPort};
+use portreeve_api::paths;
+
+use crate::connect::Connect;
+use crate::exit::{Code, Failure};
+use crate::names::PortArg;
+use crate::output::{or_dash, print, print_json, rows};
+
+use super::services::PATIENCE;
+
+/// Print where a service's ready replicas answer: one host:port a line.
+///
+/// Without :PORT the first published port is meant. Exit code 3 if none is ready, 4 if the service is
+/// unknown: then nothing is printed on standard output.
+#[derive(Args, Debug)]
+pub(crate) struct Endpoints {
+    /// The service, and which of its ports: NAME[.NAMESPACE][:PORT]
+    name: PortArg,
+    /// Only one, the ready replica of the lowest index
+    #[arg(long, conflicts_with = "all")]
+    one: bool,
+    /// Also what is not ready, with state and reason (table and JSON)
+    #[arg(long)]
+    all: bool,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Form,
+}
+
+/// The forms of a list of endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// host:port lines
+    #[default]
+    Lines,
+    /// One atomic snapshot, as the REST API answers
+    Json,
+    /// A table for people
+    Table,
+    /// NAME=host:port lines for a shell to read
+    Env,
+    /// URLs, by the port's app_protocol and path
+    Url,
+}
+
+impl Endpoints {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let mut path = paths::service_part(&self.name.service, "endpoints");
+        path.push_str(if self.all {
+            "?state=all"
+        } else {
+            "?state=ready"
+        });
+        if let Some(port) = &self.name.port {
+            path.push_str(&format!("&port={port}"));
+        }
+        let mut answer: body::Endpoints = connect.client()?.get(&path, PATIENCE).await?;
+        if self.one {
+            answer.endpoints.truncate(1);
+        }
+        let none_ready = answer.ready == 0;
+        match self.output {
+            Form::Json => print_json(&answer)?,
+            Form::Table => print(&as_table(&answer))?,
+            Form::Lines => print(&self.lines(&answer, authority))?,
+            Form::Url => print(&self.lines(&answer, url))?,
+            Form::Env => print(&self.as_variables(&answer))?,
+        }
+        if none_ready {
+            let message = format!(
+                "{} is known, but none of its {} replicas is ready; `portreeve service {}` says why",
+                answer.service, answer.desired, answer.service,
+            );
+            return Err(Failure::new(Code::NoneReady, message));
+        }
+        Ok(())
+    }
+
+    /// The endpoints that default forms show: listed, with an address, one port each.
+    fn listed<'a>(
+        &self,
+        answer: &'a body::Endpoints,
+    ) -> impl Iterator<Item = (&'a Endpoint, IpAddr, &'a EndpointPort)> {
+        let name = self.name.port.clone();
+        answer
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.conditions.ready)
+            .filter_map(move |endpoint| {
+                let port = endpoint
+                    .ports
+                    .iter()
+                    .find(|port| name.as_ref().is_none_or(|name| port.name == name.as_str()))?;
+                Some((endpoint, endpoint.address?, port))
+            })
+    }
+
+    fn lines(&self, answer: &body::Endpoints, line: fn(IpAddr, &EndpointPort) -> String) -> String {
+        self.listed(answer)
+            .map(|(_, address, port)| format!("{}\n", line(address, port)))
+            .collect()
+    }
+
+    fn as_variables(&self, answer: &body::Endpoints) -> String {
+        let label = answer.service.split('.').next().unwrap_or_default();
+        let prefix = label.to_ascii_uppercase().replace('-', "_");
+        let all: Vec<_> = self
+            .listed(answer)
+            .map(|(_, ip, port)| authority(ip, port))
+            .collect();
+        let mut text = format!("{prefix}_ENDPOINTS={}\n", all.join(","));
+        for (place, line) in all.iter().enumerate() {
+            text.push_str(&format!("{prefix}_ENDPOINT_{place}={line}\n"));
+        }
+        text
+    }
+}
+
+fn authority(address: IpAddr, port: &EndpointPort) -> String {
+    std::net::SocketAddr::new(address, port.port).to_string()
+}
+
+fn url(address: IpAddr, port: &EndpointPort) -> String {
+    let scheme = port.app_protocol.as_deref().unwrap_or("http");
+    let path = port.path.as_deref().unwrap_or("/");
+    format!("{scheme}://{}{path}", authority(address, port))
+}
+
+fn as_table(answer: &body::Endpoints) -> String {
+    let mut lines = Vec::new();
+    for endpoint in &answer.endpoints {
+        let state = match endpoint.conditions {
+            body::Conditions { ready: true, .. } => "ready",
+            body::Conditions { serving: true, .. } => "serving",
+            body::Conditions {
+                terminating: true, ..
+            } => "terminating",
+            _ => "not ready",
+        };
+        for port in &endpoint.ports {
+            lines.push(vec![
+                endpoint.replica.to_string(),
+                endpoint.host.clone(),
+                port.name.clone(),
+                or_dash(endpoint.address.map(|address| authority(address, port))),
+                state.to_owned(),
+                or_dash(endpoint.reason.as_ref()),
+            ]);
+        }
+    }
+    rows(
+        &["REPLICA", "HOST", "PORT", "ADDRESS", "STATE", "REASON"],
+        lines,
+    )
+}

@@ -1,0 +1,139 @@
+//! `hosts`, `host`, `ports` and `whoami`.
+
+use clap::Args;
+use portreeve::identity::HostName;
+use portreeve_api::body::{HostList, HostView, WhoAmI};
+use portreeve_api::paths;
+
+use crate::connect::Connect;
+use crate::exit::Failure;
+use crate::output::{Format, moment, or_dash, print, print_json, rows};
+
+use super::services::PATIENCE;
+
+/// List hosts.
+#[derive(Args, Debug)]
+pub(crate) struct Hosts {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Hosts {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let list: HostList = connect.client()?.get(&paths::hosts(), PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&list);
+        }
+        let lines = list.hosts.iter().map(|host| {
+            let held = host
+                .ports
+                .iter()
+                .filter(|port| port.state == "held")
+                .count();
+            vec![
+                host.host.to_string(),
+                host.state.clone(),
+                or_dash(host.address),
+                host.dynamic.to_string(),
+                held.to_string(),
+                moment(host.last_seen),
+            ]
+        });
+        let heading = ["HOST", "STATE", "ADDRESS", "DYNAMIC", "HELD", "LAST SEEN"];
+        print(&rows(&heading, lines.collect()))
+    }
+}
+
+/// Show one host: its address and the rule that chose it, its ranges, what it can do.
+#[derive(Args, Debug)]
+pub(crate) struct Host {
+    /// The host
+    name: HostName,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Host {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let path = paths::host(&self.name);
+        let host: HostView = connect.client()?.get(&path, PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&host);
+        }
+        let mut text = format!(
+            "{}: {}, last seen {}\naddress: {} ({})\ndynamic ports: {}\nboot: {}\ncan: {}\n",
+            host.host,
+            host.state,
+            moment(host.last_seen),
+            or_dash(host.address),
+            host.address_rule,
+            host.dynamic,
+            host.boot_id,
+            host.capabilities.join(", "),
+        );
+        for warning in &host.warnings {
+            text.push_str(&format!("warning: {warning}\n"));
+        }
+        print(&text)
+    }
+}
+
+/// Show every port of a host that is not free, with its state and holder.
+#[derive(Args, Debug)]
+pub(crate) struct Ports {
+    /// The host
+    name: HostName,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Ports {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let path = paths::host(&self.name);
+        let host: HostView = connect.client()?.get(&path, PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&host.ports);
+        }
+        let lines = host.ports.iter().map(|port| {
+            let holder = port.service.as_ref().map(|service| match port.replica {
+                Some(index) => format!("{service}/{index}"),
+                None => service.to_string(),
+            });
+            vec![
+                format!("{}/{}", port.port, port.protocol),
+                port.state.clone(),
+                or_dash(holder),
+                or_dash(port.detail.as_ref()),
+            ]
+        });
+        print(&rows(
+            &["PORT", "STATE", "HOLDER", "DETAIL"],
+            lines.collect(),
+        ))
+    }
+}
+
+/// Show who you are to the controller.
+#[derive(Args, Debug)]
+pub(crate) struct Whoami {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Whoami {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let who: WhoAmI = connect.client()?.get(&paths::whoami(), PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&who);
+        }
+        let role = if who.admin { "admin" } else { "user" };
+        print(&format!(
+            "{} ({role}, by {}, sees {})\n",
+            who.user, who.method, who.view_scope
+        ))
+    }
+}

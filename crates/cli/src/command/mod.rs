@@ -1,0 +1,141 @@
+//! The command line: what each command is called and where it lives.
+
+pub(crate) mod daemon;
+mod endpoints;
+mod hosts;
+mod logs;
+pub(crate) mod services;
+pub(crate) mod submit;
+mod verbs;
+mod wait;
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::connect::Connect;
+use crate::dev::Dev;
+use crate::exit::Failure;
+use crate::hello::Hello;
+
+/// Ports, supervision and endpoints for long-running services.
+///
+/// Exit codes: 0 ok, 1 failure, 2 usage, 3 known but none ready, 4 no such service, 5 not allowed,
+/// 6 controller unreachable, 7 timeout.
+#[derive(Debug, Parser)]
+#[command(
+    name = "portreeve",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Try it: run services on this machine with a live view; Ctrl-C stops all and leaves nothing
+    Dev(Dev),
+    /// Validate profiles without storing anything
+    Check(submit::Check),
+    /// Create a service from a profile, or replace it
+    Submit(submit::Submit),
+    /// List services
+    Services(services::Services),
+    /// Show one service with its replicas
+    Service(services::Service),
+    /// Print where a service's ready replicas answer
+    Endpoints(endpoints::Endpoints),
+    /// Wait until a service is ready
+    Wait(wait::Wait),
+    /// Set the number of replicas
+    Scale(verbs::Scale),
+    /// Start a stopped service, and replicas that ended, with a fresh budget
+    Start(verbs::Start),
+    /// Restart replicas in place on their ports, one at a time
+    Restart(verbs::Restart),
+    /// Stop a service; it stays known
+    Stop(verbs::Stop),
+    /// Stop one replica; its index stays empty until start or submit
+    Kill(verbs::Kill),
+    /// Forget a stopped service
+    Delete(verbs::Delete),
+    /// Read what a replica writes
+    Logs(logs::Logs),
+    /// Show what happened to a service
+    Events(services::Events),
+    /// List hosts
+    Hosts(hosts::Hosts),
+    /// Show one host
+    Host(hosts::Host),
+    /// Show who holds which port of a host
+    Ports(hosts::Ports),
+    /// Show who you are to the controller
+    Whoami(hosts::Whoami),
+    /// Run the controller
+    Controller(daemon::Controller),
+    /// Run the daemon of this host
+    Agent(daemon::Agent),
+    /// Supervise one replica; started by the agent
+    Worker(daemon::Worker),
+    /// Hold one process of a replica; started by the worker
+    #[command(hide = true)]
+    Shim(daemon::Shim),
+    /// A small HTTP service to try things with
+    Hello(Hello),
+}
+
+impl Cli {
+    /// Runs the command to its end.
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let connect = &self.connect;
+        let done = |()| ExitCode::SUCCESS;
+        match self.command {
+            Command::Dev(dev) => on_all_cores(dev.run()).map(done),
+            Command::Check(check) => check.run(),
+            Command::Submit(submit) => on_one_core(submit.run(connect)).map(done),
+            Command::Services(services) => on_one_core(services.run(connect)).map(done),
+            Command::Service(service) => on_one_core(service.run(connect)).map(done),
+            Command::Endpoints(endpoints) => on_one_core(endpoints.run(connect)).map(done),
+            Command::Wait(wait) => on_one_core(wait.run(connect)).map(done),
+            Command::Scale(scale) => on_one_core(scale.run(connect)).map(done),
+            Command::Start(start) => on_one_core(start.run(connect)).map(done),
+            Command::Restart(restart) => on_one_core(restart.run(connect)).map(done),
+            Command::Stop(stop) => on_one_core(stop.run(connect)).map(done),
+            Command::Kill(kill) => on_one_core(kill.run(connect)).map(done),
+            Command::Delete(delete) => on_one_core(delete.run(connect)).map(done),
+            Command::Logs(logs) => on_one_core(logs.run(connect)).map(done),
+            Command::Events(events) => on_one_core(events.run(connect)).map(done),
+            Command::Hosts(hosts) => on_one_core(hosts.run(connect)).map(done),
+            Command::Host(host) => on_one_core(host.run(connect)).map(done),
+            Command::Ports(ports) => on_one_core(ports.run(connect)).map(done),
+            Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
+            Command::Controller(controller) => on_all_cores(controller.run()).map(done),
+            Command::Agent(agent) => on_one_core(agent.run(connect)).map(done),
+            Command::Worker(worker) => worker.run().map(done),
+            Command::Shim(shim) => shim.run().map(done),
+            Command::Hello(hello) => on_one_core(hello.run()),
+        }
+    }
+}
+
+/// For what serves many at once.
+fn on_all_cores<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+/// For what does one thing at a time.
+fn on_one_core<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}

@@ -1,0 +1,182 @@
+//! `services`, `service` and `events`: what there is and what happened.
+
+use std::time::Duration;
+
+use clap::Args;
+use portreeve_api::body::{EventList, ReplicaView, ServiceList, ServiceView};
+use portreeve_api::paths;
+
+use crate::connect::Connect;
+use crate::exit::Failure;
+use crate::names::ServiceArg;
+use crate::output::{Format, moment, or_dash, print, print_json, rows};
+
+/// How long a plain question may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// List services.
+///
+/// Columns: service, state, ready of desired, restarts, and what it waits for.
+#[derive(Args, Debug)]
+pub(crate) struct Services {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Services {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let list: ServiceList = connect.client()?.get(&paths::services(), PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&list);
+        }
+        let lines = list.services.iter().map(|service| {
+            vec![
+                service.service.to_string(),
+                service.state.clone(),
+                format!("{}/{}", service.ready, service.desired),
+                restarts(service).to_string(),
+                or_dash(waits_for(service)),
+            ]
+        });
+        let heading = ["SERVICE", "STATE", "READY", "RESTARTS", "REASON"];
+        print(&rows(&heading, lines.collect()))
+    }
+}
+
+/// Show one service with its replicas.
+#[derive(Args, Debug)]
+pub(crate) struct Service {
+    /// The service: NAME, or NAME.NAMESPACE
+    name: ServiceArg,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Service {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let path = paths::service(&self.name);
+        let service: ServiceView = connect.client()?.get(&path, PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&service);
+        }
+        let mut text = format!(
+            "{}: {}, {} of {} ready, submitted {} by {}\n",
+            service.service,
+            service.state,
+            service.ready,
+            service.desired,
+            moment(service.submitted),
+            service.owner,
+        );
+        text.push_str(&rows(&REPLICA_HEADING, replica_rows(&service)));
+        for replica in &service.replicas {
+            if let Some(reason) = &replica.reason {
+                text.push_str(&format!(
+                    "{}/{}: {reason}\n",
+                    service.service, replica.replica
+                ));
+            }
+        }
+        print(&text)
+    }
+}
+
+/// The columns of a replica, in `service` and in `dev`.
+pub(crate) const REPLICA_HEADING: [&str; 8] = [
+    "SERVICE",
+    "REPLICA",
+    "HOST",
+    "PORTS",
+    "STATE",
+    "READY",
+    "RESTARTS",
+    "LAST FAILURE",
+];
+
+/// One row per replica of a service.
+pub(crate) fn replica_rows(service: &ServiceView) -> Vec<Vec<String>> {
+    let row = |replica: &ReplicaView| {
+        vec![
+            service.service.to_string(),
+            replica.replica.to_string(),
+            or_dash(replica.host.as_ref()),
+            ports(replica),
+            replica.state.clone(),
+            if replica.ready { "yes" } else { "no" }.to_owned(),
+            replica.restarts.to_string(),
+            or_dash(replica.last_failure.as_ref()),
+        ]
+    };
+    service.replicas.iter().map(row).collect()
+}
+
+/// `http=20001 workers=20002-20005`.
+pub(crate) fn ports(replica: &ReplicaView) -> String {
+    let ports: Vec<_> = replica
+        .ports
+        .iter()
+        .map(|(name, numbers)| format!("{name}={numbers}"))
+        .collect();
+    if ports.is_empty() {
+        "-".to_owned()
+    } else {
+        ports.join(" ")
+    }
+}
+
+fn restarts(service: &ServiceView) -> u32 {
+    service
+        .replicas
+        .iter()
+        .map(|replica| replica.restarts_total)
+        .sum()
+}
+
+/// The reason of the first replica that is not ready.
+fn waits_for(service: &ServiceView) -> Option<String> {
+    let waiting = service
+        .replicas
+        .iter()
+        .find(|replica| !replica.ready && replica.reason.is_some());
+    waiting.and_then(|replica| {
+        replica
+            .reason
+            .as_ref()
+            .map(|reason| format!("replica {}: {reason}", replica.replica))
+    })
+}
+
+/// Show what happened to a service, oldest first.
+#[derive(Args, Debug)]
+pub(crate) struct Events {
+    /// The service: NAME, or NAME.NAMESPACE
+    name: ServiceArg,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+impl Events {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let path = paths::service_part(&self.name, "events");
+        let list: EventList = connect.client()?.get(&path, PATIENCE).await?;
+        if self.output == Format::Json {
+            return print_json(&list);
+        }
+        let lines = list.events.iter().map(|event| {
+            let replica = event.replica.map(|index| index.to_string());
+            vec![
+                moment(event.at),
+                or_dash(replica),
+                event.kind.clone(),
+                event.text.clone(),
+            ]
+        });
+        print(&rows(
+            &["TIME", "REPLICA", "EVENT", "WHAT"],
+            lines.collect(),
+        ))
+    }
+}

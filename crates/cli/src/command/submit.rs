@@ -1,0 +1,102 @@
+//! `submit` and `check`: a written profile on its way in.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use http::Method;
+use portreeve::profile::{Checked, Profile};
+use portreeve_api::body::Answer;
+use portreeve_api::{Client, paths};
+
+use crate::connect::Connect;
+use crate::exit::{Code, Failure};
+use crate::names::ServiceArg;
+
+use super::services::PATIENCE;
+use super::verbs::print_answer;
+
+/// Create a service from a profile, or replace it.
+///
+/// The same profile again changes nothing; a changed one needs --replace.
+#[derive(Args, Debug)]
+pub(crate) struct Submit {
+    /// The profile, TOML
+    file: PathBuf,
+    /// Replace the running service of this name, one replica at a time
+    #[arg(long)]
+    replace: bool,
+}
+
+impl Submit {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let checked = read(&self.file)?;
+        let answer = submit(&connect.client()?, &checked.profile, self.replace).await?;
+        print_answer(&answer)
+    }
+}
+
+/// Validate profiles without storing anything.
+///
+/// Every error of every file is printed with file, line and column. The same rules as submit.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The profiles, TOML
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut bad = 0;
+        for file in &self.files {
+            match read(file) {
+                Ok(checked) => println!("{}: ok, service {}", file.display(), checked.profile.name),
+                Err(failure) => {
+                    bad += 1;
+                    eprintln!("{failure}");
+                }
+            }
+        }
+        match bad {
+            0 => Ok(ExitCode::SUCCESS),
+            _ => Err(Failure::plain(format!(
+                "{bad} of {} profiles refused",
+                self.files.len()
+            ))),
+        }
+    }
+}
+
+/// Reads and checks a profile; its warnings go to standard error.
+pub(crate) fn read(file: &Path) -> Result<Checked, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|cause| Failure::plain(format!("{}: {cause}", file.display())))?;
+    let name = file.display().to_string();
+    let checked = Profile::from_toml(&text)
+        .map_err(|errors| Failure::plain(errors.in_file(&name).to_string()))?;
+    for warning in &checked.warnings {
+        eprintln!("{name}: warning: {warning}");
+    }
+    Ok(checked)
+}
+
+/// Sends a checked profile. The controller checks it again by the same rules.
+pub(crate) async fn submit(
+    client: &Client,
+    profile: &Profile,
+    replace: bool,
+) -> Result<Answer, Failure> {
+    let name = match &profile.namespace {
+        Some(namespace) => format!("{}.{namespace}", profile.name),
+        None => profile.name.to_string(),
+    };
+    let name: ServiceArg = name
+        .parse()
+        .map_err(|cause| Failure::new(Code::Usage, format!("{cause}")))?;
+    let mut path = paths::service(&name);
+    if replace {
+        path.push_str("?replace=1");
+    }
+    Ok(client.call(Method::PUT, &path, profile, PATIENCE).await?)
+}

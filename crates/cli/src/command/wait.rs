@@ -1,0 +1,163 @@
+//! `wait`: until a service is ready, or cannot become so.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+use portreeve_api::body::ServiceView;
+use portreeve_api::{ClientError, paths};
+use tokio::time::Instant;
+
+use crate::connect::Connect;
+use crate::exit::{Code, Failure};
+use crate::names::ServiceArg;
+use crate::output::print;
+use crate::span::Span;
+
+/// Wait until a service is ready.
+///
+/// Ends at once with exit code 4 if the service is unknown, with 1 and the reason if it can no longer
+/// become ready, with 7 and its state if it takes too long. A pending or backing-off replica keeps it waiting.
+#[derive(Args, Debug)]
+pub(crate) struct Wait {
+    /// The service: NAME, or NAME.NAMESPACE
+    name: ServiceArg,
+    /// How many ready replicas; by default as many as there shall be
+    #[arg(long, value_name = "N")]
+    ready: Option<u32>,
+    /// How long at most
+    #[arg(long, default_value = "5m", value_name = "TIME")]
+    timeout: Span,
+    /// Also wait for a service that does not exist yet
+    #[arg(long)]
+    allow_missing: bool,
+    /// Wait until no replica lives any more
+    #[arg(long, conflicts_with = "ready")]
+    gone: bool,
+}
+
+/// One question is held at most this long.
+const HOLD: Duration = Duration::from_secs(30);
+
+impl Wait {
+    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let client = connect.client()?;
+        let deadline = Instant::now() + self.timeout.0;
+        let mut seen: Option<ServiceView> = None;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && seen.is_some() {
+                return Err(self.late(seen.as_ref()));
+            }
+            let hold = left.min(HOLD);
+            let mut path = paths::service(&self.name);
+            if let Some(service) = &seen {
+                path.push_str(&format!(
+                    "?revision={}&wait={}ms",
+                    service.revision,
+                    hold.as_millis()
+                ));
+            } else if self.allow_missing {
+                path.push_str(&format!(
+                    "?allow_missing=1&revision=0&wait={}ms",
+                    hold.as_millis()
+                ));
+            }
+            let answer = client.get::<ServiceView>(&path, hold + HOLD).await;
+            let service = match answer {
+                Ok(service) => service,
+                Err(ClientError::Refused(problem)) if problem.status == 404 => {
+                    if self.gone {
+                        return Ok(());
+                    }
+                    if self.allow_missing && Instant::now() < deadline {
+                        continue;
+                    }
+                    return Err(ClientError::Refused(problem).into());
+                }
+                Err(other) => return Err(other.into()),
+            };
+            if let Some(outcome) = self.outcome(&service) {
+                return outcome
+                    .map_err(|reason| Failure::new(Code::Failure, reason))
+                    .and_then(|()| {
+                        print(&format!(
+                            "{}: {} of {} ready\n",
+                            service.service, service.ready, service.desired
+                        ))
+                    });
+            }
+            self.progress(&service, seen.as_ref());
+            if Instant::now() >= deadline {
+                return Err(self.late(Some(&service)));
+            }
+            seen = Some(service);
+        }
+    }
+
+    /// What is decided: nothing yet, success, or why it cannot succeed.
+    fn outcome(&self, service: &ServiceView) -> Option<Result<(), String>> {
+        let lives = |state: &str| matches!(state, "PEND" | "RUN");
+        let living = service
+            .replicas
+            .iter()
+            .filter(|replica| lives(&replica.job_state))
+            .count();
+        if self.gone {
+            return (living == 0).then_some(Ok(()));
+        }
+        let wanted = self.ready.unwrap_or(service.desired);
+        if service.ready >= wanted {
+            return Some(Ok(()));
+        }
+        let possible = u32::try_from(living).unwrap_or(u32::MAX);
+        if possible >= wanted || possible >= service.desired && service.state == "running" {
+            return None;
+        }
+        let ended = service
+            .replicas
+            .iter()
+            .find(|replica| !lives(&replica.job_state));
+        let reason = match ended {
+            Some(replica) => format!(
+                "{}/{} ended: {}",
+                service.service,
+                replica.replica,
+                replica.reason.as_deref().unwrap_or(&replica.state),
+            ),
+            None => format!("{} is {}", service.service, service.state),
+        };
+        Some(Err(format!(
+            "{reason}; {} of {wanted} wanted replicas ready",
+            service.ready
+        )))
+    }
+
+    fn late(&self, service: Option<&ServiceView>) -> Failure {
+        let state = service.map_or_else(|| "it does not exist".to_owned(), describe);
+        let span = portreeve::time::Spelled(self.timeout.0);
+        Failure::new(
+            Code::Timeout,
+            format!("{} is not ready after {span}: {state}", self.name),
+        )
+    }
+
+    /// Says on a terminal what is waited for, each time it changes.
+    fn progress(&self, service: &ServiceView, before: Option<&ServiceView>) {
+        let text = describe(service);
+        if std::io::stderr().is_terminal() && before.map(describe).as_ref() != Some(&text) {
+            eprintln!("{}: {text}", service.service);
+        }
+    }
+}
+
+fn describe(service: &ServiceView) -> String {
+    let mut text = format!("{} of {} ready", service.ready, service.desired);
+    for replica in service.replicas.iter().filter(|replica| !replica.ready) {
+        text.push_str(&format!(", replica {} {}", replica.replica, replica.state));
+        if let Some(reason) = &replica.reason {
+            text.push_str(&format!(" ({reason})"));
+        }
+    }
+    text
+}

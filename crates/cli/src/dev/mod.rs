@@ -1,0 +1,212 @@
+//! `portreeve dev`: controller, agent and workers on this machine, with a live view.
+//!
+//! Ctrl-C or TERM stops everything in order and leaves no process, socket, lock or temporary file. Without
+//! `--data` the workers also watch this process: should it be killed, they stop their services by themselves.
+
+mod home;
+mod resume;
+mod screen;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use http::Method;
+use portreeve_agent::Agent;
+use portreeve_api::body::{Answer, ServiceList, ServiceView};
+use portreeve_api::{Client, ClientError, Target, paths};
+use portreeve_controller::{Config as ControllerConfig, Controller};
+
+use crate::command::daemon::{HostOptions, agent_config, until_told_to_stop};
+use crate::command::submit;
+use crate::exit::{Code, Failure};
+use crate::places::{self, Places};
+use crate::span::Span;
+
+use home::Home;
+use screen::Screen;
+
+/// Try it: run services on this machine with a live view.
+///
+/// Ctrl-C stops every service in order and leaves nothing. With --data the services are kept: a later
+/// `portreeve dev --data DIR` without a profile continues them.
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// The profiles to run
+    #[arg(required_unless_present = "data")]
+    profiles: Vec<PathBuf>,
+    /// Keep everything here; without it a temporary folder is used
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where the controller's socket is made; other commands look there by default
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Addresses to listen on; loopback only
+    #[arg(long, value_name = "ADDRESS", default_values = places::LISTEN)]
+    listen: Vec<SocketAddr>,
+    /// How long a freed port rests
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    cooling: Span,
+    #[command(flatten)]
+    host: HostOptions,
+}
+
+/// A held question of ours returns at the latest after this.
+const HOLD: Duration = Duration::from_secs(30);
+/// A plain question may take this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Dev {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let profiles = self.read_profiles()?;
+        let home = Home::open(self.data.clone())?;
+        home.log_to_file()?;
+        let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
+        let controller = Controller::start(ControllerConfig {
+            data: home.path().join("controller"),
+            socket: socket.clone(),
+            listen: self.listen.clone(),
+            single_host: true,
+            cooling: self.cooling.0,
+        });
+        let controller = controller.await.map_err(|cause| in_the_way(&cause))?;
+        let mut config = agent_config(
+            &self.host,
+            home.path().join("agent"),
+            Target::Unix(socket.clone()),
+        )?;
+        config.single_host = true;
+        config.lifeline = home.lifeline()?;
+        let client = Client::new(Target::Unix(socket));
+        let ended = match Agent::start(config).await {
+            Ok(agent) => {
+                let addresses: Vec<_> = controller
+                    .addresses()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                let ended = serve(&client, &home, &profiles, &addresses).await;
+                agent.stop().await;
+                ended
+            }
+            Err(cause) => Err(Failure::plain(cause)),
+        };
+        controller.stop().await;
+        home.close()?;
+        ended
+    }
+
+    fn read_profiles(&self) -> Result<Vec<portreeve::profile::Profile>, Failure> {
+        let mut profiles = Vec::new();
+        let mut refused = Vec::new();
+        for file in &self.profiles {
+            match submit::read(file) {
+                Ok(checked) => profiles.push(checked.profile),
+                Err(failure) => refused.push(failure.to_string()),
+            }
+        }
+        if refused.is_empty() {
+            Ok(profiles)
+        } else {
+            Err(Failure::plain(refused.join("\n")))
+        }
+    }
+}
+
+/// Submits, shows until told to stop, then stops every service and waits for its last process.
+async fn serve(
+    client: &Client,
+    home: &Home,
+    profiles: &[portreeve::profile::Profile],
+    addresses: &[String],
+) -> Result<(), Failure> {
+    let mut screen = Screen::new(addresses);
+    let told = until_told_to_stop();
+    tokio::pin!(told);
+    let begun = async {
+        resume::start_again(client, home).await?;
+        for profile in profiles {
+            submit::submit(client, profile, true).await?;
+        }
+        Ok::<_, Failure>(())
+    };
+    // Told to stop in the middle of the beginning, what was begun is stopped all the same.
+    let begun = tokio::select! {
+        begun = begun => begun,
+        told = &mut told => told,
+    };
+    let shown = match begun {
+        Ok(()) => tokio::select! {
+            told = &mut told => told,
+            shown = show(client, &mut screen) => shown,
+        },
+        refused => refused,
+    };
+    screen.stopping();
+    let stopped = stop_all(client, home, &mut screen).await;
+    shown.and(stopped)
+}
+
+/// Follows the list of services for ever.
+async fn show(client: &Client, screen: &mut Screen) -> Result<(), Failure> {
+    let mut revision = None;
+    loop {
+        let list = services(client, revision).await?;
+        screen.draw(&list.services)?;
+        revision = Some(list.revision);
+    }
+}
+
+/// Stops every running service and shows until no replica lives.
+async fn stop_all(client: &Client, home: &Home, screen: &mut Screen) -> Result<(), Failure> {
+    let mut list = services(client, None).await?;
+    let running: Vec<_> = list
+        .services
+        .iter()
+        .filter(|service| service.state == "running")
+        .collect();
+    resume::remember(home, running.iter().map(|service| &service.service))?;
+    for service in &running {
+        let path = paths::service_part(&service.service, "stop");
+        client
+            .call::<Answer>(Method::POST, &path, &(), PATIENCE)
+            .await?;
+    }
+    loop {
+        list = services(
+            client,
+            Some(list.revision).filter(|_| living(&list.services) > 0),
+        )
+        .await?;
+        screen.draw(&list.services)?;
+        if living(&list.services) == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// How many replicas still have, or wait for, a process.
+fn living(services: &[ServiceView]) -> usize {
+    let replicas = services.iter().flat_map(|service| &service.replicas);
+    replicas
+        .filter(|replica| matches!(replica.job_state.as_str(), "PEND" | "RUN"))
+        .count()
+}
+
+async fn services(client: &Client, after: Option<u64>) -> Result<ServiceList, ClientError> {
+    let mut path = paths::services();
+    if let Some(revision) = after {
+        path.push_str(&format!("?revision={revision}&wait={}s", HOLD.as_secs()));
+    }
+    client.get(&path, HOLD + PATIENCE).await
+}
+
+/// Says what is in the way of a second controller, and how to run one beside it.
+fn in_the_way(cause: &portreeve_controller::StartError) -> Failure {
+    let advice = "to run another one beside it, give it a place of its own:\n  \
+        portreeve dev --run-dir /tmp/portreeve-2 --listen 127.0.0.1:7374 --ports 30000-30999 PROFILE\n\
+        and name it to the other commands:\n  \
+        portreeve --controller unix:/tmp/portreeve-2/controller.sock services";
+    Failure::new(Code::Failure, format!("{cause}\n{advice}"))
+}
