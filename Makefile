@@ -1,0 +1,42 @@
+# Each target is a plain cargo line or a few of them. `verify` never writes into the tree; `fix` does.
+
+CARGO ?= cargo
+export RUSTDOCFLAGS ?= -D warnings
+
+.PHONY: verify quick test external long fix bench
+
+# Everything a commit must pass: at most 6 minutes warm, nothing to install.
+verify:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --locked -- -D warnings
+	$(CARGO) doc --workspace --no-deps --locked
+	$(MAKE) quick
+
+# Unit, property, header, profile, layering and footprint tests: they start no daemon and need no package.
+quick:
+	$(CARGO) test --workspace --locked
+
+# The README's test command: quick, external and end-to-end tests. QUICK=done leaves the quick ones out.
+test:
+ifneq ($(QUICK),done)
+	$(MAKE) quick
+endif
+	$(MAKE) external
+
+# What needs Debian packages or real daemons; installs the packages where it may, else names what it skips.
+external:
+	.ci/install-packages
+	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e
+
+# The same with full figures: more rounds, more cases.
+long:
+	.ci/install-packages
+	PROPTEST_CASES=20000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
+
+fix:
+	$(CARGO) fmt --all
+	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
+
+# Prints target, measured and verdict for each row of performance.md that is built.
+bench:
+	$(CARGO) bench --workspace

@@ -1,0 +1,321 @@
+//! One test's own network namespace and folders; everything started in it is gone with it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The binary under test.
+pub(crate) const PORTREEVE: &str = env!("CARGO_BIN_EXE_portreeve");
+/// The longest wait for a condition. Nothing asserts that something is fast.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A network namespace with only loopback, and a folder.
+pub(crate) struct World {
+    holder: Child,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// A new world, or `None` with a printed reason where the machine does not allow one.
+    /// With `PORTREEVE_REQUIRE_EXTERNAL=1` that is a failure.
+    pub(crate) fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        if !rustix_is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 100000"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let refused = match command.spawn() {
+            Err(cause) => format!("unshare: {cause}"),
+            Ok(mut holder) => {
+                let mut line = String::new();
+                let out = holder.stdout.take().expect("stdout is piped");
+                BufReader::new(out).read_line(&mut line).unwrap();
+                if line == "up\n" {
+                    return Some(Self {
+                        holder,
+                        folder: tempfile::tempdir().unwrap(),
+                    });
+                }
+                let _ = holder.kill();
+                let mut words = String::new();
+                let _ = holder.stderr.take().expect("stderr is piped").read_to_string(&mut words);
+                let _ = holder.wait();
+                words
+            }
+        };
+        let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL").is_ok_and(|value| value == "1");
+        assert!(!required, "a network namespace is required here: {refused}");
+        eprintln!("skipped: needs a network namespace (unshare, ip): {refused}");
+        None
+    }
+
+    /// A path below this world's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Where this world's controller answers.
+    pub(crate) fn socket(&self) -> String {
+        format!("unix:{}", self.path("run/controller.sock").display())
+    }
+
+    /// A command that runs in this world's network and knows its controller.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        let namespace = |kind: &str| format!("--{kind}=/proc/{}/ns/{kind}", self.holder.id());
+        if !rustix_is_root() {
+            command.args([namespace("user").as_str(), "--preserve-credentials"]);
+        }
+        command.arg(namespace("net")).arg("--").arg(program);
+        command.env("PORTREEVE_CONTROLLER", self.socket()).env("TMPDIR", self.folder.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// `portreeve` with these arguments.
+    pub(crate) fn portreeve(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(PORTREEVE);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs `portreeve` to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
+        Outcome::of(self.portreeve(arguments).output().unwrap())
+    }
+
+    /// Runs `portreeve` to its end, which must be success, and gives its standard output.
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.code, Some(0), "portreeve {arguments:?}: {outcome:?}");
+        outcome.stdout
+    }
+
+    /// The JSON that `portreeve ARGUMENTS -o json` prints.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|cause| panic!("{cause}: {text}"))
+    }
+
+    /// One replica as `service NAME -o json` shows it.
+    pub(crate) fn replica(&self, service: &str, index: usize) -> Value {
+        self.json(&["service", service])["replicas"][index].clone()
+    }
+
+    /// Waits until the replica meets the condition, and gives it.
+    pub(crate) fn replica_when(
+        &self,
+        service: &str,
+        index: usize,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut replica = Value::Null;
+        let met = eventually(|| {
+            replica = self.replica(service, index);
+            condition(&replica)
+        });
+        assert!(met, "{service}/{index} never {what}: {replica:#}");
+        replica
+    }
+
+    /// Writes a profile and gives its path.
+    pub(crate) fn profile(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Starts `portreeve dev` and waits until its controller answers.
+    pub(crate) fn dev(&self, arguments: &[&str]) -> Running {
+        let run = self.path("run").display().to_string();
+        let mut all = vec!["dev", "--run-dir", &run];
+        all.extend(arguments);
+        self.start("dev", &all)
+    }
+
+    /// Starts a daemon of ours, its output in files, and waits until the controller answers.
+    pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Running {
+        let out = std::fs::File::options().create(true).append(true);
+        let out = { let mut out = out.clone(); out.open(self.path(&format!("{name}.out"))).unwrap() };
+        let err = out.try_clone().unwrap();
+        let child = self.portreeve(arguments).env_remove("PORTREEVE_CONTROLLER").stdout(out).stderr(err).spawn();
+        let mut running = Running {
+            child: child.unwrap(),
+            out: self.path(&format!("{name}.out")),
+        };
+        let met = eventually(|| {
+            assert!(running.child.try_wait().unwrap().is_none(), "{name} ended: {}", running.output());
+            self.run(&["hosts"]).code == Some(0)
+        });
+        assert!(met, "{name} never answered: {}", running.output());
+        running
+    }
+
+    /// What `curl` prints, which must succeed.
+    pub(crate) fn curl(&self, arguments: &[&str]) -> String {
+        let output = self.command("curl").args(["-sS", "--max-time", "30"]).args(arguments).output();
+        let outcome = Outcome::of(output.unwrap());
+        assert_eq!(outcome.code, Some(0), "curl {arguments:?}: {outcome:?}");
+        outcome.stdout
+    }
+
+    /// The processes of this world but for its holder: number and command line.
+    pub(crate) fn processes(&self) -> Vec<(i32, String)> {
+        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let own = namespace(&self.holder.id().to_string());
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Ok(pid) = name.parse::<i32>() else { continue };
+            if pid.unsigned_abs() != self.holder.id() && namespace(&name) == own && own.is_some() {
+                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
+            }
+        }
+        found
+    }
+
+    /// Whether something listens on this TCP port of the world.
+    pub(crate) fn listens(&self, port: u64) -> bool {
+        let table = |name: &str| {
+            std::fs::read_to_string(format!("/proc/{}/net/{name}", self.holder.id())).unwrap_or_default()
+        };
+        let wanted = format!(":{port:04X} ");
+        [table("tcp"), table("tcp6")].iter().flat_map(|text| text.lines()).any(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let local = fields.nth(1).unwrap_or_default();
+            format!("{local} ").ends_with(&wanted) && fields.nth(1) == Some("0A")
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Killed until none is left: a worker may start one while its predecessors are killed.
+        for _ in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            for (pid, _) in left {
+                kill(pid, "KILL");
+            }
+            pause();
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// A daemon of this test; killed with it.
+pub(crate) struct Running {
+    child: Child,
+    out: PathBuf,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Everything it wrote so far.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    /// Sends a signal and waits for the end; gives the exit code.
+    pub(crate) fn end(mut self, signal: &str) -> Option<i32> {
+        kill(self.pid(), signal);
+        let mut code = None;
+        let ended = eventually(|| match self.child.try_wait().unwrap() {
+            Some(status) => {
+                code = status.code();
+                true
+            }
+            None => false,
+        });
+        assert!(ended, "SIG{signal} did not end it: {}", self.output());
+        code
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Whether the condition is met within the patience of a test.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        pause();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the pause between two looks at a condition with a deadline")]
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+/// Sends a signal by name to a process of this test.
+pub(crate) fn kill(pid: i32, signal: &str) {
+    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).stderr(Stdio::null()).status();
+}
+
+/// Whether the folder holds nothing but what is named.
+pub(crate) fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).map(|entries| entries.flatten().collect::<Vec<_>>());
+    let mut names: Vec<_> =
+        entries.unwrap_or_default().iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn rustix_is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A service of ours as a profile: `portreeve hello` with these further arguments and lines.
+pub(crate) fn hello(name: &str, replicas: u32, arguments: &str, more: &str) -> String {
+    format!(
+        "kind = \"service\"\nname = \"{name}\"\nreplicas = {replicas}\n\
+         command = \"exec portreeve hello --port ${{port.http}} {arguments}\"\n\
+         {more}\n"
+    )
+}
+
+/// The usual tables of a test profile: one port, HTTP readiness, quick backoff.
+pub(crate) const USUAL: &str = "[ports]\nhttp = \"any\"\n\
+    [restart]\nbackoff = { initial = \"500ms\", max = \"1s\" }\n\
+    [readiness]\nhttp = { path = \"/\" }\ninterval = \"200ms\"\n";
