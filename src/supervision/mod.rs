@@ -4,10 +4,16 @@
 //! nothing of ports: that a restart keeps them is true by construction.
 
 mod config;
+mod decision;
+mod machine;
+mod phase;
 mod status;
+mod track;
 mod vocabulary;
+mod words;
 
 pub use config::{Backoff, Config, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window};
+pub use machine::{Machine, RunFailure, Standing};
 pub use status::{Failure, Final, State, Status};
 pub use vocabulary::{
     Effect, Event, ExitCause, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, Reason, Report,

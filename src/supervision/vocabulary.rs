@@ -22,6 +22,11 @@ pub enum Event {
     },
     /// The user wants a fresh run; not charged to the restart budget.
     UserRestart,
+    /// The `pre_exec` command of `run` is running: a stop signals it.
+    PreExecStarted {
+        /// Which start.
+        run: Run,
+    },
     /// The process of `run` exists.
     Spawned {
         /// Which start.
@@ -70,13 +75,31 @@ pub enum Event {
         /// Its outcome.
         outcome: ProbeOutcome,
     },
-    /// A new worker took over a living run. Next probes are spread over `spread`.
+    /// A new worker took over from this state. Its own order: probes in flight are forgotten.
     Adopt {
-        /// The longest wait before the next probe; `None`: one interval.
+        /// The wait before each next probe; `None`: drawn from the seed, below one interval, so that the
+        /// probes of many adopted replicas do not come at once.
         spread: Option<Duration>,
         /// The stored record is older than the host grace, so readiness must be proved again.
         stale: bool,
     },
+}
+
+impl Event {
+    /// The start it speaks of; `None` for a command.
+    #[must_use]
+    pub const fn run(&self) -> Option<Run> {
+        match self {
+            Self::Start | Self::Stop { .. } | Self::UserRestart | Self::Adopt { .. } => None,
+            Self::PreExecStarted { run }
+            | Self::Spawned { run }
+            | Self::SpawnFailed { run, .. }
+            | Self::PortConflict { run, .. }
+            | Self::Exited { run, .. }
+            | Self::GroupEmpty { run }
+            | Self::ProbeResult { run, .. } => Some(*run),
+        }
+    }
 }
 
 /// Something to do.
@@ -87,12 +110,13 @@ pub enum Effect {
         /// Which start.
         run: Run,
     },
-    /// Send the stop signal (and CONT) to the main process.
+    /// Send the stop signal (and CONT) to the main process, or to the running `pre_exec` command.
     Term {
         /// Which start.
         run: Run,
     },
-    /// Kill every process of `run`; answer with [`Event::GroupEmpty`] when none is left.
+    /// Kill every process of `run`; answer with [`Event::GroupEmpty`] when none is left, at once if there
+    /// never was one. Follows every exit, every failed start and every port conflict.
     KillGroup {
         /// Which start.
         run: Run,
@@ -243,11 +267,20 @@ pub enum Reason {
     /// It could not be started.
     StartFailed(StartFailure),
     /// The startup probe failed too often.
-    Startup,
+    Startup {
+        /// How often in a row.
+        failures: u32,
+    },
     /// The liveness probe failed too often.
-    Liveness,
+    Liveness {
+        /// How often in a row.
+        failures: u32,
+    },
     /// The readiness probe failed too often.
-    Probe,
+    Probe {
+        /// How often in a row.
+        failures: u32,
+    },
     /// The user asked for a restart.
     User,
     /// The user asked for the end.
