@@ -14,15 +14,22 @@ fn a_killed_replica_is_back_on_its_ports_with_its_variables() {
     let pid = before["pid"].as_i64().unwrap();
     let variables = |pid: i64| {
         let text = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-        let mut lines: Vec<_> = String::from_utf8_lossy(&text).split('\0').map(str::to_owned).collect();
+        let mut lines: Vec<_> = String::from_utf8_lossy(&text)
+            .split('\0')
+            .map(str::to_owned)
+            .collect();
         // The same at every restart in place, but for these two.
-        lines.retain(|line| !line.starts_with("PORTREEVE_RUN=") && !line.starts_with("PORTREEVE_SCRATCH="));
+        lines.retain(|line| {
+            !line.starts_with("PORTREEVE_RUN=") && !line.starts_with("PORTREEVE_SCRATCH=")
+        });
         lines.sort();
         lines
     };
     let environment = variables(pid);
     kill(i32::try_from(pid).unwrap(), "KILL");
-    world.replica_when("hello", 0, "left the endpoints", |replica| replica["pid"].as_i64() != Some(pid));
+    world.replica_when("hello", 0, "left the endpoints", |replica| {
+        replica["pid"].as_i64() != Some(pid)
+    });
     let after = world.replica_when("hello", 0, "came back", |replica| {
         replica["ready"] == true && replica["restarts"] == 1
     });
@@ -39,13 +46,25 @@ fn a_killed_replica_is_back_on_its_ports_with_its_variables() {
 #[test]
 fn a_dead_replicas_endpoint_leaves_before_it_is_restarted() {
     let Some(world) = World::new() else { return };
-    let slow = USUAL.replace("initial = \"500ms\", max = \"1s\"", "initial = \"1h\", max = \"1h\"");
+    let slow = USUAL.replace(
+        "initial = \"500ms\", max = \"1s\"",
+        "initial = \"1h\", max = \"1h\"",
+    );
     let profile = world.profile("hello.toml", &hello("hello", 2, "", &slow));
     let _dev = world.dev(&[&profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
-    kill(i32::try_from(world.replica("hello", 1)["pid"].as_i64().unwrap()).unwrap(), "KILL");
-    assert!(eventually(|| world.ok(&["endpoints", "hello"]).lines().count() == 1));
-    let waiting = world.replica_when("hello", 1, "waited", |replica| replica["state"] == "backoff");
+    kill(
+        i32::try_from(world.replica("hello", 1)["pid"].as_i64().unwrap()).unwrap(),
+        "KILL",
+    );
+    assert!(eventually(|| world
+        .ok(&["endpoints", "hello"])
+        .lines()
+        .count()
+        == 1));
+    let waiting = world.replica_when("hello", 1, "waited", |replica| {
+        replica["state"] == "backoff"
+    });
     assert_eq!(waiting["ready"], false);
     assert_eq!(waiting["restarts"], 0);
 }
@@ -60,7 +79,10 @@ fn a_hanging_replica_is_restarted_by_its_liveness_probe() {
     let _dev = world.dev(&[&profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     let before = world.replica("hello", 0);
-    kill(i32::try_from(before["pid"].as_i64().unwrap()).unwrap(), "USR1");
+    kill(
+        i32::try_from(before["pid"].as_i64().unwrap()).unwrap(),
+        "USR1",
+    );
     let after = world.replica_when("hello", 0, "came back", |replica| {
         replica["ready"] == true && replica["restarts"] == 1
     });
@@ -82,24 +104,39 @@ fn a_command_that_always_exits_gives_up_and_frees_its_ports() {
     let quiet = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
     let _dev = world.dev(&[&quiet]);
     world.ok(&["submit", &profile]);
-    let ended = world.replica_when("broken", 0, "gave up", |replica| replica["job_state"] == "EXIT");
+    let ended = world.replica_when("broken", 0, "gave up", |replica| {
+        replica["job_state"] == "EXIT"
+    });
     assert_eq!(ended["restarts"], 5, "{ended:#}");
     let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.contains("gave up") && reason.contains('5') && reason.contains("exit 7"), "{reason}");
-    let host = world.replica("hello", 0)["host"].as_str().unwrap().to_owned();
+    assert!(
+        reason.contains("gave up") && reason.contains('5') && reason.contains("exit 7"),
+        "{reason}"
+    );
+    let host = world.replica("hello", 0)["host"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let held = |service: &str| {
         let ports = world.json(&["ports", &host]);
         let of = |port: &&Value| {
-            port["state"] == "held" && port["service"].as_str().is_some_and(|name| name.starts_with(service))
+            port["state"] == "held"
+                && port["service"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with(service))
         };
         ports.as_array().unwrap().iter().filter(of).count()
     };
-    assert!(eventually(|| held("broken") == 0), "its ports are still held");
+    assert!(
+        eventually(|| held("broken") == 0),
+        "its ports are still held"
+    );
     assert_eq!(held("hello"), 1);
     // Reversible by one command: a fresh budget, and it gives up again.
     world.ok(&["start", "broken"]);
     world.replica_when("broken", 0, "gave up again", |replica| {
-        replica["job_state"] == "EXIT" && replica["incarnation"].as_u64() > ended["incarnation"].as_u64()
+        replica["job_state"] == "EXIT"
+            && replica["incarnation"].as_u64() > ended["incarnation"].as_u64()
     });
 }
 
@@ -122,18 +159,33 @@ fn a_waiter_is_told_at_once_when_the_replica_cannot_become_ready() {
 fn the_child_of_a_dead_shell_does_not_keep_the_port() {
     // P34, depth 1: a wrapper without exec.
     let Some(world) = World::new() else { return };
-    let text = hello("wrapped", 1, "", USUAL).replace("exec portreeve", "true; portreeve").replace("http} ", "http} --ignore-term; true");
-    let profile = world.profile("wrapped.toml", &format!("{text}[stop]\ngrace = \"500ms\"\n"));
+    let text = hello("wrapped", 1, "", USUAL)
+        .replace("exec portreeve", "true; portreeve")
+        .replace("http} ", "http} --ignore-term; true");
+    let profile = world.profile(
+        "wrapped.toml",
+        &format!("{text}[stop]\ngrace = \"500ms\"\n"),
+    );
     let _dev = world.dev(&[&profile]);
     world.ok(&["wait", "wrapped", "--timeout", "30s"]);
     let before = world.replica("wrapped", 0);
     let children = |world: &World| {
-        let hellos = |(_, line): &(i32, String)| line.contains("hello --port") && !line.starts_with("/bin/sh");
-        world.processes().into_iter().filter(hellos).map(|(pid, _)| pid).collect::<Vec<_>>()
+        let hellos = |(_, line): &(i32, String)| {
+            line.contains("hello --port") && !line.starts_with("/bin/sh")
+        };
+        world
+            .processes()
+            .into_iter()
+            .filter(hellos)
+            .map(|(pid, _)| pid)
+            .collect::<Vec<_>>()
     };
     let first = children(&world);
     assert_eq!(first.len(), 1, "{:?}", world.processes());
-    kill(i32::try_from(before["pid"].as_i64().unwrap()).unwrap(), "KILL");
+    kill(
+        i32::try_from(before["pid"].as_i64().unwrap()).unwrap(),
+        "KILL",
+    );
     let after = world.replica_when("wrapped", 0, "came back", |replica| {
         replica["ready"] == true && replica["restarts"] == 1
     });

@@ -12,30 +12,58 @@ fn dev_shows_services_and_leaves_nothing_behind() {
     let lines = world.ok(&["endpoints", "hello"]);
     assert_eq!(lines.lines().count(), 2, "{lines}");
     for line in lines.lines() {
-        assert!(world.curl(&[&format!("http://{line}/")]).starts_with("hello from hello replica"));
+        assert!(
+            world
+                .curl(&[&format!("http://{line}/")])
+                .starts_with("hello from hello replica")
+        );
     }
-    assert_eq!(world.ok(&["endpoints", "hello", "--one"]).lines().count(), 1);
+    assert_eq!(
+        world.ok(&["endpoints", "hello", "--one"]).lines().count(),
+        1
+    );
     let json = world.json(&["endpoints", "hello"]);
     assert_eq!(json["ready"], 2);
     assert_eq!(json["endpoints"][0]["ports"][0]["name"], "http");
     let urls = world.ok(&["endpoints", "hello", "-o", "url"]);
-    assert!(urls.lines().all(|line| line.starts_with("http://127.0.0.1:")), "{urls}");
+    assert!(
+        urls.lines()
+            .all(|line| line.starts_with("http://127.0.0.1:")),
+        "{urls}"
+    );
     let variables = world.ok(&["endpoints", "hello:http", "-o", "env"]);
     assert!(variables.starts_with("HELLO_ENDPOINTS="), "{variables}");
-    assert!(world.ok(&["endpoints", "hello", "-o", "table"]).contains("ready"));
+    assert!(
+        world
+            .ok(&["endpoints", "hello", "-o", "table"])
+            .contains("ready")
+    );
 
     assert!(world.ok(&["services"]).contains("2/2"));
     assert!(world.ok(&["service", "hello"]).contains("ready"));
     assert!(world.ok(&["events", "hello"]).contains("ready"));
-    assert!(eventually(|| world.ok(&["logs", "hello/0"]).contains("hello listens on")));
+    assert!(eventually(|| world
+        .ok(&["logs", "hello/0"])
+        .contains("hello listens on")));
     assert!(dev.output().contains("hello."), "{}", dev.output());
     assert!(dev.output().contains(" ready "), "{}", dev.output());
 
     assert_eq!(dev.end("INT"), Some(0));
-    assert!(eventually(|| world.processes().is_empty()), "left: {:?}", world.processes());
-    assert_eq!(names_in(&world.path("run")), Vec::<String>::new(), "sockets or locks are left");
+    assert!(
+        eventually(|| world.processes().is_empty()),
+        "left: {:?}",
+        world.processes()
+    );
+    assert_eq!(
+        names_in(&world.path("run")),
+        Vec::<String>::new(),
+        "sockets or locks are left"
+    );
     let left = names_in(&world.path(""));
-    assert!(!left.iter().any(|name| name.starts_with("portreeve")), "left: {left:?}");
+    assert!(
+        !left.iter().any(|name| name.starts_with("portreeve")),
+        "left: {left:?}"
+    );
 }
 
 #[test]
@@ -45,10 +73,17 @@ fn the_verbs_do_what_they_say() {
     let empty = world.profile("other.toml", &hello("other", 1, "", USUAL));
     let _dev = world.dev(&[&empty]);
     world.ok(&["check", &profile]);
-    assert_eq!(world.run(&["service", "web"]).code, Some(4), "check must store nothing");
+    assert_eq!(
+        world.run(&["service", "web"]).code,
+        Some(4),
+        "check must store nothing"
+    );
     world.ok(&["submit", &profile]);
     world.ok(&["wait", "web", "--timeout", "30s"]);
-    assert!(world.ok(&["submit", &profile]).contains("nothing"), "the same profile again changes nothing");
+    assert!(
+        world.ok(&["submit", &profile]).contains("nothing"),
+        "the same profile again changes nothing"
+    );
 
     let before = world.replica("web", 0);
     world.ok(&["restart", "web/0"]);
@@ -61,12 +96,20 @@ fn the_verbs_do_what_they_say() {
     world.ok(&["scale", "web", "3"]);
     world.ok(&["wait", "web", "--ready", "3", "--timeout", "30s"]);
     world.ok(&["scale", "web", "1"]);
-    assert!(eventually(|| world.ok(&["endpoints", "web"]).lines().count() == 1));
+    assert!(eventually(|| world
+        .ok(&["endpoints", "web"])
+        .lines()
+        .count()
+        == 1));
 
     world.ok(&["stop", "web"]);
     world.ok(&["wait", "web", "--gone", "--timeout", "30s"]);
     let outcome = world.run(&["endpoints", "web"]);
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(3), ""), "{outcome:?}");
+    assert_eq!(
+        (outcome.code, outcome.stdout.as_str()),
+        (Some(3), ""),
+        "{outcome:?}"
+    );
     world.ok(&["start", "web"]);
     world.ok(&["wait", "web", "--ready", "1", "--timeout", "30s"]);
     let running = world.run(&["delete", "web"]);
@@ -85,10 +128,19 @@ fn exit_codes_tell_outcomes_apart() {
     assert_eq!((away.code, away.stdout.as_str()), (Some(6), ""), "{away:?}");
     let profile = world.profile("slow.toml", &hello("slow", 1, "--listen-after 1h", USUAL));
     let _dev = world.dev(&[&profile]);
-    assert!(eventually(|| world.run(&["endpoints", "slow"]).code == Some(3)));
+    assert!(eventually(
+        || world.run(&["endpoints", "slow"]).code == Some(3)
+    ));
     let unknown = world.run(&["endpoints", "nothing"]);
-    assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(4), ""), "{unknown:?}");
-    assert_eq!(world.run(&["wait", "nothing", "--timeout", "10s"]).code, Some(4));
+    assert_eq!(
+        (unknown.code, unknown.stdout.as_str()),
+        (Some(4), ""),
+        "{unknown:?}"
+    );
+    assert_eq!(
+        world.run(&["wait", "nothing", "--timeout", "10s"]).code,
+        Some(4)
+    );
     let late = world.run(&["wait", "slow", "--timeout", "1s"]);
     assert_eq!(late.code, Some(7), "{late:?}");
     assert!(late.stderr.contains("slow"), "{late:?}");
@@ -122,7 +174,11 @@ fn dev_with_data_is_continued_without_a_profile() {
     let dev = world.dev(&["--data", &data, &profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     assert_eq!(dev.end("TERM"), Some(0));
-    assert!(eventually(|| world.processes().is_empty()), "left: {:?}", world.processes());
+    assert!(
+        eventually(|| world.processes().is_empty()),
+        "left: {:?}",
+        world.processes()
+    );
     let dev = world.dev(&["--data", &data]);
     world.ok(&["wait", "hello", "--ready", "2", "--timeout", "30s"]);
     assert_eq!(dev.end("TERM"), Some(0));
@@ -135,13 +191,20 @@ fn a_killed_dev_without_data_takes_its_services_along() {
     let dev = world.dev(&[&profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     kill(dev.pid(), "KILL");
-    assert!(eventually(|| world.processes().is_empty()), "left: {:?}", world.processes());
+    assert!(
+        eventually(|| world.processes().is_empty()),
+        "left: {:?}",
+        world.processes()
+    );
     drop(dev);
     let dev = world.dev(&[&profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     assert_eq!(dev.end("INT"), Some(0));
     let left = names_in(&world.path(""));
-    assert!(!left.iter().any(|name| name.starts_with("portreeve")), "left: {left:?}");
+    assert!(
+        !left.iter().any(|name| name.starts_with("portreeve")),
+        "left: {left:?}"
+    );
 }
 
 #[test]
@@ -152,29 +215,63 @@ fn the_rest_api_answers_over_socket_and_loopback() {
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     let socket = world.path("run/controller.sock").display().to_string();
     let line = world.ok(&["endpoints", "hello"]);
-    for base in [vec!["--unix-socket", socket.as_str(), "http://x"], vec!["http://127.0.0.1:7373"]] {
+    for base in [
+        vec!["--unix-socket", socket.as_str(), "http://x"],
+        vec!["http://127.0.0.1:7373"],
+    ] {
         let (options, root) = base.split_at(base.len() - 1);
         let get = |path: &str| world.curl(&[options, &[&format!("{}{path}", root[0])]].concat());
         assert_eq!(get("/api/v1/resolve/hello"), line);
-        let endpoints: serde_json::Value = serde_json::from_str(&get("/api/v1/services/hello/endpoints")).unwrap();
+        let endpoints: serde_json::Value =
+            serde_json::from_str(&get("/api/v1/services/hello/endpoints")).unwrap();
         assert_eq!(endpoints["ready"], 1);
-        let problem: serde_json::Value = serde_json::from_str(&get("/api/v1/services/nothing")).unwrap();
+        let problem: serde_json::Value =
+            serde_json::from_str(&get("/api/v1/services/nothing")).unwrap();
         assert_eq!(problem["status"], 404);
         assert_eq!(problem["code"], "service_not_found");
         let nowhere: serde_json::Value = serde_json::from_str(&get("/api/v1/nowhere")).unwrap();
         assert_eq!(nowhere["status"], 404);
     }
-    let head = world.curl(&["-D", "-", "-o", "/dev/null", "http://127.0.0.1:7373/api/v1/services/nothing"]);
-    assert!(head.to_ascii_lowercase().contains("content-type: application/problem+json"), "{head}");
+    let head = world.curl(&[
+        "-D",
+        "-",
+        "-o",
+        "/dev/null",
+        "http://127.0.0.1:7373/api/v1/services/nothing",
+    ]);
+    assert!(
+        head.to_ascii_lowercase()
+            .contains("content-type: application/problem+json"),
+        "{head}"
+    );
 }
 
 #[test]
 fn every_command_explains_itself() {
-    let help = std::process::Command::new(PORTREEVE).arg("--help").output().unwrap();
+    let help = std::process::Command::new(PORTREEVE)
+        .arg("--help")
+        .output()
+        .unwrap();
     let text = String::from_utf8(help.stdout).unwrap();
-    for name in ["dev", "check", "submit", "services", "endpoints", "wait", "logs", "controller", "agent"] {
+    for name in [
+        "dev",
+        "check",
+        "submit",
+        "services",
+        "endpoints",
+        "wait",
+        "logs",
+        "controller",
+        "agent",
+    ] {
         assert!(text.contains(name), "{name} is missing: {text}");
-        let page = std::process::Command::new(PORTREEVE).args([name, "--help"]).output().unwrap();
-        assert!(page.status.success() && page.stdout.len() > 200, "{name} --help");
+        let page = std::process::Command::new(PORTREEVE)
+            .args([name, "--help"])
+            .output()
+            .unwrap();
+        assert!(
+            page.status.success() && page.stdout.len() > 200,
+            "{name} --help"
+        );
     }
 }

@@ -26,8 +26,16 @@ impl World {
         if !rustix_is_root() {
             command.args(["--user", "--map-root-user"]);
         }
-        command.args(["--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 100000"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args([
+            "--net",
+            "sh",
+            "-c",
+            "ip link set lo up && echo up && exec sleep 100000",
+        ]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let refused = match command.spawn() {
             Err(cause) => format!("unshare: {cause}"),
             Ok(mut holder) => {
@@ -42,7 +50,11 @@ impl World {
                 }
                 let _ = holder.kill();
                 let mut words = String::new();
-                let _ = holder.stderr.take().expect("stderr is piped").read_to_string(&mut words);
+                let _ = holder
+                    .stderr
+                    .take()
+                    .expect("stderr is piped")
+                    .read_to_string(&mut words);
                 let _ = holder.wait();
                 words
             }
@@ -71,7 +83,9 @@ impl World {
             command.args([namespace("user").as_str(), "--preserve-credentials"]);
         }
         command.arg(namespace("net")).arg("--").arg(program);
-        command.env("PORTREEVE_CONTROLLER", self.socket()).env("TMPDIR", self.folder.path());
+        command
+            .env("PORTREEVE_CONTROLLER", self.socket())
+            .env("TMPDIR", self.folder.path());
         command.stdin(Stdio::null());
         command
     }
@@ -91,7 +105,11 @@ impl World {
     /// Runs `portreeve` to its end, which must be success, and gives its standard output.
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let outcome = self.run(arguments);
-        assert_eq!(outcome.code, Some(0), "portreeve {arguments:?}: {outcome:?}");
+        assert_eq!(
+            outcome.code,
+            Some(0),
+            "portreeve {arguments:?}: {outcome:?}"
+        );
         outcome.stdout
     }
 
@@ -141,15 +159,27 @@ impl World {
     /// Starts a daemon of ours, its output in files, and waits until the controller answers.
     pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options().create(true).append(true);
-        let out = { let mut out = out.clone(); out.open(self.path(&format!("{name}.out"))).unwrap() };
+        let out = {
+            let mut out = out.clone();
+            out.open(self.path(&format!("{name}.out"))).unwrap()
+        };
         let err = out.try_clone().unwrap();
-        let child = self.portreeve(arguments).env_remove("PORTREEVE_CONTROLLER").stdout(out).stderr(err).spawn();
+        let child = self
+            .portreeve(arguments)
+            .env_remove("PORTREEVE_CONTROLLER")
+            .stdout(out)
+            .stderr(err)
+            .spawn();
         let mut running = Running {
             child: child.unwrap(),
             out: self.path(&format!("{name}.out")),
         };
         let met = eventually(|| {
-            assert!(running.child.try_wait().unwrap().is_none(), "{name} ended: {}", running.output());
+            assert!(
+                running.child.try_wait().unwrap().is_none(),
+                "{name} ended: {}",
+                running.output()
+            );
             self.run(&["hosts"]).code == Some(0)
         });
         assert!(met, "{name} never answered: {}", running.output());
@@ -158,7 +188,11 @@ impl World {
 
     /// What `curl` prints, which must succeed.
     pub(crate) fn curl(&self, arguments: &[&str]) -> String {
-        let output = self.command("curl").args(["-sS", "--max-time", "30"]).args(arguments).output();
+        let output = self
+            .command("curl")
+            .args(["-sS", "--max-time", "30"])
+            .args(arguments)
+            .output();
         let outcome = Outcome::of(output.unwrap());
         assert_eq!(outcome.code, Some(0), "curl {arguments:?}: {outcome:?}");
         outcome.stdout
@@ -171,7 +205,9 @@ impl World {
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Ok(pid) = name.parse::<i32>() else { continue };
+            let Ok(pid) = name.parse::<i32>() else {
+                continue;
+            };
             if pid.unsigned_abs() != self.holder.id() && namespace(&name) == own && own.is_some() {
                 let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
@@ -183,14 +219,18 @@ impl World {
     /// Whether something listens on this TCP port of the world.
     pub(crate) fn listens(&self, port: u64) -> bool {
         let table = |name: &str| {
-            std::fs::read_to_string(format!("/proc/{}/net/{name}", self.holder.id())).unwrap_or_default()
+            std::fs::read_to_string(format!("/proc/{}/net/{name}", self.holder.id()))
+                .unwrap_or_default()
         };
         let wanted = format!(":{port:04X} ");
-        [table("tcp"), table("tcp6")].iter().flat_map(|text| text.lines()).any(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let local = fields.nth(1).unwrap_or_default();
-            format!("{local} ").ends_with(&wanted) && fields.nth(1) == Some("0A")
-        })
+        [table("tcp"), table("tcp6")]
+            .iter()
+            .flat_map(|text| text.lines())
+            .any(|line| {
+                let mut fields = line.split_ascii_whitespace();
+                let local = fields.nth(1).unwrap_or_default();
+                format!("{local} ").ends_with(&wanted) && fields.nth(1) == Some("0A")
+            })
     }
 }
 
@@ -283,21 +323,31 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the pause between two looks at a condition with a deadline")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pause between two looks at a condition with a deadline"
+)]
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
 /// Sends a signal by name to a process of this test.
 pub(crate) fn kill(pid: i32, signal: &str) {
-    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).stderr(Stdio::null()).status();
+    let _ = Command::new("kill")
+        .arg(format!("-{signal}"))
+        .arg(pid.to_string())
+        .stderr(Stdio::null())
+        .status();
 }
 
 /// Whether the folder holds nothing but what is named.
 pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).map(|entries| entries.flatten().collect::<Vec<_>>());
-    let mut names: Vec<_> =
-        entries.unwrap_or_default().iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = entries
+        .unwrap_or_default()
+        .iter()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }

@@ -1,0 +1,107 @@
+//! A bad profile is refused whole, with every error at its place, and nothing is stored.
+
+use crate::world::{USUAL, World, hello};
+
+const BAD: &str = r#"kind = "service"
+name = "bad"
+replicas = 2
+comand = ["x"]
+command = ["server"]
+
+[ports]
+http = 65536
+admin = "any"
+
+[readiness]
+http = { port = "web", path = "/" }
+interval = "5"
+"#;
+
+#[test]
+fn every_error_of_a_profile_is_told_at_once_and_nothing_is_stored() {
+    let Some(world) = World::new() else { return };
+    let file = world.profile("bad.toml", BAD);
+    let good = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
+    let _dev = world.dev(&[&good]);
+    for verb in ["check", "submit"] {
+        let outcome = world.run(&[verb, &file]);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        for place in [":4:", ":8:", ":12:", ":13:"] {
+            assert!(
+                outcome.stderr.contains(&format!("{file}{place}")),
+                "{place} is missing: {}",
+                outcome.stderr
+            );
+        }
+        for word in [
+            "comand", "command", "65536", "65535", "web", "admin", "interval", "5s",
+        ] {
+            assert!(
+                outcome.stderr.contains(word),
+                "{word} is missing: {}",
+                outcome.stderr
+            );
+        }
+    }
+    assert_eq!(world.run(&["service", "bad"]).code, Some(4));
+    let dev = world.run(&[
+        "dev",
+        "--run-dir",
+        &world.path("run2").display().to_string(),
+        &file,
+    ]);
+    assert_eq!(dev.code, Some(1), "{dev:?}");
+    assert!(dev.stderr.contains(":8:"), "{dev:?}");
+}
+
+#[test]
+fn duplicate_names_and_broken_toml_are_refused_with_their_place() {
+    let Some(world) = World::new() else { return };
+    let twice = world.profile(
+        "twice.toml",
+        "kind = \"service\"\nname = \"a\"\ncommand = \"x\"\n[ports]\nhttp = \"any\"\nhttp = 80\n",
+    );
+    let outcome = world.run(&["check", &twice]);
+    assert!(
+        outcome.code == Some(1) && outcome.stderr.contains(&format!("{twice}:6:")),
+        "{outcome:?}"
+    );
+    let broken = world.profile(
+        "broken.toml",
+        "kind = \"service\"\nname = \"a\ncommand = \"x\"\n",
+    );
+    let outcome = world.run(&["check", &broken]);
+    assert!(
+        outcome.code == Some(1) && outcome.stderr.contains(&format!("{broken}:2:")),
+        "{outcome:?}"
+    );
+    let missing = world.run(&["check", "/nowhere/at/all.toml"]);
+    assert!(
+        missing.code == Some(1) && missing.stderr.contains("/nowhere/at/all.toml"),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn the_rest_api_refuses_a_profile_with_its_errors_as_a_list() {
+    let Some(world) = World::new() else { return };
+    let file = world.profile("bad.toml", BAD);
+    let good = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
+    let _dev = world.dev(&[&good]);
+    let data = format!("@{file}");
+    let answer = world.curl(&[
+        "-X",
+        "PUT",
+        "-H",
+        "content-type: application/toml",
+        "--data-binary",
+        &data,
+        "http://127.0.0.1:7373/api/v1/services/bad",
+    ]);
+    let problem: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(problem["status"], 422, "{problem:#}");
+    let errors = problem["errors"].as_array().unwrap();
+    assert!(errors.len() >= 4, "{problem:#}");
+    assert!(errors.iter().any(|error| error["line"] == 8), "{problem:#}");
+    assert_eq!(world.run(&["service", "bad"]).code, Some(4));
+}
