@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::endpoints::Snapshot;
+use crate::endpoints::{Endpoint, Entry, Snapshot};
 use crate::identity::ServiceName;
 
 /// A service's place in the table, found by name once and then kept.
@@ -13,12 +13,12 @@ use crate::identity::ServiceName;
 /// Reading through it takes no lock and never waits for the writer. It stays valid after the service
 /// is removed; its snapshot then says so.
 #[derive(Clone, Debug)]
-pub struct Handle {
-    cell: Arc<Cell>,
+pub struct Handle<E = Endpoint> {
+    cell: Arc<Cell<E>>,
 }
 
-impl Handle {
-    pub(super) const fn new(cell: Arc<Cell>) -> Self {
+impl<E: Entry> Handle<E> {
+    pub(super) const fn new(cell: Arc<Cell<E>>) -> Self {
         Self { cell }
     }
 
@@ -31,13 +31,13 @@ impl Handle {
     /// Looks at the current snapshot without touching its count of holders.
     ///
     /// For loops and hot paths. `look` must be short: the snapshot lives at least as long as it runs.
-    pub fn read<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
+    pub fn read<R>(&self, look: impl FnOnce(&Snapshot<E>) -> R) -> R {
         self.cell.read(look)
     }
 
     /// The current snapshot, to keep for as long as it is needed, also across an await.
     #[must_use]
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Snapshot<E>> {
         self.cell.snapshot.load_full()
     }
 
@@ -57,15 +57,15 @@ impl Handle {
 
 /// One service's snapshot with its two numbers. Written by the table's one writer only.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct Cell<E> {
     service: ServiceName,
-    snapshot: ArcSwap<Snapshot>,
+    snapshot: ArcSwap<Snapshot<E>>,
     changed: watch::Sender<u64>,
     ready_changed: watch::Sender<u64>,
 }
 
-impl Cell {
-    pub(super) fn new(snapshot: Snapshot) -> Self {
+impl<E: Entry> Cell<E> {
+    pub(super) fn new(snapshot: Snapshot<E>) -> Self {
         Self {
             service: snapshot.set().service.clone(),
             changed: watch::Sender::new(snapshot.mod_revision()),
@@ -74,12 +74,12 @@ impl Cell {
         }
     }
 
-    pub(super) fn read<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
+    pub(super) fn read<R>(&self, look: impl FnOnce(&Snapshot<E>) -> R) -> R {
         look(&self.snapshot.load())
     }
 
     /// The first half of a change: readers see it, waiters sleep on.
-    pub(super) fn swap(&self, next: Snapshot) {
+    pub(super) fn swap(&self, next: Snapshot<E>) {
         self.snapshot.store(Arc::new(next));
     }
 

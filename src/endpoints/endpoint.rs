@@ -11,14 +11,35 @@ use crate::port::{PortName, PortRange, Protocol};
 use crate::time::WallClock;
 
 /// Everything the table holds of one service; replaced whole.
+///
+/// What one entry holds is the publisher's choice: the controller tells people and their tools about an
+/// [`Endpoint`], a scheduler's plugin keeps plain numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceEndpoints {
+pub struct ServiceEndpoints<E = Endpoint> {
     /// Whose endpoints.
     pub service: ServiceName,
     /// How many replicas there shall be.
     pub desired: u32,
     /// One entry per placed replica, by index.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<E>,
+}
+
+/// What the table must know of an entry to keep and number it.
+pub trait Entry: Clone + PartialEq {
+    /// What tells two replicas of one service apart, and orders them.
+    type Key: Ord;
+
+    /// Which replica this is.
+    fn key(&self) -> Self::Key;
+
+    /// Which of two entries of one replica is kept: the higher.
+    fn incarnation(&self) -> Incarnation;
+
+    /// Whether a default answer lists it: clients may be sent there and it is known where that is.
+    fn is_listed(&self) -> bool;
+
+    /// Whether both tell a reader the same, however old our knowledge of them is.
+    fn same_but_for_age(&self, other: &Self) -> bool;
 }
 
 /// One replica with its address and its published ports.
@@ -46,11 +67,32 @@ pub struct Endpoint {
     pub labels: Arc<BTreeMap<String, String>>,
 }
 
-impl Endpoint {
-    /// Whether a default answer lists it: clients may be sent there and it is known where that is.
-    #[must_use]
-    pub const fn is_listed(&self) -> bool {
+impl Entry for Endpoint {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.replica
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    fn is_listed(&self) -> bool {
         self.state.is_listed() && self.address.is_some()
+    }
+
+    fn same_but_for_age(&self, other: &Self) -> bool {
+        let ageless = |endpoint: &Self| Self {
+            state: EndpointState::Ready,
+            reason: None,
+            ..endpoint.clone()
+        };
+        self == other
+            || self.state.is_listed()
+                && other.state.is_listed()
+                && self.state != other.state
+                && ageless(self) == ageless(other)
     }
 }
 

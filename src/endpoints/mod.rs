@@ -12,6 +12,6 @@ mod snapshot;
 mod table;
 
 pub use cell::Handle;
-pub use endpoint::{Endpoint, EndpointPort, EndpointState, ServiceEndpoints};
+pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoints};
 pub use snapshot::Snapshot;
 pub use table::EndpointTable;

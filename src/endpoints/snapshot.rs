@@ -1,11 +1,11 @@
 //! One version of one service, as readers see it.
 
-use crate::endpoints::{Endpoint, EndpointState, ServiceEndpoints};
+use crate::endpoints::{Endpoint, Entry, ServiceEndpoints};
 
 /// One version of a service: immutable, so that a reader's view is never torn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    set: ServiceEndpoints,
+pub struct Snapshot<E = Endpoint> {
+    set: ServiceEndpoints<E>,
     mod_revision: u64,
     ready_revision: u64,
     /// When each endpoint of `set` last changed; same order.
@@ -15,9 +15,9 @@ pub struct Snapshot {
     removed: bool,
 }
 
-impl Snapshot {
+impl<E: Entry> Snapshot<E> {
     /// The first version of a service.
-    pub(super) fn first(set: ServiceEndpoints, revision: u64) -> Self {
+    pub(super) fn first(set: ServiceEndpoints<E>, revision: u64) -> Self {
         let entry_revisions = vec![revision; set.endpoints.len()];
         Self::build(set, revision, revision, entry_revisions)
     }
@@ -26,7 +26,7 @@ impl Snapshot {
     ///
     /// Between ready and unconfirmed only the age of our knowledge differs: the version is replaced,
     /// but keeps its numbers, so that a silent host wakes nobody.
-    pub(super) fn next(&self, set: ServiceEndpoints, revision: u64) -> Option<Self> {
+    pub(super) fn next(&self, set: ServiceEndpoints<E>, revision: u64) -> Option<Self> {
         if self.set == set {
             return None;
         }
@@ -34,8 +34,8 @@ impl Snapshot {
             .endpoints
             .iter()
             .map(|new| {
-                self.entry(new.replica)
-                    .filter(|(old, _)| same_but_for_age(old, new))
+                self.entry(&new.key())
+                    .filter(|(old, _)| old.same_but_for_age(new))
                     .map_or(revision, |(_, since)| since)
             })
             .collect();
@@ -47,7 +47,7 @@ impl Snapshot {
             || self
                 .listed()
                 .zip(next.listed())
-                .any(|(old, new)| !same_but_for_age(old, new));
+                .any(|(old, new)| !old.same_but_for_age(new));
         Some(Self {
             mod_revision: if any_entry || desired {
                 revision
@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     fn build(
-        set: ServiceEndpoints,
+        set: ServiceEndpoints<E>,
         mod_revision: u64,
         ready_revision: u64,
         entry_revisions: Vec<u64>,
@@ -97,7 +97,7 @@ impl Snapshot {
 
     /// Everything the table holds of the service: what `state=all` shows.
     #[must_use]
-    pub const fn set(&self) -> &ServiceEndpoints {
+    pub const fn set(&self) -> &ServiceEndpoints<E> {
         &self.set
     }
 
@@ -121,41 +121,23 @@ impl Snapshot {
     }
 
     /// The endpoints of a default answer, by replica.
-    pub fn listed(&self) -> impl ExactSizeIterator<Item = &Endpoint> {
+    pub fn listed(&self) -> impl ExactSizeIterator<Item = &E> {
         self.listed.iter().map(|place| &self.set.endpoints[*place])
     }
 
     /// Every endpoint, by replica, with the revision of its last change.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Endpoint, u64)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&E, u64)> {
         let revisions = self.entry_revisions.iter().copied();
         self.set.endpoints.iter().zip(revisions)
     }
 
     /// The endpoint of one replica with the revision of its last change. Cost: one binary search.
     #[must_use]
-    pub fn entry(&self, replica: u32) -> Option<(&Endpoint, u64)> {
+    pub fn entry(&self, replica: &E::Key) -> Option<(&E, u64)> {
         let endpoints = &self.set.endpoints;
         let place = endpoints
-            .binary_search_by_key(&replica, |e| e.replica)
+            .binary_search_by(|entry| entry.key().cmp(replica))
             .ok()?;
         Some((&endpoints[place], self.entry_revisions[place]))
     }
-}
-
-/// Whether two endpoints tell a reader the same, however old our knowledge of them is.
-fn same_but_for_age(old: &Endpoint, new: &Endpoint) -> bool {
-    if old.state.is_listed() && new.state.is_listed() && old.state != new.state {
-        let aged = Endpoint {
-            state: EndpointState::Ready,
-            reason: None,
-            ..old.clone()
-        };
-        let fresh = Endpoint {
-            state: EndpointState::Ready,
-            reason: None,
-            ..new.clone()
-        };
-        return aged == fresh;
-    }
-    old == new
 }

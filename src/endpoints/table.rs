@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::endpoints::cell::Cell;
-use crate::endpoints::{Handle, ServiceEndpoints, Snapshot};
+use crate::endpoints::{Endpoint, Entry, Handle, ServiceEndpoints, Snapshot};
 use crate::identity::ServiceName;
 
 /// The endpoints of every known service. Shared between one writer and any number of readers.
@@ -16,9 +16,9 @@ use crate::identity::ServiceName;
 /// A name leads to its place through an immutable map that is replaced when a service appears or goes;
 /// so also the way to a service takes no lock. A change of readiness replaces one snapshot only.
 #[derive(Debug)]
-pub struct EndpointTable {
+pub struct EndpointTable<E = Endpoint> {
     epoch: String,
-    cells: ArcSwap<CellsByName>,
+    cells: ArcSwap<CellsByName<E>>,
     /// Beside the channels, because reading a channel's value takes its lock.
     revision: AtomicU64,
     ready_revision: AtomicU64,
@@ -33,9 +33,10 @@ pub struct EndpointTable {
     clippy::disallowed_types,
     reason = "look-ups only; every list made from it is sorted by name"
 )]
-type CellsByName = std::collections::HashMap<ServiceName, Arc<Cell>, foldhash::fast::RandomState>;
+type CellsByName<E> =
+    std::collections::HashMap<ServiceName, Arc<Cell<E>>, foldhash::fast::RandomState>;
 
-impl EndpointTable {
+impl<E: Entry> EndpointTable<E> {
     /// An empty table on the number line `epoch`, at `revision`.
     #[must_use]
     pub fn new(epoch: String, revision: u64) -> Self {
@@ -72,20 +73,20 @@ impl EndpointTable {
 
     /// The place of a known service, to be kept; `None` for an unknown or removed one.
     #[must_use]
-    pub fn service(&self, name: &ServiceName) -> Option<Handle> {
+    pub fn service(&self, name: &ServiceName) -> Option<Handle<E>> {
         self.cells.load().get(name).cloned().map(Handle::new)
     }
 
     /// Looks once at a service's current snapshot; `None` for an unknown or removed one.
     ///
     /// Counts no holder of anything, so that readers on many cores do not meet on one cache line.
-    pub fn read<R>(&self, name: &ServiceName, look: impl FnOnce(&Snapshot) -> R) -> Option<R> {
+    pub fn read<R>(&self, name: &ServiceName, look: impl FnOnce(&Snapshot<E>) -> R) -> Option<R> {
         self.cells.load().get(name).map(|cell| cell.read(look))
     }
 
     /// Every known service, by name. Cost: a sorted copy of the list.
     #[must_use]
-    pub fn services(&self) -> Vec<Handle> {
+    pub fn services(&self) -> Vec<Handle<E>> {
         let mut all: Vec<_> = self
             .cells
             .load()
@@ -127,7 +128,7 @@ impl EndpointTable {
     pub fn publish(
         &self,
         revision: u64,
-        sets: Vec<ServiceEndpoints>,
+        sets: Vec<ServiceEndpoints<E>>,
         removed: &[ServiceName],
     ) -> bool {
         let _only_writer = self.writing.lock();
@@ -185,14 +186,14 @@ impl EndpointTable {
 }
 
 /// The map of names during a batch: copied at the first change only.
-struct Names<'a> {
-    before: &'a CellsByName,
-    changed: Option<CellsByName>,
+struct Names<'a, E> {
+    before: &'a CellsByName<E>,
+    changed: Option<CellsByName<E>>,
     appeared: bool,
 }
 
-impl<'a> Names<'a> {
-    const fn new(before: &'a CellsByName) -> Self {
+impl<'a, E: Entry> Names<'a, E> {
+    const fn new(before: &'a CellsByName<E>) -> Self {
         Self {
             before,
             changed: None,
@@ -200,22 +201,22 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn find(&self, name: &ServiceName) -> Option<&Arc<Cell>> {
+    fn find(&self, name: &ServiceName) -> Option<&Arc<Cell<E>>> {
         self.changed.as_ref().unwrap_or(self.before).get(name)
     }
 
-    fn change(&mut self) -> &mut CellsByName {
+    fn change(&mut self) -> &mut CellsByName<E> {
         self.changed.get_or_insert_with(|| self.before.clone())
     }
 }
 
 /// The set as the table keeps it: by replica, one entry each; of two, the higher incarnation.
-fn in_order(mut set: ServiceEndpoints) -> ServiceEndpoints {
-    let ordered = set.endpoints.is_sorted_by(|a, b| a.replica < b.replica);
+fn in_order<E: Entry>(mut set: ServiceEndpoints<E>) -> ServiceEndpoints<E> {
+    let ordered = set.endpoints.is_sorted_by(|a, b| a.key() < b.key());
     if !ordered {
         set.endpoints
-            .sort_by_key(|e| (e.replica, std::cmp::Reverse(e.incarnation)));
-        set.endpoints.dedup_by_key(|e| e.replica);
+            .sort_by_key(|e| (e.key(), std::cmp::Reverse(e.incarnation())));
+        set.endpoints.dedup_by_key(|e| e.key());
     }
     set
 }
