@@ -8,10 +8,11 @@ mod input;
 mod store;
 mod view;
 
+pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use input::{
     Command, ForeignListener, HostFacts, Input, ReplicaReport, ReportedAddress, Submission,
 };
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
-pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View, Want};
+pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View};
