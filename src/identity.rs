@@ -1,4 +1,4 @@
-//! Who is who: services, replicas, their incarnations and runs, hosts and users.
+//! Who is who: services, replicas, their incarnations and runs, hosts, users and groups.
 
 use std::fmt;
 use std::str::FromStr;
@@ -246,6 +246,27 @@ impl Run {
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+}
+
+/// Who sees a service's endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// The owner, and who may see the owner's jobs.
+    #[default]
+    Private,
+    /// Every authenticated user.
+    Cluster,
+    /// These beside the owner.
+    Listed(Vec<Audience>),
+}
+
+/// A group or a user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Audience {
+    /// `group:NAME`.
+    Group(String),
+    /// `user:NAME`.
+    User(String),
 }
 
 macro_rules! shown_as_number {

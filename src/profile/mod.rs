@@ -14,6 +14,7 @@ use crate::port::{PortName, PortRanges, Protocol};
 use crate::port_pool::Want;
 use crate::supervision;
 
+pub use crate::identity::{Audience, Visibility};
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.
@@ -118,27 +119,6 @@ pub enum ListenerOwner {
     User,
     /// Anybody.
     Any,
-}
-
-/// Who sees a service's endpoints.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Visibility {
-    /// The owner, and who may see the owner's jobs.
-    #[default]
-    Private,
-    /// Every authenticated user.
-    Cluster,
-    /// These beside the owner.
-    Listed(Vec<Audience>),
-}
-
-/// A group or a user.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Audience {
-    /// `group:NAME`.
-    Group(String),
-    /// `user:NAME`.
-    User(String),
 }
 
 /// What a worker does when it is cut off for longer than the host grace.
