@@ -5,6 +5,7 @@
 
 mod effect;
 mod input;
+mod machine;
 mod store;
 mod view;
 
@@ -12,6 +13,7 @@ pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use input::{
     Command, ForeignListener, HostFacts, Input, ReplicaReport, ReportedAddress, Submission,
 };
+pub use machine::{Config, LoadError, Registry};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View, Want};
