@@ -46,6 +46,14 @@ pub struct Endpoint {
     pub labels: Arc<BTreeMap<String, String>>,
 }
 
+impl Endpoint {
+    /// Whether a default answer lists it: clients may be sent there and it is known where that is.
+    #[must_use]
+    pub const fn is_listed(&self) -> bool {
+        self.state.is_listed() && self.address.is_some()
+    }
+}
+
 /// One published port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointPort {

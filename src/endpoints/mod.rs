@@ -1,5 +1,17 @@
 //! Service name to snapshot: one writer, lock-free readers, changes for watchers.
+//!
+//! Invariant: a reader sees one version of a service, whole; and whoever has seen a number move finds
+//! at least that version behind it. The order that keeps it: the writer swaps the snapshots of a batch,
+//! then moves the numbers; a reader subscribes, then loads, compares, waits, and loads again.
+//!
+//! This module knows nothing of transports: what an answer looks like is its reader's business.
 
+mod cell;
 mod endpoint;
+mod snapshot;
+mod table;
 
+pub use cell::Handle;
 pub use endpoint::{Endpoint, EndpointPort, EndpointState, ServiceEndpoints};
+pub use snapshot::Snapshot;
+pub use table::EndpointTable;
