@@ -14,3 +14,4 @@ pub mod residency;
 pub mod rights;
 pub mod supervision;
 pub mod time;
+pub mod variables;

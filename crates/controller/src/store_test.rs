@@ -75,7 +75,9 @@ fn what_was_committed_is_read_back_after_a_reopen() {
     assert_eq!(of(&stored, tables::SERVICES, "web").as_deref(), Some("2"));
     assert_eq!(of(&stored, tables::EVENTS, "e"), None);
     use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(file_of(folder.path())).unwrap().permissions();
+    let mode = std::fs::metadata(file_of(folder.path()))
+        .unwrap()
+        .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 }
 
@@ -84,7 +86,10 @@ fn a_second_store_in_one_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let first = RedbStore::open(folder.path()).unwrap();
     let second = RedbStore::open(folder.path()).err();
-    assert!(matches!(second, Some(StoreError::InUse { .. })), "{second:?}");
+    assert!(
+        matches!(second, Some(StoreError::InUse { .. })),
+        "{second:?}"
+    );
     drop(first);
     RedbStore::open(folder.path()).unwrap();
 }
@@ -95,13 +100,24 @@ fn a_newer_format_is_refused_and_left_alone() {
     drop(RedbStore::open(folder.path()).unwrap());
     let database = Database::open(file_of(folder.path())).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(HEAD).unwrap().insert(FORMAT, 7).unwrap();
+    transaction
+        .open_table(HEAD)
+        .unwrap()
+        .insert(FORMAT, 7)
+        .unwrap();
     transaction.commit().unwrap();
     drop(database);
     for _ in 0..2 {
         let refused = RedbStore::open(folder.path()).err();
         assert!(
-            matches!(refused, Some(StoreError::Newer { found: 7, known: 1, .. })),
+            matches!(
+                refused,
+                Some(StoreError::Newer {
+                    found: 7,
+                    known: 1,
+                    ..
+                })
+            ),
             "{refused:?}"
         );
     }
@@ -112,7 +128,10 @@ fn a_foreign_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::create(file_of(folder.path())).unwrap());
     let refused = RedbStore::open(folder.path()).err();
-    assert!(matches!(refused, Some(StoreError::Damaged { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Some(StoreError::Damaged { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -222,7 +241,9 @@ impl StorageBackend for Disk {
 fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
     let disk = Disk::default();
     let mut store = disk.store().unwrap();
-    store.commit(&batch(1, vec![set(tables::HOSTS, "n1", "a")])).unwrap();
+    store
+        .commit(&batch(1, vec![set(tables::HOSTS, "n1", "a")]))
+        .unwrap();
     let before = store.load().unwrap();
     for flag in [&disk.full, &disk.sync_fails] {
         flag.store(true, Ordering::SeqCst);
@@ -235,7 +256,9 @@ fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
         // Whatever reached the platter meanwhile: the refused batches are gone.
         assert_eq!(store.load().unwrap(), before);
     }
-    store.commit(&batch(4, vec![set(tables::HOSTS, "n3", "c")])).unwrap();
+    store
+        .commit(&batch(4, vec![set(tables::HOSTS, "n3", "c")]))
+        .unwrap();
     drop(store);
     let stored = disk.store().unwrap().load().unwrap();
     let hosts: Vec<_> = stored.tables[tables::HOSTS].keys().collect();

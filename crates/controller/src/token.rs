@@ -208,7 +208,12 @@ mod tests {
         let path = folder.path().join("secret");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(TokenKey::of(folder.path()).unwrap_err().reason.contains("chmod"));
+        assert!(
+            TokenKey::of(folder.path())
+                .unwrap_err()
+                .reason
+                .contains("chmod")
+        );
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "short").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
