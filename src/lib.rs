@@ -4,11 +4,14 @@
 //! file; time, randomness and outcomes are arguments and return values. The crates beside it do.
 
 pub mod endpoints;
+pub mod host_addr;
 pub mod identity;
 pub mod port;
 pub mod port_pool;
 pub mod profile;
 pub mod registry;
+pub mod residency;
 pub mod rights;
 pub mod supervision;
 pub mod time;
+pub mod variables;

@@ -80,7 +80,10 @@ pub struct ParsePortError {
 }
 
 /// Consecutive ports, both ends included; never empty, never reversed.
+///
+/// As JSON a single port is its number, a longer range `{"first": …, "last": …}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "RangeForm", into = "RangeForm")]
 pub struct PortRange {
     first: Port,
     last: Port,
@@ -138,6 +141,42 @@ impl fmt::Display for PortRange {
             self.first.fmt(f)
         } else {
             write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+/// How a [`PortRange`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RangeForm {
+    Single(Port),
+    Range { first: Port, last: Port },
+}
+
+impl From<PortRange> for RangeForm {
+    fn from(range: PortRange) -> Self {
+        if range.first == range.last {
+            return Self::Single(range.first);
+        }
+        Self::Range {
+            first: range.first,
+            last: range.last,
+        }
+    }
+}
+
+impl TryFrom<RangeForm> for PortRange {
+    type Error = ParsePortRangesError;
+
+    fn try_from(form: RangeForm) -> Result<Self, ParsePortRangesError> {
+        match form {
+            RangeForm::Single(port) => Ok(Self::single(port)),
+            RangeForm::Range { first, last } => {
+                Self::new(first, last).ok_or_else(|| ParsePortRangesError {
+                    text: format!("{first}-{last}"),
+                    reason: RangesFault::Reversed,
+                })
+            }
         }
     }
 }
@@ -519,6 +558,20 @@ mod tests {
         assert_eq!(inside, [80, 100, 101, 102]);
         assert_eq!(set.count(), 4);
         assert_eq!(set.iter().count(), 4);
+    }
+
+    #[test]
+    fn a_range_in_json_is_a_number_or_two_ends_in_order() {
+        let read = |text: &str| serde_json::from_str::<PortRange>(text).ok();
+        assert_eq!(read("80").unwrap().to_string(), "80");
+        assert_eq!(
+            read(r#"{"first":80,"last":82}"#).unwrap().to_string(),
+            "80-82"
+        );
+        assert_eq!(read(r#"{"first":82,"last":80}"#), None);
+        assert_eq!(read("0"), None);
+        let single = PortRange::single(Port::MAX);
+        assert_eq!(serde_json::to_string(&single).unwrap(), "65535");
     }
 
     #[test]

@@ -3,7 +3,16 @@
 //! A [`Profile`] that exists is valid. Its serde form is the profile's own JSON schema, so what is stored
 //! or sent is read back by the same parser.
 
+mod document;
+mod error;
+mod host_list;
+mod lines;
+mod parse;
+mod read;
+mod signal;
+mod syntax;
 mod template;
+mod written;
 
 use std::collections::BTreeMap;
 
@@ -11,10 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostName, Label};
 use crate::port::{PortName, PortRanges, Protocol};
-use crate::port_pool::Want;
+use crate::port_pool::{Want, WantedPort};
 use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
+pub use error::{Place, ProfileError, ProfileErrors, Warning};
+pub use parse::{Checked, MAX_FILE, PREFIX, known_fields};
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.
@@ -108,6 +119,19 @@ pub struct DeclaredPort {
     pub owner: ListenerOwner,
 }
 
+impl DeclaredPort {
+    /// What it asks of a pool.
+    #[must_use]
+    pub fn wanted(&self) -> WantedPort {
+        WantedPort {
+            name: self.name.clone(),
+            protocol: self.protocol,
+            want: self.want,
+            within: self.within.clone(),
+        }
+    }
+}
+
 /// Whose listener counts as the replica's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,16 +200,4 @@ pub struct PlacementRule {
     pub exclude: Vec<HostName>,
     /// Only hosts with these labels.
     pub labels: BTreeMap<String, String>,
-}
-
-impl Serialize for Profile {
-    fn serialize<S: serde::Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
-        Err(serde::ser::Error::custom("the parser has not landed"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Profile {
-    fn deserialize<D: serde::Deserializer<'de>>(_deserializer: D) -> Result<Self, D::Error> {
-        Err(serde::de::Error::custom("the parser has not landed"))
-    }
 }

@@ -9,6 +9,7 @@ mod machine;
 mod store;
 mod view;
 
+pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use input::{
     Command, ForeignListener, HostFacts, Input, ReplicaReport, ReportedAddress, Submission,
@@ -16,4 +17,4 @@ pub use input::{
 pub use machine::{Config, LoadError, Registry};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
-pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View, Want};
+pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View};

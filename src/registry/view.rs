@@ -10,6 +10,7 @@ use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::{Port, PortRange, PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
+use crate::residency::Want;
 use crate::supervision::{Failure, Status};
 use crate::time::WallClock;
 
@@ -173,16 +174,4 @@ pub struct Desired {
     pub uid: u32,
     /// The newest status the controller has, so that a host that lost its records knows.
     pub last_status: Option<Status>,
-}
-
-/// What is wanted of a placed replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Want {
-    /// Keep it running.
-    Run,
-    /// Unpublished; stop it after its drain time.
-    Stop,
-    /// It ended and the controller knows: the host may forget it.
-    Forget,
 }

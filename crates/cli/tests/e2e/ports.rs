@@ -151,7 +151,7 @@ fn a_strangers_number_is_never_given_to_any() {
     world.ok(&["wait", "hello", "--timeout", "60s"]);
     let mut numbers: Vec<_> = (0..2)
         .map(|index| {
-            world.replica("hello", index)["ports"]["http"]["first"]
+            world.replica("hello", index)["ports"]["http"]
                 .as_u64()
                 .unwrap()
         })
@@ -173,7 +173,7 @@ fn a_stranger_that_comes_between_placement_and_start_costs_no_restart() {
     let _dev = world.dev(&[&profile]);
     world.ok(&["wait", "hello", "--timeout", "30s"]);
     let before = world.replica("hello", 0);
-    let port = before["ports"]["http"]["first"].as_u64().unwrap();
+    let port = before["ports"]["http"].as_u64().unwrap();
     crate::world::kill(
         i32::try_from(before["pid"].as_i64().unwrap()).unwrap(),
         "KILL",

@@ -1,0 +1,266 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use portreeve::registry::BatchNumber;
+use redb::StorageBackend;
+
+use super::*;
+
+fn set(table: &'static str, key: &str, value: &str) -> Write {
+    Write {
+        table,
+        key: key.into(),
+        value: Some(value.into()),
+    }
+}
+
+fn forget(table: &'static str, key: &str) -> Write {
+    Write {
+        table,
+        key: key.into(),
+        value: None,
+    }
+}
+
+fn batch(number: u64, writes: Vec<Write>) -> Batch {
+    Batch {
+        number: BatchNumber(number),
+        writes,
+    }
+}
+
+fn of(stored: &Stored, table: &str, key: &str) -> Option<String> {
+    let value = stored.tables.get(table)?.get(key)?;
+    Some(String::from_utf8(value.clone()).unwrap())
+}
+
+fn filled(folder: &Path) -> Stored {
+    let mut store = RedbStore::open(folder).unwrap();
+    for n in 0..20 {
+        let key = format!("k{n}");
+        let value = "v".repeat(500);
+        let writes = vec![
+            set(tables::SERVICES, &key, &value),
+            set(tables::META, "last", &key),
+        ];
+        store.commit(&batch(n, writes)).unwrap();
+    }
+    store.load().unwrap()
+}
+
+fn file_of(folder: &Path) -> PathBuf {
+    folder.join(RedbStore::FILE)
+}
+
+#[test]
+fn what_was_committed_is_read_back_after_a_reopen() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = RedbStore::open(folder.path()).unwrap();
+    let empty = store.load().unwrap();
+    assert!(empty.tables.values().all(|table| table.is_empty()));
+    let writes = vec![
+        set(tables::SERVICES, "web", "1"),
+        set(tables::HOSTS, "n1", "h"),
+        set(tables::SERVICES, "web", "2"),
+        set(tables::EVENTS, "e", "gone"),
+        forget(tables::EVENTS, "e"),
+    ];
+    store.commit(&batch(1, writes)).unwrap();
+    let stored = store.load().unwrap();
+    drop(store);
+    let mut store = RedbStore::open(folder.path()).unwrap();
+    assert_eq!(store.load().unwrap(), stored);
+    assert_eq!(of(&stored, tables::SERVICES, "web").as_deref(), Some("2"));
+    assert_eq!(of(&stored, tables::EVENTS, "e"), None);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(file_of(folder.path()))
+        .unwrap()
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_second_store_in_one_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = RedbStore::open(folder.path()).unwrap();
+    let second = RedbStore::open(folder.path()).err();
+    assert!(
+        matches!(second, Some(StoreError::InUse { .. })),
+        "{second:?}"
+    );
+    drop(first);
+    RedbStore::open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(RedbStore::open(folder.path()).unwrap());
+    let database = Database::open(file_of(folder.path())).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction
+        .open_table(HEAD)
+        .unwrap()
+        .insert(FORMAT, 7)
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let refused = RedbStore::open(folder.path()).err();
+        assert!(
+            matches!(
+                refused,
+                Some(StoreError::Newer {
+                    found: 7,
+                    known: 1,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_foreign_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Database::create(file_of(folder.path())).unwrap());
+    let refused = RedbStore::open(folder.path()).err();
+    assert!(
+        matches!(refused, Some(StoreError::Damaged { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_truncated_file_is_named_and_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    filled(folder.path());
+    let path = file_of(folder.path());
+    let whole = std::fs::read(&path).unwrap();
+    for kept in [0, 1, 100, 4096, 5000, whole.len() / 2, whole.len() - 4096] {
+        std::fs::write(&path, &whole[..kept]).unwrap();
+        let refused = RedbStore::open(folder.path()).err();
+        match &refused {
+            Some(StoreError::Damaged { place, .. }) => assert!(place.contains(RedbStore::FILE)),
+            other => panic!("{kept} of {} bytes: {other:?}", whole.len()),
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), kept as u64);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    RedbStore::open(folder.path()).unwrap();
+}
+
+/// Every record is read back as it was, or the file is refused: never a silent loss.
+#[test]
+fn damaged_bytes_are_detected_or_do_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let stored = filled(folder.path());
+    let path = file_of(folder.path());
+    let whole = std::fs::read(&path).unwrap();
+    let mut refusals = 0;
+    for place in (0..whole.len()).step_by(1021) {
+        let mut damaged = whole.clone();
+        for byte in damaged.iter_mut().skip(place).take(64) {
+            *byte ^= 0x5a;
+        }
+        std::fs::write(&path, &damaged).unwrap();
+        match RedbStore::open(folder.path()).and_then(|mut store| store.load()) {
+            Ok(read) => assert_eq!(read, stored, "damage at {place} went unnoticed"),
+            Err(StoreError::Damaged { .. } | StoreError::Newer { .. }) => refusals += 1,
+            Err(other) => panic!("damage at {place}: {other}"),
+        }
+    }
+    assert!(refusals > 0, "no damage hit a page in use");
+}
+
+/// A disk that can be told to fail, and that keeps its bytes over a reopen.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    full: Arc<AtomicBool>,
+    sync_fails: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn check(flag: &AtomicBool) -> std::io::Result<()> {
+        if flag.load(Ordering::SeqCst) {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> Result<RedbStore, StoreError> {
+        let disk = self.clone();
+        RedbStore::with("disk".into(), move || {
+            let fresh = disk.bytes.lock().is_empty();
+            let database = builder().create_with_backend(disk.clone())?;
+            if fresh {
+                write_format(&database)?;
+            }
+            Ok(database)
+        })
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(self.bytes.lock().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let from = usize::try_from(offset).unwrap();
+        let bytes = self.bytes.lock();
+        let piece = bytes.get(from..from + out.len());
+        out.copy_from_slice(piece.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        Self::check(&self.full)?;
+        self.bytes.lock().resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        Self::check(&self.full)?;
+        Self::check(&self.sync_fails)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        Self::check(&self.full)?;
+        let from = usize::try_from(offset).unwrap();
+        self.bytes.lock()[from..from + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
+    let disk = Disk::default();
+    let mut store = disk.store().unwrap();
+    store
+        .commit(&batch(1, vec![set(tables::HOSTS, "n1", "a")]))
+        .unwrap();
+    let before = store.load().unwrap();
+    for flag in [&disk.full, &disk.sync_fails] {
+        flag.store(true, Ordering::SeqCst);
+        for number in 2..4 {
+            let writes = vec![set(tables::HOSTS, "n1", "b"), set(tables::HOSTS, "n2", "b")];
+            let refused = store.commit(&batch(number, writes)).unwrap_err();
+            assert!(matches!(refused, StoreError::Io { .. }), "{refused}");
+        }
+        flag.store(false, Ordering::SeqCst);
+        // Whatever reached the platter meanwhile: the refused batches are gone.
+        assert_eq!(store.load().unwrap(), before);
+    }
+    store
+        .commit(&batch(4, vec![set(tables::HOSTS, "n3", "c")]))
+        .unwrap();
+    drop(store);
+    let stored = disk.store().unwrap().load().unwrap();
+    let hosts: Vec<_> = stored.tables[tables::HOSTS].keys().collect();
+    assert_eq!(hosts, ["n1", "n3"]);
+}

@@ -1,0 +1,123 @@
+//! What the job sees: the names and values of its variables, and the values behind `${...}`.
+//!
+//! No two variables of one replica share a name: port names map one to one (see
+//! [`crate::port::PortName::variable`]), ours begin with a prefix that a profile may not use, and aliases
+//! were checked against each other and the user's own when the profile was read.
+
+mod fill;
+
+use std::net::IpAddr;
+
+use crate::identity::{HostName, Incarnation, Run, ServiceName};
+use crate::port::{Port, PortName};
+use crate::port_pool::PortGrant;
+use crate::profile::Profile;
+
+pub use crate::profile::PREFIX;
+pub use fill::{FillError, fill};
+
+/// Everything the variables of one run are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// Begins every variable of ours; [`PREFIX`] unless the site has its own.
+    pub prefix: &'a str,
+    /// The service.
+    pub service: &'a ServiceName,
+    /// Which copy.
+    pub index: u32,
+    /// Which placement.
+    pub incarnation: Incarnation,
+    /// Which start.
+    pub run: Run,
+    /// The host's name.
+    pub host: &'a HostName,
+    /// The host's published address.
+    pub host_address: IpAddr,
+    /// The ports it holds.
+    pub grant: &'a PortGrant,
+    /// A directory of the run's own, new and empty.
+    pub scratch: &'a str,
+    /// Where the controller answers.
+    pub controller: &'a str,
+    /// A file with the replica's token, 0600.
+    pub token_file: &'a str,
+}
+
+/// The variables of a run: ours, the aliases, and `PORT` where the profile has exactly one port and no
+/// `PORT` of its own.
+///
+/// They come after the user's own and win over them, but for `PORT`: one that the `env_file` sets is the
+/// user's wish, which only the reader of that file can know.
+#[must_use]
+pub fn environment(profile: &Profile, setting: &Setting<'_>) -> Vec<(String, String)> {
+    let aliases = profile.ports.iter();
+    let aliases = aliases.filter_map(|port| Some((&port.name, port.env.as_deref()?)));
+    let mut all = variables(setting, aliases);
+    let taken = |name: &str| {
+        let alias = |port: &crate::profile::DeclaredPort| port.env.as_deref() == Some(name);
+        profile.env.contains_key(name)
+            || profile.env_secret.iter().any(|secret| secret == name)
+            || profile.ports.iter().any(alias)
+    };
+    if let [only] = profile.ports.as_slice()
+        && let Some(granted) = setting.grant.port(&only.name)
+        && !taken("PORT")
+    {
+        all.push(("PORT".to_owned(), granted.numbers.first().to_string()));
+    }
+    all
+}
+
+/// Our variables and the aliases of ports, for a caller that has no profile.
+pub fn variables<'n>(
+    setting: &Setting<'_>,
+    aliases: impl IntoIterator<Item = (&'n PortName, &'n str)>,
+) -> Vec<(String, String)> {
+    let prefix = setting.prefix;
+    let mut all = Vec::new();
+    let mut set = |name: &str, value: String| all.push((format!("{prefix}{name}"), value));
+    for port in &setting.grant.ports {
+        let name = port.name.variable();
+        let first = port.numbers.first();
+        set(&format!("PORT_{name}"), first.to_string());
+        if port.numbers.count() > 1 {
+            set(
+                &format!("PORT_{name}_LAST"),
+                port.numbers.last().to_string(),
+            );
+            set(
+                &format!("PORT_{name}_COUNT"),
+                port.numbers.count().to_string(),
+            );
+        }
+        set(
+            &format!("ADDR_{name}"),
+            address(setting.host_address, first),
+        );
+    }
+    set("HOST", setting.host.to_string());
+    set("HOST_ADDR", setting.host_address.to_string());
+    set("SERVICE", setting.service.label().to_string());
+    set("NAMESPACE", setting.service.namespace().to_string());
+    set("REPLICA", setting.index.to_string());
+    set("INCARNATION", setting.incarnation.to_string());
+    set("RUN", setting.run.to_string());
+    set("SCRATCH", setting.scratch.to_owned());
+    set("CONTROLLER", setting.controller.to_owned());
+    set("TOKEN_FILE", setting.token_file.to_owned());
+    for (name, alias) in aliases {
+        if let Some(granted) = setting.grant.port(name) {
+            all.push((alias.to_owned(), granted.numbers.first().to_string()));
+        }
+    }
+    all
+}
+
+/// `host:port`, IPv6 in brackets.
+fn address(host: IpAddr, port: Port) -> String {
+    std::net::SocketAddr::new(host, port.number()).to_string()
+}
+
+#[cfg(test)]
+#[path = "variables_test.rs"]
+mod tests;
