@@ -3,6 +3,10 @@
     clippy::disallowed_methods,
     reason = "the test reads the sources; the core itself reads no file"
 )]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the sources has failed"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,11 @@
 //! End-to-end tests: the real binary, real daemons and real processes, each test in a network of its own.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what a test cannot do is its failure"
+)]
+
 mod bad_profiles;
 mod crashes;
 mod daemons;
