@@ -206,7 +206,8 @@ fn rooms_used(text: &str) -> BTreeSet<String> {
                         '}' if depth == 0 => break,
                         '}' => depth -= 1,
                         ',' if depth == 0 => {
-                            rooms.extend(words(first.split_off(0).trim()).next().map(str::to_owned))
+                            rooms
+                                .extend(words(first.split_off(0).trim()).next().map(str::to_owned));
                         }
                         other if depth == 0 => first.push(other),
                         _ => {}
