@@ -3,6 +3,7 @@
 //! This package is the lean core. It decides and does nothing else: no clock, no socket, no thread, no
 //! file; time, randomness and outcomes are arguments and return values. The crates beside it do.
 
+pub mod allocator;
 pub mod endpoints;
 pub mod host_addr;
 pub mod identity;

@@ -1,7 +1,288 @@
 //! The ports of one host: which are free, which are held, and by whom.
+//!
+//! A number of one [`Side`] carries any of these layers; it is free if it carries none, and shown as
+//! the first that it carries: held, releasing, cooling, foreign, reserved. A number is never held
+//! and cooling at once, and two replicas hold one number only if restored records say so.
+//!
+//! The free set of a side is one bitmap over 1..=65535 in runs (it can never become an array, so
+//! there is no cliff at 4,096), with the reserved numbers taken out once. The dynamic and fixed
+//! ranges are looked at when a request is; they do not cut the set.
+//!
+//! * One procedure ([`PortPool::choose`]) is THE order in which a request finds its numbers. Whether it fits, why not,
+//!   and what it takes are three readings of it.
+//! * A take can be undone: numbers, cursor and cooling are then exactly as before.
+//!
+//! This module knows nothing of other hosts, of a host's state and of clocks; see
+//! [`crate::allocator`] for whole requests.
 
+mod awaited;
+mod cause;
+mod choice;
+mod cooling;
+mod layers;
+mod listing;
+mod numbers;
 mod request;
+mod search;
+mod side;
+mod span;
+mod strangers;
+mod take;
 
+use std::collections::BTreeMap;
+
+use crate::identity::{ReplicaId, ServiceId};
+use crate::port::{Port, PortRange, PortRanges, Protocol};
+use crate::time::Monotonic;
+
+pub use awaited::Awaited;
+pub use cause::{Cause, CauseCode, Why, WhyPort};
+pub use choice::{Ask, Choice};
+pub use listing::{ListedPorts, PortState};
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
 };
+pub use side::Side;
+pub use strangers::{Foreign, Stranger};
+pub use take::{Clash, Undo};
+
+use numbers::{Free, Numbers};
+use span::{Span, spans_of};
+use strangers::Strangers;
+
+/// The ports of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortPool {
+    ranges: PoolRanges,
+    draw: Draw,
+    /// Where the next "any" begins to look.
+    cursor: u16,
+    /// The state of [`Draw::Random`].
+    random: u64,
+    tcp: Numbers,
+    /// Nothing until a number is first taken from it: most hosts never use it.
+    udp: Option<Box<Numbers>>,
+    free: Free,
+    strangers: Strangers,
+    holdings: BTreeMap<ReplicaId, Holding>,
+    /// Numbers that more than one restored port names: how many beside the first.
+    contested: BTreeMap<(Side, u16), u32>,
+    /// Numbers in grants, whatever their phase.
+    held: u32,
+}
+
+impl PortPool {
+    /// A pool in which everything is free that `ranges` does not reserve.
+    #[must_use]
+    pub fn new(ranges: PoolRanges, draw: Draw) -> Self {
+        let tcp = Numbers::unreserved(&ranges.reserved);
+        let mut pool = Self {
+            random: draw.seed(),
+            ranges,
+            draw,
+            cursor: Span::ALL.first,
+            tcp,
+            udp: None,
+            free: Free::default(),
+            strangers: Strangers::default(),
+            holdings: BTreeMap::new(),
+            contested: BTreeMap::new(),
+            held: 0,
+        };
+        pool.count_free();
+        pool
+    }
+
+    /// The ranges in force.
+    #[must_use]
+    pub const fn ranges(&self) -> &PoolRanges {
+        &self.ranges
+    }
+
+    /// How many numbers of the dynamic range are free; of [`Protocol::TcpUdp`] those free on both
+    /// sides. Cooling numbers are not counted. Cost: a look at a counter.
+    #[must_use]
+    pub const fn free_count(&self, protocol: Protocol) -> u32 {
+        match protocol {
+            Protocol::Tcp => self.free.tcp,
+            Protocol::Udp => self.free.udp,
+            Protocol::TcpUdp => self.free.both,
+        }
+    }
+
+    /// How many numbers are held, tentatively held or releasing; a number held on both sides
+    /// counts once.
+    #[must_use]
+    pub const fn held_count(&self) -> u32 {
+        self.held
+    }
+
+    /// Whether a replica holds anything here, be it tentatively.
+    #[must_use]
+    pub fn has_holders(&self) -> bool {
+        !self.holdings.is_empty()
+    }
+
+    /// Every replica with a grant here, ascending, with its grant and phase.
+    pub fn holdings(&self) -> impl Iterator<Item = (ReplicaId, &PortGrant, Phase)> {
+        self.holdings
+            .iter()
+            .map(|(replica, holding)| (*replica, &holding.grant, holding.phase))
+    }
+
+    /// What `replica` holds here, be it tentatively.
+    #[must_use]
+    pub fn holding(&self, replica: ReplicaId) -> Option<(&PortGrant, Phase)> {
+        self.holdings
+            .get(&replica)
+            .map(|holding| (&holding.grant, holding.phase))
+    }
+
+    /// Moves the grant of `replica` to another phase; a replica without one is left alone.
+    pub fn set_phase(&mut self, replica: ReplicaId, phase: Phase) {
+        if let Some(holding) = self.holdings.get_mut(&replica) {
+            holding.phase = phase;
+        }
+    }
+
+    /// Every run that cools, ascending, TCP before UDP.
+    pub fn cooling(&self) -> impl Iterator<Item = (Side, PortRange, Monotonic, ServiceId)> + '_ {
+        Side::BOTH.into_iter().flat_map(move |side| {
+            let numbers = self.numbers(side).into_iter();
+            numbers
+                .flat_map(|numbers| numbers.cooling.within(Span::ALL))
+                .map(move |cooled| {
+                    let range = PortRange::from(cooled.span);
+                    (side, range, cooled.until, cooled.service)
+                })
+        })
+    }
+
+    /// When cooling, or the rest after a refused bind, next ends; `None` if nothing rests.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        let udp = self
+            .udp
+            .as_ref()
+            .and_then(|udp| udp.cooling.next_deadline());
+        [
+            self.tcp.cooling.next_deadline(),
+            udp,
+            self.strangers.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The numbers of one side; `None` for the UDP side while nothing was ever taken from it, which
+    /// means that every number is free that is not reserved.
+    fn numbers(&self, side: Side) -> Option<&Numbers> {
+        match side {
+            Side::Tcp => Some(&self.tcp),
+            Side::Udp => self.udp.as_deref(),
+        }
+    }
+
+    /// The numbers of one side, made if they were not needed yet.
+    fn numbers_mut(&mut self, side: Side) -> &mut Numbers {
+        match side {
+            Side::Tcp => &mut self.tcp,
+            Side::Udp => {
+                let reserved = &self.ranges.reserved;
+                self.udp
+                    .get_or_insert_with(|| Box::new(Numbers::unreserved(reserved)))
+            }
+        }
+    }
+
+    fn is_free(&self, side: Side, number: u16) -> bool {
+        match self.numbers(side) {
+            Some(numbers) => numbers.free.contains(u32::from(number)),
+            None => !self.is_reserved(number),
+        }
+    }
+
+    fn is_reserved(&self, number: u16) -> bool {
+        Port::new(number).is_none_or(|port| self.ranges.reserved.contains(port))
+    }
+}
+
+/// Which numbers a host offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRanges {
+    /// Numbers that "any" draws from.
+    pub dynamic: PortRanges,
+    /// Numbers that a fixed request may name.
+    pub fixed: PortRanges,
+    /// Numbers never given.
+    pub reserved: PortRanges,
+}
+
+impl Default for PoolRanges {
+    /// Dynamic 20000-32767, below the kernel's usual ephemeral range; fixed 1024-65535; none reserved.
+    fn default() -> Self {
+        let range = |first, last| {
+            let range = Port::new(first).zip(Port::new(last));
+            PortRanges::new(range.and_then(|(first, last)| PortRange::new(first, last)))
+        };
+        Self {
+            dynamic: range(20_000, 32_767),
+            fixed: range(1024, 65_535),
+            reserved: PortRanges::default(),
+        }
+    }
+}
+
+/// Where "any" begins to look. Each is reproducible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Draw {
+    /// After the number taken last, so that numbers come round late.
+    #[default]
+    NextFit,
+    /// At the lowest number.
+    Lowest,
+    /// Somewhere, by a generator that begins with this seed.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+impl Draw {
+    const fn seed(self) -> u64 {
+        match self {
+            Self::Random { seed } => seed,
+            Self::NextFit | Self::Lowest => 0,
+        }
+    }
+}
+
+/// How firm a grant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Taken by a transaction that is still open: free for nobody, shown to no reader.
+    Tentative,
+    /// Held.
+    Held,
+    /// Its stop is ordered; still the holder's until its last process is gone.
+    Releasing,
+}
+
+/// What one replica holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holding {
+    grant: PortGrant,
+    phase: Phase,
+}
+
+/// The dynamic ranges, narrowed to `within` where a request narrows them.
+fn offered<'a>(
+    dynamic: &'a PortRanges,
+    within: Option<&'a PortRanges>,
+) -> impl Iterator<Item = Span> + 'a {
+    static EVERYTHING: [Span; 1] = [Span::ALL];
+    let narrowed = within.into_iter().flat_map(spans_of);
+    let everything = EVERYTHING.into_iter().filter(move |_| within.is_none());
+    span::overlaps(spans_of(dynamic), narrowed.chain(everything))
+}

@@ -1,6 +1,9 @@
 //! What agent and worker of one host share: the replica's folder, the worker's socket, identities of processes.
 
+use std::fs::File;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
@@ -99,6 +102,44 @@ pub enum LogStream {
     Stderr,
 }
 
+/// A way to a Unix socket that fits the kernel's 107 bytes however deep its folder lies.
+///
+/// The folder is held open and named by its descriptor, so the value must live until `bind` or
+/// `connect` has returned.
+#[derive(Debug)]
+pub struct SocketPath {
+    _folder: File,
+    short: PathBuf,
+}
+
+impl SocketPath {
+    /// The way to the socket `path`, which need not exist yet; its folder must.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the folder cannot be opened.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let folder = File::open(parent.unwrap_or(Path::new(".")))?;
+        let short = Path::new("/proc/self/fd")
+            .join(folder.as_raw_fd().to_string())
+            .join(name);
+        Ok(Self {
+            _folder: folder,
+            short,
+        })
+    }
+
+    /// What to give to `bind` or `connect`.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.short
+    }
+}
+
 /// Everything a worker needs to begin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
@@ -139,7 +180,7 @@ impl ProcessIdentity {
     /// # Errors
     ///
     /// The system's, when `/proc` cannot be read.
-    pub fn of_self() -> std::io::Result<Self> {
+    pub fn of_self() -> io::Result<Self> {
         Self::of(std::process::id())
     }
 
@@ -148,7 +189,7 @@ impl ProcessIdentity {
     /// # Errors
     ///
     /// The system's: there is no such process, or `/proc` cannot be read.
-    pub fn of(pid: u32) -> std::io::Result<Self> {
+    pub fn of(pid: u32) -> io::Result<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The command's name stands in parentheses and may itself hold blanks and parentheses.
         let after = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
@@ -157,7 +198,7 @@ impl ProcessIdentity {
             .nth(19)
             .and_then(|field| field.parse().ok());
         let start_ticks = start_ticks.ok_or_else(|| {
-            std::io::Error::new(std::io::ErrorKind::InvalidData, "unreadable /proc/PID/stat")
+            io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc/PID/stat")
         })?;
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
             .trim()

@@ -1,1 +1,27 @@
-//! To be written.
+//! The per-replica supervisor: starts one service, watches it, restarts it in place, and outlives agent
+//! and controller.
+//!
+//! [`run`] drives [`portreeve::supervision::Machine`] on a real host. It keeps everything about its replica in
+//! the replica's folder: killed at any moment, a new worker of the same folder takes over without a
+//! restart, and learns how a service ended meanwhile from the run's [`shim`].
+//!
+//! It never speaks of other replicas, never chooses a port, and keeps no connection open.
+
+mod backend;
+mod clock;
+mod conflict;
+mod driver;
+mod env_file;
+mod file;
+mod job;
+mod lifeline;
+mod orders;
+mod probing;
+mod process;
+mod record;
+pub mod shim;
+mod uplink;
+mod worker;
+
+pub use backend::ShimProgram;
+pub use worker::{WorkerError, run, run_with};

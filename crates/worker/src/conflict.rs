@@ -1,0 +1,122 @@
+//! Whether a stranger has one of the granted numbers: looked at before each start, and at an exit before READY.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use portreeve::identity::Run;
+use portreeve::port::{Port, Protocol};
+use portreeve::port_pool::PortGrant;
+use portreeve::supervision::Event;
+use socket2::{Domain, Socket, Type};
+
+/// A granted number that a stranger has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    port: Port,
+    protocol: Protocol,
+    pid: Option<u32>,
+    comm: Option<String>,
+}
+
+impl Conflict {
+    /// What the machine is told in place of `Spawned` or `Exited`.
+    pub(crate) fn event(self, run: Run) -> Event {
+        Event::PortConflict {
+            run,
+            port: self.port,
+            protocol: self.protocol,
+            pid: self.pid,
+            comm: self.comm,
+        }
+    }
+}
+
+/// Looks at every granted number while no process of the replica is left: whoever listens is a stranger.
+pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
+    numbers(grant).find_map(|(port, protocol)| {
+        let bindable = is_bindable(port, protocol);
+        (!bindable).then_some(Conflict {
+            port,
+            protocol,
+            pid: None,
+            comm: None,
+        })
+    })
+}
+
+/// Looks at every granted number after an exit: whoever listens and is not below `root` is a stranger.
+pub(crate) fn at_exit(_grant: &PortGrant, _root: Option<u32>) -> Option<Conflict> {
+    None
+}
+
+/// Every granted number, each side by itself.
+fn numbers(grant: &PortGrant) -> impl Iterator<Item = (Port, Protocol)> {
+    grant.ports.iter().flat_map(|granted| {
+        let sides = [Protocol::Tcp, Protocol::Udp].into_iter();
+        let sides = sides.filter(|side| side.overlaps(granted.protocol));
+        sides.flat_map(|side| granted.numbers.iter().map(move |port| (port, side)))
+    })
+}
+
+/// Whether a server could bind the number on the wildcard of both families, as servers do. Never connects.
+fn is_bindable(port: Port, protocol: Protocol) -> bool {
+    let wildcards = [
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port.number())),
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port.number())),
+    ];
+    wildcards.into_iter().all(|address| {
+        let kind = if protocol.has_tcp() {
+            Type::STREAM
+        } else {
+            Type::DGRAM
+        };
+        let bound = Socket::new(Domain::for_address(address), kind, None).and_then(|socket| {
+            // Each family by itself, or the second would meet the first.
+            if address.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
+            // Remains of closed connections stop no server. With datagrams it would share the number instead.
+            socket.set_reuse_address(protocol.has_tcp())?;
+            socket.bind(&address.into())
+        });
+        // Only that it is taken is a conflict; a family that this host has not cannot be.
+        !matches!(bound, Err(cause) if cause.kind() == std::io::ErrorKind::AddrInUse)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+
+    fn port(address: std::io::Result<SocketAddr>) -> Port {
+        Port::new(address.unwrap().port()).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_free_only_if_no_family_has_a_listener() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let number = port(listener.local_addr());
+            assert!(!is_bindable(number, Protocol::Tcp), "{address}");
+            assert!(is_bindable(number, Protocol::Udp), "{address}");
+            drop(listener);
+            assert!(is_bindable(number, Protocol::Tcp), "{address}");
+        }
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let number = port(socket.local_addr());
+        assert!(!is_bindable(number, Protocol::Udp));
+    }
+
+    #[test]
+    fn closed_connections_do_not_make_a_number_foreign() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let number = port(listener.local_addr());
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        // The side that closes first keeps the number in TIME_WAIT.
+        drop(server);
+        drop(client);
+        drop(listener);
+        assert!(is_bindable(number, Protocol::Tcp));
+    }
+}

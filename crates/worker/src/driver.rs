@@ -1,0 +1,544 @@
+//! Drives the machine of one replica: what happened goes in, what is to be done is done.
+//!
+//! One wake-up is one instant: the clock is read once, every source that is ready is drained, commands before
+//! the backend's events before the probes' results, then the deadlines. What came of it is written down
+//! before it is told, and before anything is done about it, so that a worker that is killed at any moment is
+//! replaced by one that knows at least as much.
+
+use std::time::Duration;
+
+use portreeve::identity::Run;
+use portreeve::registry::Want;
+use portreeve::supervision::{Effect, Event, ProbeKind, StartFailure, State, Status};
+use portreeve::time::{Monotonic, Now};
+use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::backend::{Backend, BackendEvent, Found};
+use crate::clock;
+use crate::conflict;
+use crate::file::{self, Durability};
+use crate::job::{self, Job};
+use crate::orders::Order;
+use crate::probing::{ProbeEnd, Probing};
+use crate::record::{ProbeTexts, Record};
+
+/// A record older than this is not believed about readiness: the controller's default host grace.
+const HOST_GRACE: Duration = Duration::from_secs(90);
+/// While not ready, a text that changes all the time is told at most this often.
+const TEXT_REST: Duration = Duration::from_secs(10);
+
+/// What a driver listens to.
+pub(crate) struct Sources {
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) backend: mpsc::UnboundedReceiver<BackendEvent>,
+    pub(crate) probes: mpsc::UnboundedReceiver<ProbeEnd>,
+    /// Fires once, when the process ends that the replica's life hangs on.
+    pub(crate) lifeline: oneshot::Receiver<()>,
+}
+
+/// Why a driver ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The replica ended and the controller knows.
+    Forgotten,
+    /// The process ended that the replica's life hung on, and the replica with it.
+    LifelineEnded,
+}
+
+/// One replica under supervision.
+pub(crate) struct Driver {
+    pub(crate) folder: ReplicaFolder,
+    pub(crate) assignment: Assignment,
+    pub(crate) record: Record,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) probing: Probing,
+    pub(crate) uplink: watch::Sender<Option<Status>>,
+    pub(crate) progress: Progress,
+}
+
+/// What a driver knows beside its record; a new worker begins without it.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The living run from the inside.
+    job: Option<Job>,
+    texts: ProbeTexts,
+    /// A text that was not told yet, since it changed.
+    text_changed: bool,
+    text_told: Option<Monotonic>,
+    /// Events of our own, to be handled at the next turn.
+    own: Vec<Event>,
+    /// The newest run whose group is known to be empty.
+    emptied: Option<Run>,
+    /// Something is to be written down.
+    changed: bool,
+    forget: bool,
+    lifeline_ended: bool,
+}
+
+impl Driver {
+    /// Begins, or takes over from an earlier worker, and drives until nothing is left to do.
+    pub(crate) async fn run(mut self, mut sources: Sources) -> Ended {
+        self.begin(&mut sources).await;
+        loop {
+            if let Some(ended) = self.ended() {
+                return ended;
+            }
+            let planned = self.next_deadline();
+            let first = if self.progress.own.is_empty() {
+                self.next(&mut sources, planned).await
+            } else {
+                Woken::Time
+            };
+            // Tasks whose descriptors are ready run now, so that what they have is drained before deadlines fire.
+            tokio::task::yield_now().await;
+            let now = clock::now();
+            if let Some(planned) = planned {
+                self.probing.woke(planned, now.mono);
+            }
+            self.turn(now, first, &mut sources);
+        }
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        if !self.record.is_final() {
+            return None;
+        }
+        if self.progress.lifeline_ended {
+            return Some(Ended::LifelineEnded);
+        }
+        self.progress.forget.then_some(Ended::Forgotten)
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        if self.record.is_final() {
+            return None;
+        }
+        let machine = self.record.machine.next_deadline();
+        machine
+            .into_iter()
+            .chain(self.probing.next_deadline())
+            .min()
+    }
+
+    /// Starts the first run, or finds out what became of the newest one.
+    async fn begin(&mut self, sources: &mut Sources) {
+        let mut effects = Vec::new();
+        let now = clock::now();
+        if !self.record.is_final() {
+            if self.record.machine.state() == State::Idle {
+                self.record
+                    .machine
+                    .handle(now.mono, Event::Start, &mut effects);
+            } else {
+                self.take_over(sources, &mut effects).await;
+            }
+        }
+        let wanted = WorkerCommand::Want {
+            want: self.assignment.desired.want,
+            restart_no: self.assignment.desired.restart_no,
+        };
+        self.on_command(now, &wanted, &mut effects);
+        self.progress.changed = true;
+        self.settle(now, effects);
+        // What an earlier worker wrote down may not have been told.
+        self.uplink.send_replace(self.record.status.clone());
+    }
+
+    async fn take_over(&mut self, sources: &mut Sources, effects: &mut Vec<Effect>) {
+        let run = self.record.machine.run();
+        self.backend.adopt(run);
+        let found = loop {
+            match sources.backend.recv().await {
+                Some(BackendEvent::Adopted { run: of, found }) if of == run => break found,
+                Some(_) => {}
+                None => break Found::Nothing,
+            }
+        };
+        let now = clock::now();
+        tracing::info!("took over run {run}: {found:?}");
+        let alone = match found {
+            Found::Begun { alone_since } => {
+                alone_since.map_or(Duration::ZERO, |since| now.mono.since(since))
+            }
+            Found::Nothing => Duration::ZERO,
+        };
+        let adopt = Event::Adopt {
+            spread: None,
+            stale: alone > HOST_GRACE,
+        };
+        match self.read_job(run) {
+            Ok(job) => self.progress.job = Some(job),
+            // It runs already; only probes need it, and they say so.
+            Err(cause) => tracing::warn!("run {run}: {cause}"),
+        }
+        let starting = self.record.machine.state() == State::Starting;
+        self.record.machine.handle(now.mono, adopt, effects);
+        if found == Found::Nothing && starting {
+            // It was decided and written down, and then not begun.
+            effects.push(Effect::Spawn { run });
+        }
+    }
+
+    /// Waits for whatever comes first.
+    async fn next(&mut self, sources: &mut Sources, planned: Option<Monotonic>) -> Woken {
+        let wait = planned.map(|at| at.since(clock::monotonic()));
+        let deadline = async {
+            match wait {
+                Some(wait) => tokio::time::sleep_until(Instant::now() + wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        let lifeline = async {
+            if self.progress.lifeline_ended {
+                std::future::pending().await
+            } else {
+                (&mut sources.lifeline).await
+            }
+        };
+        tokio::select! {
+            Some(order) = sources.orders.recv() => Woken::Order(order),
+            Some(event) = sources.backend.recv() => Woken::Backend(event),
+            Some(end) = sources.probes.recv() => Woken::Probe(end),
+            // Without a lifeline its sender is kept, and this waits for ever.
+            _ = lifeline => Woken::Lifeline,
+            () = deadline => Woken::Time,
+        }
+    }
+
+    /// One instant.
+    fn turn(&mut self, now: Now, first: Woken, sources: &mut Sources) {
+        let mut effects = Vec::new();
+        let mut orders = Vec::new();
+        let mut events = Vec::new();
+        let mut probes = Vec::new();
+        match first {
+            Woken::Order(order) => orders.push(order),
+            Woken::Backend(event) => events.push(event),
+            Woken::Probe(end) => probes.push(end),
+            Woken::Lifeline => {
+                tracing::info!("the process this replica's life hangs on has ended");
+                self.progress.lifeline_ended = true;
+                self.event(now, Event::Stop { grace: None }, &mut effects);
+            }
+            Woken::Time => {}
+        }
+        orders.extend(std::iter::from_fn(|| sources.orders.try_recv().ok()));
+        events.extend(std::iter::from_fn(|| sources.backend.try_recv().ok()));
+        probes.extend(std::iter::from_fn(|| sources.probes.try_recv().ok()));
+
+        let mut answers = Vec::new();
+        for (command, answer) in orders {
+            self.on_command(now, &command, &mut effects);
+            answers.push(answer);
+        }
+        for event in std::mem::take(&mut self.progress.own) {
+            self.event(now, event, &mut effects);
+        }
+        events.sort_by_key(rank);
+        for event in events {
+            self.on_backend(now, event, &mut effects);
+        }
+        for end in probes {
+            self.on_probe(now, end, &mut effects);
+        }
+        let before = self.record.machine.state();
+        if !self.record.is_final() {
+            self.record.machine.on_deadline(now.mono, &mut effects);
+        }
+        self.progress.changed |= before != self.record.machine.state();
+        self.settle(now, effects);
+        for answer in answers {
+            // An agent that went away meanwhile asks again.
+            _ = answer.send(WorkerAnswer {
+                status: self.record.status.clone(),
+                refused: None,
+            });
+        }
+    }
+
+    fn event(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        if self.record.refused.is_none() {
+            self.progress.changed = true;
+            self.record.machine.handle(now.mono, event, effects);
+        }
+    }
+
+    fn on_command(&mut self, now: Now, command: &WorkerCommand, effects: &mut Vec<Effect>) {
+        match *command {
+            WorkerCommand::Tell => {}
+            WorkerCommand::Address { address } => {
+                self.progress.changed = true;
+                self.record.host_address = address;
+            }
+            WorkerCommand::Want { want, restart_no } => match want {
+                Want::Run => {
+                    if restart_no > self.record.restart_no {
+                        self.record.restart_no = restart_no;
+                        self.event(now, Event::UserRestart, effects);
+                    }
+                }
+                Want::Stop => self.stop(now, effects),
+                Want::Forget => {
+                    // The controller has given its ports away, so nothing of it may go on.
+                    self.stop(now, effects);
+                    self.progress.forget = true;
+                }
+            },
+        }
+    }
+
+    /// Repeating a stop would only make its grace shorter in words; it is one stop.
+    fn stop(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if !self.record.machine.is_stop_wanted() && !self.record.is_final() {
+            self.event(now, Event::Stop { grace: None }, effects);
+        }
+    }
+
+    fn on_backend(&mut self, now: Now, event: BackendEvent, effects: &mut Vec<Effect>) {
+        let newest = self.record.machine.run();
+        match event {
+            BackendEvent::Adopted { .. } => {}
+            BackendEvent::PreExecStarted { run } => {
+                self.event(now, Event::PreExecStarted { run }, effects);
+            }
+            BackendEvent::Spawned { run, process } => {
+                if run == newest {
+                    self.record.process = Some(process);
+                }
+                self.event(now, Event::Spawned { run }, effects);
+            }
+            BackendEvent::SpawnFailed { run, why } => {
+                self.event(now, Event::SpawnFailed { run, why }, effects);
+            }
+            BackendEvent::Exited { run, status } => {
+                if run == newest {
+                    self.record.process = None;
+                }
+                let event = self
+                    .conflict_at_exit(run)
+                    .map_or(Event::Exited { run, status }, |found| found.event(run));
+                self.event(now, event, effects);
+            }
+            BackendEvent::GroupEmpty { run } => {
+                self.progress.emptied = self.progress.emptied.max(Some(run));
+                self.event(now, Event::GroupEmpty { run }, effects);
+            }
+        }
+    }
+
+    /// An exit before READY that nobody asked for may be due to a port somebody took after the start.
+    fn conflict_at_exit(&self, run: Run) -> Option<conflict::Conflict> {
+        let machine = &self.record.machine;
+        let unexpected = matches!(
+            machine.state(),
+            State::Starting | State::Startup | State::Up
+        );
+        if run != machine.run() || !unexpected || self.record.ready_run == Some(run) {
+            return None;
+        }
+        conflict::at_exit(&self.assignment.desired.grant, self.backend.root())
+    }
+
+    fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
+        use portreeve::supervision::ProbeOutcome;
+        let outcome = self.probing.ended(&end);
+        if end.run == self.record.machine.run() {
+            match outcome {
+                ProbeOutcome::Fail | ProbeOutcome::Timeout => {
+                    self.progress.text_changed |= self.progress.texts.failed(end.kind, end.text);
+                }
+                ProbeOutcome::Ok => self.progress.texts.succeeded(end.kind),
+                ProbeOutcome::Inconclusive => {}
+            }
+        }
+        let before = self.record.machine.state();
+        let event = Event::ProbeResult {
+            run: end.run,
+            kind: end.kind,
+            probe: end.probe,
+            outcome,
+        };
+        // Counters are not worth a write: a new worker begins with new ones.
+        self.record.machine.handle(now.mono, event, effects);
+        self.progress.changed |= before != self.record.machine.state();
+    }
+
+    /// Writes down, then tells, then does.
+    fn settle(&mut self, now: Now, effects: Vec<Effect>) {
+        let about_probe =
+            |effect: &Effect| matches!(effect, Effect::Probe { .. } | Effect::CancelProbe { .. });
+        let reported = effects.iter().any(|e| matches!(e, Effect::Report(_)));
+        self.progress.changed |= !effects.iter().all(about_probe);
+        if self.record.machine.is_ready() {
+            self.record.ready_run = Some(self.record.machine.run());
+        }
+        self.progress.changed |= self.record.note_failure(now, &self.progress.texts);
+        let news = self.news(now, reported);
+        if let Some(status) = &news {
+            self.record.status = Some(status.clone());
+        }
+        if self.progress.changed || news.is_some() {
+            self.progress.changed = false;
+            if let Err(cause) = self.record.write(&self.folder) {
+                // The service is worth more than the record of it; the next change tries again.
+                self.progress.changed = true;
+                tracing::error!("the machine's state cannot be written: {cause}");
+            }
+        }
+        if let Some(status) = news {
+            let path = self.folder.status();
+            if let Err(cause) = file::write_json(&path, &status, Durability::Written) {
+                tracing::error!("the status cannot be written: {cause}");
+            }
+            self.uplink.send_replace(Some(status));
+        }
+        for effect in effects {
+            self.act(now, effect);
+        }
+    }
+
+    /// The new status, if there is something to tell: a report, or a change that people see.
+    fn news(&mut self, now: Now, reported: bool) -> Option<Status> {
+        let mut status = self.record.standing(now, &self.progress.texts);
+        let told = self.record.status.as_ref();
+        let visible = |status: &Status| {
+            let Status {
+                run,
+                state,
+                ready,
+                restarts,
+                user_restarts,
+                restart_no,
+                pid,
+                ..
+            } = status;
+            (
+                *run,
+                state.clone(),
+                *ready,
+                *restarts,
+                *user_restarts,
+                *restart_no,
+                *pid,
+            )
+        };
+        let changed = told.is_none_or(|told| visible(told) != visible(&status));
+        // That a process is being made is over in a moment and told with its outcome.
+        let passing = status.state == State::Starting && told.is_some();
+        let rested = self
+            .progress
+            .text_told
+            .is_none_or(|told| now.mono.since(told) >= TEXT_REST);
+        let text = self.progress.text_changed
+            && !status.ready
+            && rested
+            && told.is_some_and(|told| told.not_ready_reason != status.not_ready_reason);
+        if !(reported || text || changed && !passing) {
+            return None;
+        }
+        self.progress.text_changed = false;
+        self.progress.text_told = text.then_some(now.mono);
+        status.seq += 1;
+        Some(status)
+    }
+
+    fn act(&mut self, now: Now, effect: Effect) {
+        match effect {
+            Effect::Spawn { run } => {
+                if let Err(event) = self.spawn(run) {
+                    self.progress.own.push(event);
+                }
+            }
+            Effect::Term { run } => {
+                let signal = self.assignment.desired.profile.stop_signal;
+                self.backend.term(run, signal);
+            }
+            Effect::KillGroup { run } => {
+                if self.progress.emptied < Some(run) {
+                    self.backend.kill_group(run);
+                }
+            }
+            Effect::Probe {
+                run,
+                kind,
+                probe,
+                timeout,
+            } => {
+                let task = self.probe(run, kind, timeout);
+                self.probing
+                    .start(now.mono, (run, kind, probe), timeout, task);
+            }
+            Effect::CancelProbe { kind, probe, .. } => self.probing.cancel(kind, probe),
+            Effect::Report(report) => {
+                let run = self.record.machine.run();
+                tracing::info!("run {run}: {report:?}");
+            }
+        }
+    }
+
+    /// Starts a run, or says why not.
+    fn spawn(&mut self, run: Run) -> Result<(), Event> {
+        self.progress.texts = ProbeTexts::default();
+        job::remove_runs_before(&self.folder, run);
+        if let Some(found) = conflict::before_start(&self.assignment.desired.grant) {
+            return Err(found.event(run));
+        }
+        let prepared = self.read_job(run).and_then(|job| {
+            let launch = job.launch(&self.assignment, &self.folder)?;
+            Ok((job, launch))
+        });
+        let (job, launch) = prepared.map_err(|cause| Event::SpawnFailed {
+            run,
+            why: StartFailure::Prepare(cause.to_string()),
+        })?;
+        self.progress.job = Some(job);
+        self.backend.spawn(launch);
+        Ok(())
+    }
+
+    /// The probe as a future that needs nothing of the driver.
+    fn probe(
+        &self,
+        _run: Run,
+        kind: ProbeKind,
+        timeout: Duration,
+    ) -> impl Future<Output = (portreeve::supervision::ProbeOutcome, String)> + use<> {
+        async move {
+            tokio::time::sleep(timeout).await;
+            (
+                portreeve::supervision::ProbeOutcome::Inconclusive,
+                format!("{kind} not built"),
+            )
+        }
+    }
+
+    fn read_job(&self, run: Run) -> Result<Job, job::PrepareError> {
+        Job::read(
+            &self.assignment,
+            &self.folder,
+            run,
+            self.record.host_address,
+        )
+    }
+}
+
+/// What ended a wait.
+enum Woken {
+    Order(Order),
+    Backend(BackendEvent),
+    Probe(ProbeEnd),
+    Lifeline,
+    Time,
+}
+
+/// The order inside one instant.
+const fn rank(event: &BackendEvent) -> u8 {
+    match event {
+        BackendEvent::Adopted { .. } | BackendEvent::PreExecStarted { .. } => 0,
+        BackendEvent::Spawned { .. } | BackendEvent::SpawnFailed { .. } => 1,
+        BackendEvent::Exited { .. } => 2,
+        BackendEvent::GroupEmpty { .. } => 3,
+    }
+}

@@ -1,0 +1,157 @@
+//! What `/proc` tells of processes. A process is named by number, start time and boot, never by number alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use portreeve_api::local::ProcessIdentity;
+
+/// The fields of `/proc/PID/stat` that tell processes apart and relate them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) start_ticks: u64,
+}
+
+impl Stat {
+    /// Reads the process `pid`.
+    pub(crate) fn read(pid: u32) -> io::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::parse(pid, &text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(pid: u32, text: &str) -> Option<Self> {
+        // The command name is in parentheses and may hold blanks and parentheses itself.
+        let (_, fields) = text.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace();
+        Some(Self {
+            pid,
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            // Field 22; the state was field 3.
+            start_ticks: fields.nth(17)?.parse().ok()?,
+        })
+    }
+
+    fn is_dead(self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Whether this very process is still there; one that waits to be reaped is not.
+pub(crate) fn lives(process: &ProcessIdentity) -> bool {
+    process.is_alive() && Stat::read(process.pid).is_ok_and(|stat| !stat.is_dead())
+}
+
+/// Every living process below `root`, parents before children.
+pub(crate) fn descendants(root: u32) -> Vec<Stat> {
+    let mut children: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
+    for stat in pids().filter_map(|pid| Stat::read(pid).ok()) {
+        children.entry(stat.parent).or_default().push(stat);
+    }
+    let mut found = Vec::new();
+    let mut level = vec![root];
+    while let Some(parent) = level.pop() {
+        // Taken out, so that no loop of parents, however torn the reading was, is walked twice.
+        for child in children.remove(&parent).unwrap_or_default() {
+            level.push(child.pid);
+            found.push(child);
+        }
+    }
+    found.retain(|stat| !stat.is_dead());
+    found
+}
+
+/// Whether `pid` is `root` or below it.
+pub(crate) fn is_below(mut pid: u32, root: u32) -> bool {
+    // A tree deeper than this is not followed; a torn reading cannot loop.
+    const DEEPEST: u32 = 1024;
+    for _ in 0..DEEPEST {
+        if pid == root {
+            return true;
+        }
+        match Stat::read(pid) {
+            Ok(stat) if stat.parent > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Every living process whose environment holds exactly these variables, except ourselves.
+///
+/// Processes of other users cannot be read and are left out.
+pub(crate) fn with_variables(wanted: &[(String, String)]) -> Vec<Stat> {
+    let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    let holds = |pid: u32| {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
+            let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+            wanted.iter().all(has)
+        })
+    };
+    pids()
+        .filter(|pid| *pid != std::process::id() && holds(*pid))
+        .filter_map(|pid| Stat::read(pid).ok())
+        .filter(|stat| !stat.is_dead())
+        .collect()
+}
+
+/// Kills exactly the process that was read as `stat`; one that is gone is left alone.
+pub(crate) fn kill(stat: &Stat) {
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    let pid = i32::try_from(stat.pid).ok().and_then(Pid::from_raw);
+    let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+        return;
+    };
+    // Looked at after it was pinned: from here on the number cannot have been given to another.
+    if Stat::read(stat.pid).is_ok_and(|now| now.start_ticks == stat.start_ticks) {
+        // It can only fail because the process is gone or is not ours to kill; the caller looks again.
+        _ = pidfd_send_signal(&process, Signal::KILL);
+    }
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "7 (a) b) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+        let stat = Stat::parse(7, text).unwrap();
+        assert_eq!((stat.parent, stat.start_ticks, stat.state), (3, 4242, 'S'));
+    }
+
+    #[test]
+    fn a_process_with_another_start_time_is_another_process() {
+        let me = ProcessIdentity::of_self().unwrap();
+        assert!(lives(&me));
+        let mut other = me.clone();
+        other.start_ticks += 1;
+        assert!(!lives(&other));
+        let mut earlier_boot = me;
+        earlier_boot.boot_id = "earlier".into();
+        assert!(!lives(&earlier_boot));
+    }
+
+    #[test]
+    fn a_child_is_below_its_parent() {
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "read line"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let me = std::process::id();
+        assert!(is_below(child.id(), me));
+        assert!(!is_below(me, child.id()));
+        assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

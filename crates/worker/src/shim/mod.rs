@@ -1,0 +1,357 @@
+//! The parent of a service's process: keeps its exit status, adopts its orphans, outlives the worker.
+//!
+//! One shim per run, one thread, no async runtime. It starts the service in a clean state, writes down how
+//! it ended before it tells anyone, and is the subreaper of everything the service starts, so that no child
+//! escapes by a double fork or a session of its own. The worker may be killed at any time: the next one
+//! connects to the socket in the run's folder and is told everything again.
+
+mod peers;
+mod protocol;
+mod spawn;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use portreeve::identity::Run;
+use portreeve::supervision::{ExitStatus, StartFailure};
+use portreeve::time::Monotonic;
+use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+
+use crate::file::{self, Durability};
+use crate::{clock, process};
+
+pub use protocol::Launch;
+pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
+
+use peers::{Incoming, Peers};
+
+/// How long `pre_exec` may take.
+const PRE_EXEC_WINDOW: Duration = Duration::from_mins(10);
+/// While killing: how long until the tree is walked again, at first and at most.
+const KILL_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How long until a state that could not be written is written again.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Starts and keeps run `run` of the replica in `folder`; returns when no process of the run is left
+/// and that is on disk, or was told to a worker.
+///
+/// The launch is read from standard input, a socket that stays the first worker's connection.
+///
+/// # Errors
+///
+/// [`ShimError`]; no process was started.
+pub fn run(folder: &ReplicaFolder, run: Run) -> Result<(), ShimError> {
+    let replica = ReplicaFolder::at(std::path::absolute(folder.path())?);
+    // It fails only for the leader of a group, which a child of a worker never is; started by hand it may be.
+    _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // Everything is blocked: a signal for the shim ends nothing, and SIGCHLD is read as data.
+    SigSet::all().thread_block()?;
+    let children = SignalFd::with_flags(
+        &SigSet::from(Signal::SIGCHLD),
+        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+    )?;
+
+    let mut first = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let launch = peers::read_launch(&mut first)?;
+    let files = RunFolder::of(&replica, run);
+    let me = ProcessIdentity::of_self()?;
+    let claim = serde_json::to_vec(&me).map_err(io::Error::from)?;
+    if launch.run != run || !file::claim(&files.claim(), &claim)? {
+        return Err(ShimError::Claimed { run });
+    }
+    let peers = Peers::new(&files, first)?;
+    let shim = Shim {
+        replica,
+        files,
+        launch,
+        state: ShimState {
+            shim: me,
+            pre_exec: false,
+            spawned: None,
+            failed: None,
+            exited: None,
+            empty: false,
+            alone_since: None,
+        },
+        phase: Phase::Over,
+        peers,
+        kill: None,
+        stop_asked: false,
+        durable: false,
+        told: false,
+    };
+    shim.serve(&children)
+}
+
+/// Why a shim did not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShimError {
+    /// Another shim has this run, or the launch is of another one.
+    #[error("run {run} already has a shim; nothing was started")]
+    Claimed {
+        /// Which run.
+        run: Run,
+    },
+    /// The worker went away before it said what to start.
+    #[error("no launch came over standard input: {reason}")]
+    NoLaunch {
+        /// What came instead.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("the shim could not be set up: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for ShimError {
+    fn from(cause: rustix::io::Errno) -> Self {
+        Self::System(cause.into())
+    }
+}
+
+impl From<nix::errno::Errno> for ShimError {
+    fn from(cause: nix::errno::Errno) -> Self {
+        Self::System(cause.into())
+    }
+}
+
+struct Shim {
+    replica: ReplicaFolder,
+    files: RunFolder,
+    launch: Launch,
+    state: ShimState,
+    phase: Phase,
+    peers: Peers,
+    /// Set while every process of the run is to be killed: the wait before the next walk.
+    kill: Option<Duration>,
+    /// A stop during `pre_exec` must not be followed by a start.
+    stop_asked: bool,
+    /// The state is on disk as it is.
+    durable: bool,
+    /// A worker was told the state as it is.
+    told: bool,
+}
+
+/// Which main process there is.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    PreExec { pid: Pid, until: Monotonic },
+    Service { pid: Pid },
+    Over,
+}
+
+impl Shim {
+    fn serve(mut self, children: &SignalFd) -> Result<(), ShimError> {
+        self.begin();
+        loop {
+            self.reap();
+            self.walk();
+            if !self.durable {
+                // A full disk blocks no service: the state is kept here and written when there is room.
+                self.durable =
+                    file::write_json(&self.files.state(), &self.state, Durability::Synced).is_ok();
+            }
+            if !self.told {
+                self.told = self.peers.tell(&self.state);
+            }
+            if self.state.empty && (self.durable || self.told) {
+                return Ok(());
+            }
+            self.wait(children)?;
+            while children.read_signal()?.is_some() {}
+            for incoming in self.peers.receive() {
+                self.on_peer(incoming);
+            }
+        }
+    }
+
+    /// Blocks until a child ends, a worker speaks or a deadline passes.
+    fn wait(&self, children: &SignalFd) -> Result<(), ShimError> {
+        let mut deadlines = [None; 3];
+        deadlines[0] = self.kill;
+        deadlines[1] = (!self.durable).then_some(WRITE_AGAIN);
+        if let Phase::PreExec { until, .. } = self.phase
+            && self.kill.is_none()
+        {
+            deadlines[2] = Some(until.since(clock::monotonic()));
+        }
+        let timeout = deadlines.into_iter().flatten().min();
+        let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
+        let mut fds = vec![PollFd::new(children, PollFlags::IN)];
+        fds.extend(self.peers.poll_fds());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    fn begin(&mut self) {
+        match self.launch.pre_exec.clone() {
+            Some(argv) => match self.start(&argv) {
+                Ok(pid) => {
+                    let until = clock::monotonic() + PRE_EXEC_WINDOW;
+                    self.phase = Phase::PreExec { pid, until };
+                    self.state.pre_exec = true;
+                    self.changed();
+                }
+                Err(why) => self.fail(why),
+            },
+            None => self.start_service(),
+        }
+    }
+
+    fn start_service(&mut self) {
+        let argv = std::mem::take(&mut self.launch.argv);
+        match self.start(&argv) {
+            Ok(pid) => {
+                self.phase = Phase::Service { pid };
+                // Our own unreaped child: its entry exists even if it ended already.
+                match ProcessIdentity::of(number(pid)) {
+                    Ok(identity) => self.state.spawned = Some(identity),
+                    Err(cause) => self.fail(StartFailure::Prepare(format!(
+                        "the new process cannot be read in /proc: {cause}"
+                    ))),
+                }
+                self.changed();
+            }
+            Err(why) => self.fail(why),
+        }
+        // The secrets in it are needed no longer.
+        self.launch.env.clear();
+    }
+
+    fn start(&self, argv: &[String]) -> Result<Pid, StartFailure> {
+        spawn::start(
+            argv,
+            &self.launch.env,
+            &self.launch.working_dir,
+            &self.replica,
+        )
+    }
+
+    fn fail(&mut self, why: StartFailure) {
+        self.state.failed = Some(why);
+        self.changed();
+        self.kill = Some(KILL_AGAIN.0);
+    }
+
+    fn changed(&mut self) {
+        self.durable = false;
+        self.told = false;
+    }
+
+    /// Takes every ended child; its own orphans among them are only buried.
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    // Something moved: walk at once, for its children are ours now.
+                    self.kill = self.kill.map(|_| KILL_AGAIN.0);
+                    match self.phase {
+                        Phase::PreExec { pid: main, .. } if main == pid => {
+                            self.on_pre_exec_end(exit_status(status));
+                        }
+                        Phase::Service { pid: main } if main == pid => {
+                            self.phase = Phase::Over;
+                            self.state.exited = Some(exit_status(status));
+                            self.changed();
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(None) => return,
+                // No child left at all. A descendant without a living parent would be our child, so none is left.
+                Err(rustix::io::Errno::CHILD) => {
+                    if matches!(self.phase, Phase::Over) && !self.state.empty {
+                        self.state.empty = true;
+                        self.changed();
+                    }
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn on_pre_exec_end(&mut self, status: ExitStatus) {
+        self.phase = Phase::Over;
+        if status != ExitStatus::Code(0) || self.stop_asked {
+            return self.fail(StartFailure::PreExec(status));
+        }
+        let done = pre_exec_done(&self.replica);
+        match file::write(&done, b"", Durability::Written) {
+            Ok(()) => self.start_service(),
+            // Without the mark it would run again at the next restart, which it must not.
+            Err(cause) => self.fail(StartFailure::Prepare(format!(
+                "that pre_exec succeeded cannot be written down: {cause}"
+            ))),
+        }
+    }
+
+    /// Kills what is left, while it is to be killed and when a window has passed.
+    fn walk(&mut self) {
+        if let Phase::PreExec { until, .. } = self.phase
+            && until <= clock::monotonic()
+            && self.kill.is_none()
+        {
+            self.kill = Some(KILL_AGAIN.0);
+        }
+        let Some(wait) = self.kill else { return };
+        for stat in process::descendants(std::process::id()) {
+            process::kill(&stat);
+        }
+        self.kill = Some((wait * 2).min(KILL_AGAIN.1));
+    }
+
+    fn on_peer(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Joined => {
+                // Told with the time alone, which then ends.
+                self.told = self.peers.tell(&self.state);
+                self.state.alone_since = None;
+            }
+            Incoming::Command(ShimCommand::Kill) => {
+                self.stop_asked = true;
+                self.kill = Some(KILL_AGAIN.0);
+            }
+            Incoming::Command(ShimCommand::Term(signal)) => {
+                self.stop_asked = true;
+                if let Phase::PreExec { pid, .. } | Phase::Service { pid } = self.phase {
+                    let signal = Signal::try_from(signal).unwrap_or(Signal::SIGTERM);
+                    let pid = nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get());
+                    // Our own unreaped child: the number is still its own. A stopped one must run to take it.
+                    _ = nix::sys::signal::kill(pid, signal);
+                    _ = nix::sys::signal::kill(pid, Signal::SIGCONT);
+                }
+            }
+            Incoming::AllGone => self.state.alone_since = Some(clock::monotonic()),
+        }
+    }
+}
+
+fn exit_status(status: WaitStatus) -> ExitStatus {
+    /// The bit of a wait status that says a core was dumped.
+    const CORE: i32 = 0x80;
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (None, Some(signal)) => ExitStatus::Signal {
+            signal,
+            core: status.as_raw() & CORE != 0,
+            // Only a cgroup of the run's own can tell.
+            oom: false,
+        },
+        (None, None) => ExitStatus::Unknown,
+    }
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}

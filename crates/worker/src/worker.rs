@@ -1,0 +1,209 @@
+//! One worker from its folder to its end.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use portreeve::identity::Run;
+use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
+use portreeve_api::local::{Assignment, LogStream, ProcessIdentity, ReplicaFolder};
+use portreeve_api::{Client, paths};
+use rustix::fs::FlockOperation;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::backend::{Mark, ShimBackend, ShimProgram};
+use crate::driver::{Driver, Ended, Progress, Sources};
+use crate::file::{self, Durability};
+use crate::job;
+use crate::lifeline;
+use crate::orders;
+use crate::probing::Probing;
+use crate::record::Record;
+use crate::uplink;
+
+/// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
+/// that its life hangs on.
+///
+/// # Errors
+///
+/// The folder cannot be used, another worker has it, or an earlier worker's record cannot be read. Nothing
+/// was started and a living service was left alone.
+pub fn run(folder: ReplicaFolder) -> anyhow::Result<()> {
+    let program = ShimProgram::current().context("the path of this program cannot be read")?;
+    run_with(folder, program)
+}
+
+/// The same with another program as shim.
+///
+/// # Errors
+///
+/// See [`run`].
+pub fn run_with(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no event loop")?;
+    tokio::task::LocalSet::new().block_on(&runtime, work(folder, shim))
+}
+
+async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
+    let folder = ReplicaFolder::at(std::path::absolute(folder.path())?);
+    // Held until the end; the kernel gives it up when this process ends, however it ends.
+    let _lock = lock(&folder)?;
+    let assignment: Assignment = file::read_json(&folder.assignment())
+        .context("assignment.json cannot be read")?
+        .ok_or_else(|| WorkerError::NoAssignment {
+            path: folder.assignment(),
+        })?;
+    let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
+    let record = Record::read(&folder).context("machine.json cannot be read")?;
+    let record = match record {
+        Some(mut record) => {
+            if record.boot_id != me.boot_id && !record.is_final() {
+                record.refused = Some(Reason::Exit(ExitStatus::Unknown));
+                record.process = None;
+            }
+            record
+        }
+        None => new_record(&assignment, &me.boot_id)?,
+    };
+    file::write(
+        &folder.token(),
+        assignment.token.as_bytes(),
+        Durability::Written,
+    )
+    .context("the token file cannot be written")?;
+    let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
+    file::write_json(&folder.worker(), &me, Durability::Written)
+        .context("worker.json cannot be written")?;
+
+    let (send_order, orders) = mpsc::channel(16);
+    tokio::spawn(orders::serve(listener, send_order));
+    let (send_event, backend) = mpsc::unbounded_channel();
+    let (send_probe, probes) = mpsc::unbounded_channel();
+    let (newest, told) = watch::channel(None);
+    let desired = &assignment.desired;
+    tokio::spawn(uplink::tell(
+        Client::new(assignment.controller.clone()).with_token(Some(assignment.token.clone())),
+        paths::status(&desired.service, desired.index, desired.incarnation),
+        told,
+    ));
+    let (lifeline_ended, lifeline) = oneshot::channel();
+    // Without a lifeline the sender is kept, for dropped it would count as the end.
+    let _no_lifeline = match assignment.lifeline.clone() {
+        Some(process) => {
+            lifeline::watch(process, lifeline_ended).context("no thread for the lifeline")?;
+            None
+        }
+        None => Some(lifeline_ended),
+    };
+    let mark = Mark {
+        prefix: assignment.prefix.clone(),
+        token_file: folder.token().to_string_lossy().into_owned(),
+    };
+    let driver = Driver {
+        backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
+        probing: Probing::new(send_probe),
+        uplink: newest,
+        progress: Progress::default(),
+        folder: folder.clone(),
+        assignment,
+        record,
+    };
+    let ended = driver
+        .run(Sources {
+            orders,
+            backend,
+            probes,
+            lifeline,
+        })
+        .await;
+    match ended {
+        Ended::Forgotten => keep_logs_only(&folder),
+        Ended::LifelineEnded => fs::remove_dir_all(folder.path()),
+    }
+    .with_context(|| format!("{} cannot be cleared", folder.path().display()))
+}
+
+/// Why a worker does not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The agent did not prepare the folder.
+    #[error("{} does not exist: the agent prepares it before it starts a worker", path.display())]
+    NoAssignment {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// Another worker supervises the replica.
+    #[error("another worker{} has {}", pid.map_or(String::new(), |pid| format!(" (pid {pid})")), path.display())]
+    Taken {
+        /// The replica's folder.
+        path: PathBuf,
+        /// The other worker, where known.
+        pid: Option<u32>,
+    },
+}
+
+/// Makes this the one worker of the folder.
+fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
+    let path = folder.path().join("worker.lock");
+    let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let other = file::read_json::<ProcessIdentity>(&folder.worker());
+            Err(WorkerError::Taken {
+                path: folder.path().to_owned(),
+                pid: other.ok().flatten().map(|other| other.pid),
+            }
+            .into())
+        }
+        Err(cause) => Err(cause).with_context(|| format!("{}", path.display())),
+    }
+}
+
+fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
+    let seed = getrandom::u64().context("no random numbers")?;
+    Ok(Record {
+        boot_id: boot_id.to_owned(),
+        machine: Machine::new(assignment.desired.profile.supervision.clone(), seed),
+        refused: refusal(assignment, boot_id),
+        restart_no: assignment.desired.restart_no,
+        host_address: assignment.host_address,
+        process: None,
+        ready_run: None,
+        status: None,
+        first_failure: None,
+        last_failure: None,
+    })
+}
+
+/// Why a replica is not run here at all.
+fn refusal(assignment: &Assignment, boot_id: &str) -> Option<Reason> {
+    let (wanted, ours) = (assignment.desired.uid, rustix::process::geteuid().as_raw());
+    if wanted != ours {
+        return Some(Reason::StartFailed(StartFailure::Prepare(format!(
+            "it is to run as {} (uid {wanted}) and this host's agent runs as uid {ours}; \
+             running as other users is not available yet",
+            assignment.desired.user
+        ))));
+    }
+    // What ran before the reboot is lost, and only the controller may place it again.
+    (assignment.boot_id != boot_id).then_some(Reason::Exit(ExitStatus::Unknown))
+}
+
+/// Leaves the logs, and the mark that nothing else is to be done here.
+fn keep_logs_only(folder: &ReplicaFolder) -> io::Result<()> {
+    file::write(&folder.ended(), b"", Durability::Written)?;
+    job::remove_runs_before(folder, Run(u32::MAX));
+    let logs = [LogStream::Stdout, LogStream::Stderr].map(|stream| folder.log(stream));
+    for entry in fs::read_dir(folder.path())? {
+        let path = entry?.path();
+        if path != folder.ended() && !logs.contains(&path) && !path.is_dir() {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! A host as the allocator sees it: where it stands, what it offers, whether it takes new grants.
+
+use std::time::Duration;
+
+use crate::identity::{HostId, HostName, ReplicaId};
+use crate::port_pool::{Awaited, Cause, Draw, PoolRanges, PortPool};
+use crate::time::Monotonic;
+
+/// What a host is and offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// The name is the host; its number is only where it stands.
+    pub name: HostName,
+    /// Its ranges.
+    pub ranges: PoolRanges,
+    /// Where "any" begins to look.
+    pub draw: Draw,
+    /// How long its released numbers rest; `None`: as long as everywhere.
+    pub cooling: Option<Duration>,
+}
+
+impl HostSpec {
+    /// A host of this name with the default ranges, drawing next-fit.
+    #[must_use]
+    pub fn new(name: HostName) -> Self {
+        Self {
+            name,
+            ranges: PoolRanges::default(),
+            draw: Draw::default(),
+            cooling: None,
+        }
+    }
+}
+
+/// Whether a host takes new grants. Only [`HostState::Up`] does; none of them frees a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostState {
+    /// In service.
+    Up,
+    /// Takes nothing new.
+    Drained,
+    /// Not heard of for a while.
+    Suspect,
+    /// Lost: its numbers stay held until it reports, reboots or is declared fenced.
+    Lost,
+    /// Has not said yet what runs on it. How a host begins.
+    #[default]
+    NotReported,
+}
+
+impl HostState {
+    /// What keeps new grants away, if anything does.
+    #[must_use]
+    pub const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Up => None,
+            Self::Drained => Some(Cause::HostDrained),
+            Self::Suspect => Some(Cause::HostSuspect),
+            Self::Lost => Some(Cause::HostLost),
+            Self::NotReported => Some(Cause::HostNotReported),
+        }
+    }
+}
+
+/// Whether a host may be removed although replicas hold numbers there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Refuse if anything is held.
+    IfEmpty,
+    /// Forget every grant there.
+    Forced,
+}
+
+/// Why hosts could not be put. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutHostError {
+    /// The number stands for another host on which numbers are held.
+    #[error("host number {host} stands for {by}, where ports are held; remove {by} first")]
+    Occupied {
+        /// The number.
+        host: HostId,
+        /// Who stands there.
+        by: HostName,
+    },
+    /// One call names a host or a number twice.
+    #[error("host {name} or its number {host} is named twice in one call")]
+    Twice {
+        /// The number.
+        host: HostId,
+        /// The name.
+        name: HostName,
+    },
+    /// The number is not dense.
+    #[error("host number {host} is beyond the limit of {limit}; number hosts from 0 without gaps")]
+    BeyondLimit {
+        /// The number.
+        host: HostId,
+        /// The highest allowed number plus one.
+        limit: u32,
+    },
+}
+
+/// Why a host could not be removed. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoveHostError {
+    /// There is no such host.
+    #[error("host number {host} is not known")]
+    Unknown {
+        /// The number.
+        host: HostId,
+    },
+    /// Replicas hold numbers there.
+    #[error("{holders} replicas hold ports on {name}; drain it first, or force the removal")]
+    Holders {
+        /// The host.
+        name: HostName,
+        /// How many.
+        holders: usize,
+        /// The first of them.
+        first: ReplicaId,
+    },
+}
+
+/// There is no such host. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("host number {host} is not known")]
+pub struct UnknownHost {
+    /// The number.
+    pub host: HostId,
+}
+
+/// One host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Host {
+    pub(super) name: HostName,
+    pub(super) state: HostState,
+    pub(super) cooling: Option<Duration>,
+    pub(super) pool: PortPool,
+    /// Numbers that requests wait for which want this host.
+    pub(super) awaited: Awaited,
+    /// Its place in the queue of deadlines.
+    pub(super) due: Option<Monotonic>,
+}
+
+impl Host {
+    pub(super) fn new(spec: HostSpec) -> Self {
+        Self {
+            name: spec.name,
+            state: HostState::default(),
+            cooling: spec.cooling,
+            pool: PortPool::new(spec.ranges, spec.draw),
+            awaited: Awaited::default(),
+            due: None,
+        }
+    }
+}
