@@ -39,4 +39,4 @@ fix:
 
 # Prints target, measured and verdict for each row of performance.md that is built.
 bench:
-	$(CARGO) bench --workspace
+	$(CARGO) bench -p portreeve --bench product --locked

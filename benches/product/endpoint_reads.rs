@@ -1,0 +1,122 @@
+//! Row 10: readers of the endpoint table must not stand in each other's way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Barrier, RwLock};
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use portreeve::endpoints::{EndpointTable, ServiceEndpoints};
+use portreeve::identity::ServiceName;
+
+use crate::verdict::{Row, median};
+
+const SERVICES: usize = 1_000;
+/// Long enough (about 60 ms) that both readers overlap for nearly all of it.
+const READS: usize = 2_000_000;
+
+/// Criterion's own samples, one reader.
+pub(crate) fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("endpoint read by name");
+    let names = names();
+    let (table, locked) = (table(&names), locked(&names));
+    let mut turn = names.iter().cycle();
+    group.bench_function("table", |bencher| {
+        bencher.iter(|| look(&table, turn.next().expect("a cycle never ends")));
+    });
+    group.bench_function("RwLock<HashMap>", |bencher| {
+        bencher.iter(|| look_locked(&locked, turn.next().expect("a cycle never ends")));
+    });
+    group.finish();
+}
+
+/// Two readers at once on each side, in turn.
+pub(crate) fn row() -> Row {
+    let names = Arc::new(names());
+    let (table, locked) = (Arc::new(table(&names)), Arc::new(locked(&names)));
+    let ratios = (0..9).map(|_| {
+        let (ours, theirs) = (Arc::clone(&table), Arc::clone(&locked));
+        let fast = two_readers(&names, move |name| look(&ours, name));
+        let slow = two_readers(&names, move |name| look_locked(&theirs, name));
+        slow.as_secs_f64() / fast.as_secs_f64()
+    });
+    Row {
+        number: 10,
+        what: "endpoint read by name, 2 readers, against RwLock<HashMap>",
+        target: ">= 3x faster",
+        measured: median(ratios.collect()),
+        ok: |ratio| ratio >= 3.0,
+    }
+}
+
+fn two_readers<F>(names: &Arc<Vec<ServiceName>>, read: F) -> Duration
+where
+    F: Fn(&ServiceName) -> u32 + Send + Sync + 'static,
+{
+    let (read, barrier) = (Arc::new(read), Arc::new(Barrier::new(2)));
+    let readers: Vec<_> = (0..2)
+        .map(|offset| {
+            let (names, read, barrier) =
+                (Arc::clone(names), Arc::clone(&read), Arc::clone(&barrier));
+            std::thread::spawn(move || {
+                barrier.wait();
+                let begun = Instant::now();
+                let mut sum = 0;
+                for name in names.iter().cycle().skip(offset * 500).take(READS) {
+                    sum += read(name);
+                }
+                std::hint::black_box(sum);
+                begun.elapsed()
+            })
+        })
+        .collect();
+    readers
+        .into_iter()
+        .map(|reader| reader.join().expect("a reader does not panic"))
+        .max()
+        .unwrap_or_default()
+}
+
+fn look(table: &EndpointTable, name: &ServiceName) -> u32 {
+    table
+        .read(name, |snapshot| snapshot.set().desired)
+        .unwrap_or_default()
+}
+
+fn look_locked(
+    table: &RwLock<HashMap<ServiceName, Arc<ServiceEndpoints>>>,
+    name: &ServiceName,
+) -> u32 {
+    let table = table.read().expect("no writer panics");
+    table.get(name).map_or(0, |set| set.desired)
+}
+
+fn table(names: &[ServiceName]) -> EndpointTable {
+    let table = EndpointTable::new("bench".to_owned(), 0);
+    table.publish(1, names.iter().map(set).collect(), &[]);
+    table
+}
+
+fn locked(names: &[ServiceName]) -> RwLock<HashMap<ServiceName, Arc<ServiceEndpoints>>> {
+    RwLock::new(
+        names
+            .iter()
+            .map(|name| (name.clone(), Arc::new(set(name))))
+            .collect(),
+    )
+}
+
+fn set(name: &ServiceName) -> ServiceEndpoints {
+    ServiceEndpoints {
+        service: name.clone(),
+        desired: 3,
+        endpoints: Vec::new(),
+    }
+}
+
+fn names() -> Vec<ServiceName> {
+    // Spread, so that neighbours in the list are not neighbours in the map.
+    let name = |number: usize| format!("service-{:04}.alice", number * 7_919 % 10_000);
+    (0..SERVICES)
+        .map(|number| name(number).parse().expect("the names are service names"))
+        .collect()
+}
