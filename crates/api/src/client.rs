@@ -178,7 +178,25 @@ impl Client {
         media_type: &str,
         within: Duration,
     ) -> Result<Reply, ClientError> {
-        let exchange = self.exchange(method, path, body, media_type);
+        self.send_with(method, path, HeaderMap::new(), body, media_type, within)
+            .await
+    }
+
+    /// [`Client::send`] with further headers.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`].
+    pub async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+        media_type: &str,
+        within: Duration,
+    ) -> Result<Reply, ClientError> {
+        let exchange = self.exchange(method, path, headers, body, media_type);
         let reply =
             tokio::time::timeout(within, exchange)
                 .await
@@ -199,6 +217,7 @@ impl Client {
         &self,
         method: Method,
         path: &str,
+        headers: HeaderMap,
         body: Option<Bytes>,
         media_type: &str,
     ) -> Result<Reply, ClientError> {
@@ -217,9 +236,10 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request
+        let mut request = request
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|cause| self.garbled(cause.to_string()))?;
+        request.headers_mut().extend(headers);
         let connect = async {
             match &self.target {
                 Target::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),

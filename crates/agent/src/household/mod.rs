@@ -1,0 +1,446 @@
+//! The replicas that live here: their folders, their workers, and the acting on what is wanted of them.
+//!
+//! One task owns it all, so that no two decisions about a replica can cross. What to do is decided by
+//! [`portreeve::residency`]; here it is done, and what failed is tried again later.
+
+mod folder;
+mod start;
+mod talk;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portreeve::identity::Incarnation;
+use portreeve::port::{PortRange, Protocol};
+use portreeve::registry::{Desired, ReplicaReport};
+use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
+use portreeve_api::body::{DesiredReplica, DesiredSet};
+use portreeve_api::local::{Assignment, ReplicaFolder};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::Config;
+use crate::facts::{Granted, Observed};
+
+pub(crate) use folder::parse_name;
+use worker::Worker;
+
+/// What other tasks say to the household.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// What the controller wants of this host, whole.
+    Wanted(Box<DesiredSet>),
+    /// A controller wants to know everything: the newest status of every replica that lives here.
+    Newest(oneshot::Sender<Vec<ReplicaReport>>),
+    /// The controller acknowledged what was reported of these.
+    Reported(Vec<ReplicaName>),
+}
+
+/// Owns the replicas of this host.
+pub(crate) struct Household {
+    config: Arc<Config>,
+    boot_id: String,
+    residents: Residents,
+    keeping: BTreeMap<ReplicaName, Keeping>,
+    wanted: Option<Wanted>,
+    /// Ends on their way to the controller.
+    reporting: BTreeSet<ReplicaName>,
+    watches: JoinSet<(ReplicaName, u32)>,
+    /// When something that could not be done is tried again.
+    next_try: Option<Instant>,
+    inbox: mpsc::Receiver<Message>,
+    ends: mpsc::UnboundedSender<ReplicaReport>,
+    granted: watch::Sender<Granted>,
+    observed: watch::Receiver<Observed>,
+}
+
+/// What only the agent needs to know of a resident.
+struct Keeping {
+    folder: ReplicaFolder,
+    assignment: Option<Assignment>,
+    /// The process of its worker.
+    worker: Option<u32>,
+    /// The published address that its worker knows.
+    address: Option<IpAddr>,
+    /// Workers started for it in a row that soon ended.
+    attempts: u32,
+    started: Option<Instant>,
+    start_after: Option<Instant>,
+    talk_after: Option<Instant>,
+}
+
+struct Wanted {
+    set: WantedSet,
+    replicas: BTreeMap<ReplicaName, DesiredReplica>,
+}
+
+/// Its ends of the channels to the other tasks.
+pub(crate) struct Channels {
+    pub(crate) inbox: mpsc::Receiver<Message>,
+    pub(crate) ends: mpsc::UnboundedSender<ReplicaReport>,
+    pub(crate) granted: watch::Sender<Granted>,
+    pub(crate) observed: watch::Receiver<Observed>,
+}
+
+impl Household {
+    /// Reads the folders back and adopts the workers that live. Starts nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the folders cannot be listed.
+    pub(crate) fn open(
+        config: Arc<Config>,
+        boot_id: String,
+        channels: Channels,
+    ) -> io::Result<Self> {
+        let found = folder::scan(&config.state, &boot_id)?;
+        let mut household = Self {
+            config,
+            boot_id,
+            residents: Residents::new(),
+            keeping: BTreeMap::new(),
+            wanted: None,
+            reporting: BTreeSet::new(),
+            watches: JoinSet::new(),
+            next_try: None,
+            inbox: channels.inbox,
+            ends: channels.ends,
+            granted: channels.granted,
+            observed: channels.observed,
+        };
+        for found in found {
+            household.take_in(found);
+        }
+        household.tell_granted();
+        Ok(household)
+    }
+
+    fn take_in(&mut self, found: folder::Found) {
+        let mut life = found.life;
+        let mut keeping = Keeping::new(found.folder);
+        if life == Life::Orphaned {
+            let known = found.worker.as_ref().and_then(Worker::recognise);
+            if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
+                info!("{} is adopted, worker {}", found.name, worker.pid);
+                life = Life::Watched;
+                keeping.watch(&found.name, worker, &mut self.watches);
+            } else if found.assignment.is_none() && found.worker.is_none() && found.status.is_none()
+            {
+                // The assignment is written before anything starts: nothing ever did.
+                return;
+            }
+        }
+        if life == Life::Rebooted {
+            info!("{} ended with the boot of this host", found.name);
+        }
+        keeping.address = found.assignment.as_ref().map(|one| one.host_address);
+        let resident = Resident {
+            life,
+            told: None,
+            restart_no: found
+                .assignment
+                .as_ref()
+                .map_or(0, |one| one.desired.restart_no),
+            status: found.status,
+            reported: false,
+        };
+        keeping.assignment = found.assignment;
+        self.keeping.insert(found.name.clone(), keeping);
+        self.residents.insert(found.name, resident);
+    }
+
+    /// Acts for ever.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.settle().await;
+            let next_try = self.next_try;
+            let pause = async {
+                match next_try {
+                    Some(moment) => tokio::time::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.hear(message).await,
+                    None => return,
+                },
+                Some(ended) = self.watches.join_next() => {
+                    let (name, pid) = ended.expect("waiting for the end of a process does not panic");
+                    self.worker_ended(&name, pid);
+                }
+                // Another address may be published now.
+                changed = self.observed.changed() => if changed.is_err() { return },
+                () = pause => {}
+            }
+        }
+    }
+
+    async fn hear(&mut self, message: Message) {
+        match message {
+            Message::Wanted(set) => {
+                let replicas = set.replicas.into_iter();
+                let replicas: BTreeMap<_, _> =
+                    replicas.map(|one| (name_of(&one.desired), one)).collect();
+                let told = replicas
+                    .iter()
+                    .map(|(name, one)| (name.clone(), told_of(&one.desired)));
+                self.wanted = Some(Wanted {
+                    set: told.collect(),
+                    replicas,
+                });
+            }
+            Message::Newest(answer) => {
+                // What an earlier controller acknowledged says nothing about this one.
+                self.reporting.clear();
+                self.residents
+                    .values_mut()
+                    .for_each(|resident| resident.reported = false);
+                let reports = self.newest().await;
+                // The asker may have given up; it will ask again.
+                _ = answer.send(reports);
+            }
+            Message::Reported(names) => {
+                for name in names {
+                    self.reporting.remove(&name);
+                    if let Some(resident) = self.residents.get_mut(&name) {
+                        resident.reported = resident.is_final();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acts until nothing is left that can be done now.
+    async fn settle(&mut self) {
+        self.next_try = None;
+        loop {
+            self.tell_granted();
+            let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
+            let actions = residency::difference(&self.residents, wanted);
+            let mut talks = self.address_news();
+            let mut changed = false;
+            for action in actions {
+                match action {
+                    Action::Start { name } => changed |= self.start(&name).await,
+                    Action::TakeOver { name, told } => changed |= self.take_over(&name, told).await,
+                    Action::Tell { name, told } => talks.push((name, talk::Talk::Want(told))),
+                    Action::Ask { name } => talks.push((name, talk::Talk::Ask)),
+                    Action::Report { name } => self.report(&name),
+                    Action::NeverBegun { name } => changed |= self.never_begun(&name),
+                    Action::End { name } => changed |= self.end(&name),
+                    Action::Remove { name } => changed |= self.remove(&name),
+                }
+            }
+            changed |= self.talk(talks).await;
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn worker_ended(&mut self, name: &ReplicaName, pid: u32) {
+        let (Some(resident), Some(keeping)) =
+            (self.residents.get_mut(name), self.keeping.get_mut(name))
+        else {
+            return;
+        };
+        if keeping.worker != Some(pid) {
+            return;
+        }
+        keeping.worker = None;
+        keeping.start_after = Some(keeping.next_start());
+        resident.status = folder::status(&keeping.folder).or(resident.status.take());
+        // It is told to go once the controller has everything.
+        let dismissed = resident
+            .told
+            .is_some_and(|told| told.want == residency::Want::Forget);
+        resident.reported |= dismissed && resident.is_final();
+        resident.told = None;
+        resident.life = Life::Orphaned;
+        if !resident.is_final() {
+            warn!("the worker {pid} of {name} is gone; another one takes over");
+        }
+    }
+
+    fn report(&mut self, name: &ReplicaName) {
+        let status = self
+            .residents
+            .get(name)
+            .and_then(|resident| resident.status.clone());
+        if let Some(status) = status
+            && self.reporting.insert(name.clone())
+        {
+            // The receiver lives as long as the agent.
+            _ = self.ends.send(self.report_of(name, status));
+        }
+    }
+
+    fn report_of(
+        &self,
+        name: &ReplicaName,
+        status: portreeve::supervision::Status,
+    ) -> ReplicaReport {
+        ReplicaReport {
+            host: self.config.host.clone(),
+            service: name.service.clone(),
+            index: name.index,
+            incarnation: name.incarnation,
+            status,
+        }
+    }
+
+    fn end(&mut self, name: &ReplicaName) -> bool {
+        let Some(keeping) = self.keeping.get_mut(name) else {
+            return false;
+        };
+        if let Err(cause) = folder::end(&keeping.folder) {
+            // An end in memory only: the folder is seen again after the next start of the agent.
+            error!("the folder of {name} cannot be cleared: {cause}");
+        }
+        keeping.assignment = None;
+        if let Some(resident) = self.residents.get_mut(name) {
+            resident.life = Life::Ended;
+        }
+        info!("{name} is forgotten; its logs are kept");
+        true
+    }
+
+    fn remove(&mut self, name: &ReplicaName) -> bool {
+        if let Some(keeping) = self.keeping.remove(name)
+            && let Err(cause) = std::fs::remove_dir_all(keeping.folder.path())
+        {
+            error!("the old logs of {name} cannot be removed: {cause}");
+        }
+        self.residents.remove(name).is_some()
+    }
+
+    /// Tells the observer which listeners are no strangers.
+    fn tell_granted(&self) {
+        let living = self
+            .residents
+            .iter()
+            .filter(|(_, one)| matches!(one.life, Life::Watched | Life::Orphaned));
+        let here = living.filter_map(|(name, _)| {
+            let assignment = self.keeping.get(name)?.assignment.as_ref()?;
+            Some(&assignment.desired.grant)
+        });
+        let wanted = self
+            .wanted
+            .iter()
+            .flat_map(|wanted| wanted.replicas.values());
+        let wanted = wanted.filter(|one| one.desired.want != residency::Want::Forget);
+        let grants = here.chain(wanted.map(|one| &one.desired.grant));
+        let granted: Granted = grants
+            .flat_map(|grant| &grant.ports)
+            .flat_map(numbers)
+            .collect();
+        self.granted.send_if_modified(|last| {
+            let changed = *last != granted;
+            *last = granted;
+            changed
+        });
+    }
+
+    fn folder_of(&self, name: &ReplicaName) -> ReplicaFolder {
+        ReplicaFolder::of(
+            &self.config.state,
+            &name.service,
+            name.index,
+            name.incarnation,
+        )
+    }
+
+    fn later(&mut self, moment: Instant) {
+        self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
+    }
+}
+
+impl Keeping {
+    /// A worker that lived this long was started well.
+    const SETTLED: Duration = Duration::from_secs(60);
+    /// The longest wait before a worker is started again.
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    fn new(folder: ReplicaFolder) -> Self {
+        Self {
+            folder,
+            assignment: None,
+            worker: None,
+            address: None,
+            attempts: 0,
+            started: None,
+            start_after: None,
+            talk_after: None,
+        }
+    }
+
+    fn watch(
+        &mut self,
+        name: &ReplicaName,
+        worker: Worker,
+        watches: &mut JoinSet<(ReplicaName, u32)>,
+    ) {
+        let (name, pid) = (name.clone(), worker.pid);
+        self.worker = Some(pid);
+        self.started = Some(Instant::now());
+        self.talk_after = None;
+        watches.spawn(async move {
+            if let Err(cause) = worker.ended().await {
+                error!("the worker {pid} of {name} cannot be waited for: {cause}");
+            }
+            (name, pid)
+        });
+    }
+
+    /// When the next worker may start: at once the first time, then after twice the wait each time.
+    fn next_start(&mut self) -> Instant {
+        let now = Instant::now();
+        let settled = self
+            .started
+            .is_some_and(|started| now - started >= Self::SETTLED);
+        self.attempts = if settled {
+            0
+        } else {
+            self.attempts.saturating_add(1)
+        };
+        let wait = match self.attempts {
+            0 => Duration::ZERO,
+            some => Duration::from_millis(100).saturating_mul(1 << some.min(16)),
+        };
+        now + wait.min(Self::LONGEST)
+    }
+}
+
+fn name_of(desired: &Desired) -> ReplicaName {
+    ReplicaName {
+        service: desired.service.clone(),
+        index: desired.index,
+        incarnation: Incarnation(desired.incarnation.0),
+    }
+}
+
+const fn told_of(desired: &Desired) -> Told {
+    Told {
+        want: desired.want,
+        restart_no: desired.restart_no,
+    }
+}
+
+fn numbers(
+    port: &portreeve::port_pool::GrantedPort,
+) -> impl Iterator<Item = (portreeve::port::Port, Protocol)> {
+    let (numbers, protocol): (PortRange, Protocol) = (port.numbers, port.protocol);
+    let sides = [
+        (Protocol::Tcp, protocol.has_tcp()),
+        (Protocol::Udp, protocol.has_udp()),
+    ];
+    let sides = sides.into_iter().filter(|(_, held)| *held);
+    sides.flat_map(move |(side, _)| numbers.iter().map(move |number| (number, side)))
+}

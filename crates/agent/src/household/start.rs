@@ -1,0 +1,296 @@
+//! Starting workers: for a new replica, and again for one whose worker died.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use portreeve::identity::Run;
+use portreeve::registry::Desired;
+use portreeve::residency::{Life, ReplicaName, Resident, Told};
+use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
+use portreeve::time::WallClock;
+use portreeve_api::local::Assignment;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::worker::Worker;
+use super::{Household, Keeping, folder, told_of};
+
+/// A worker that ends this often in a row without a word will not say one.
+const SILENT_ATTEMPTS: u32 = 5;
+
+impl Household {
+    /// Prepares the folder and starts the worker; whatever is in the way is the end of the incarnation, so
+    /// that nothing waits for it. Says whether anything changed.
+    pub(super) async fn start(&mut self, name: &ReplicaName) -> bool {
+        let Some(wanted) = self
+            .wanted
+            .as_ref()
+            .and_then(|wanted| wanted.replicas.get(name))
+        else {
+            return false;
+        };
+        let (desired, token) = (wanted.desired.clone(), wanted.token.clone());
+        if let Err(refusal) = own_user(&desired) {
+            self.fail(name, StartFailure::Prepare(refusal));
+            return true;
+        }
+        let Some(address) = self.observed.borrow().published else {
+            // Woken when the host finds an address; until then the controller knows that there is none.
+            warn!("{name} waits: this host publishes no address");
+            return false;
+        };
+        let assignment = self.assignment(desired, token, address);
+        match self.launch(name, assignment).await {
+            Ok(pid) => {
+                info!("{name} is started, worker {pid}");
+                true
+            }
+            Err(cause) => {
+                self.fail(name, cause.into());
+                true
+            }
+        }
+    }
+
+    /// Starts another worker in the folder of one that died. Its service may still run, so this is tried
+    /// again for ever, unless no worker ever said a word.
+    pub(super) async fn take_over(&mut self, name: &ReplicaName, told: Option<Told>) -> bool {
+        let Some(keeping) = self.keeping.get(name) else {
+            return false;
+        };
+        if let Some(moment) = keeping
+            .start_after
+            .filter(|moment| *moment > Instant::now())
+        {
+            self.later(moment);
+            return false;
+        }
+        let silent = self
+            .residents
+            .get(name)
+            .is_some_and(|one| one.status.is_none());
+        if silent && keeping.attempts >= SILENT_ATTEMPTS {
+            let log = folder::worker_log(&keeping.folder);
+            let words = format!(
+                "its worker ended {SILENT_ATTEMPTS} times before it could say a word; see {}",
+                log.display()
+            );
+            self.fail(name, StartFailure::Prepare(words));
+            return true;
+        }
+        let Some(assignment) = self.assignment_again(name, told) else {
+            error!("{name} has lost its assignment and nobody wants it: it is left alone");
+            return false;
+        };
+        match self.launch(name, assignment).await {
+            Ok(pid) => {
+                info!("worker {pid} takes {name} over");
+                true
+            }
+            Err(cause) => {
+                error!("no worker can take {name} over: {}", cause.words());
+                if let Some(keeping) = self.keeping.get_mut(name) {
+                    let moment = keeping
+                        .next_start()
+                        .max(Instant::now() + Duration::from_secs(1));
+                    keeping.start_after = Some(moment);
+                    self.later(moment);
+                }
+                false
+            }
+        }
+    }
+
+    /// Notes that it ended before it began here.
+    pub(super) fn never_begun(&mut self, name: &ReplicaName) -> bool {
+        self.conclude(name, Final::Stopped, None);
+        true
+    }
+
+    async fn launch(&mut self, name: &ReplicaName, assignment: Assignment) -> Result<u32, Launch> {
+        let folder = self.folder_of(name);
+        let program = self.config.worker_program.clone();
+        let told = told_of(&assignment.desired);
+        let address = assignment.host_address;
+        let (place, written) = (folder.clone(), assignment.clone());
+        let launched = tokio::task::spawn_blocking(move || {
+            folder::prepare(&place, &written).map_err(Launch::Prepare)?;
+            Worker::start(&program, &place).map_err(Launch::Start)
+        });
+        let worker = launched.await.expect("starting a worker does not panic")?;
+        let pid = worker.pid;
+        let keeping = self
+            .keeping
+            .entry(name.clone())
+            .or_insert_with(|| Keeping::new(folder));
+        keeping.assignment = Some(assignment);
+        keeping.address = Some(address);
+        keeping.watch(name, worker, &mut self.watches);
+        let resident = self.residents.entry(name.clone()).or_insert(Resident {
+            life: Life::Watched,
+            told: None,
+            restart_no: told.restart_no,
+            status: None,
+            reported: false,
+        });
+        resident.life = Life::Watched;
+        resident.told = Some(told);
+        Ok(pid)
+    }
+
+    fn fail(&mut self, name: &ReplicaName, why: StartFailure) {
+        error!("{name} cannot be started: {}", words(&why));
+        let reason = Reason::StartFailed(why);
+        self.conclude(name, Final::Failed(reason.clone()), Some(reason));
+    }
+
+    /// Gives an incarnation without a worker its last status; reporting it follows.
+    fn conclude(&mut self, name: &ReplicaName, end: Final, reason: Option<Reason>) {
+        let wanted = self
+            .wanted
+            .as_ref()
+            .and_then(|wanted| wanted.replicas.get(name));
+        let here = self
+            .residents
+            .get(name)
+            .and_then(|resident| resident.status.clone());
+        let before = here.or_else(|| wanted?.desired.last_status.clone());
+        let restart_no = wanted.map_or(0, |wanted| wanted.desired.restart_no);
+        let run = before.as_ref().map_or(Run(0), |status| status.run);
+        let failure = reason.map(|reason| Failure {
+            reason,
+            exit: None,
+            run,
+            at: now(),
+            probe_output: None,
+        });
+        let first = before
+            .as_ref()
+            .and_then(|status| status.first_failure.clone());
+        let last = before
+            .as_ref()
+            .and_then(|status| status.last_failure.clone());
+        let status = Status {
+            run,
+            seq: before
+                .as_ref()
+                .map_or(1, |status| status.seq.saturating_add(1)),
+            state: State::Final(end),
+            ready: false,
+            not_ready_reason: None,
+            restarts: before.as_ref().map_or(0, |status| status.restarts),
+            user_restarts: before.as_ref().map_or(0, |status| status.user_restarts),
+            restart_no: before.as_ref().map_or(0, |status| status.restart_no),
+            pid: None,
+            first_failure: first.or_else(|| failure.clone()),
+            last_failure: failure.or(last),
+            next_start: None,
+        };
+        let folder = self.folder_of(name);
+        if let Err(cause) = folder::store_status(&folder, &status) {
+            error!("the end of {name} is known in memory only: {cause}");
+        }
+        self.keeping
+            .entry(name.clone())
+            .or_insert_with(|| Keeping::new(folder));
+        let resident = Resident {
+            life: Life::Orphaned,
+            told: None,
+            restart_no,
+            status: Some(status),
+            reported: false,
+        };
+        self.residents.insert(name.clone(), resident);
+    }
+
+    fn assignment(&self, desired: Desired, token: String, host_address: IpAddr) -> Assignment {
+        Assignment {
+            desired,
+            host: self.config.host.clone(),
+            host_address,
+            single_host: self.config.single_host,
+            controller: self.config.controller.clone(),
+            token,
+            boot_id: self.boot_id.clone(),
+            lifeline: self.config.lifeline.clone(),
+            prefix: self.config.prefix.clone(),
+        }
+    }
+
+    /// What a worker that takes over is given: what is wanted now, else what stood there.
+    fn assignment_again(&self, name: &ReplicaName, told: Option<Told>) -> Option<Assignment> {
+        let stood = self
+            .keeping
+            .get(name)
+            .and_then(|keeping| keeping.assignment.as_ref());
+        let wanted = self
+            .wanted
+            .as_ref()
+            .and_then(|wanted| wanted.replicas.get(name));
+        let (mut desired, token) = match (wanted, stood) {
+            (Some(wanted), _) => (wanted.desired.clone(), wanted.token.clone()),
+            (None, Some(stood)) => (stood.desired.clone(), stood.token.clone()),
+            (None, None) => return None,
+        };
+        if let Some(told) = told {
+            desired.want = told.want;
+            desired.restart_no = told.restart_no;
+        }
+        let published = self.observed.borrow().published;
+        let address = published.or_else(|| Some(stood?.host_address))?;
+        Some(self.assignment(desired, token, address))
+    }
+}
+
+/// Why there is no worker.
+#[derive(Debug)]
+enum Launch {
+    Prepare(std::io::Error),
+    Start(Errno),
+}
+
+impl Launch {
+    fn words(&self) -> String {
+        match self {
+            Self::Prepare(cause) => format!("its folder cannot be prepared: {cause}"),
+            Self::Start(errno) => format!("the worker program cannot be executed: {errno}"),
+        }
+    }
+}
+
+impl From<Launch> for StartFailure {
+    fn from(launch: Launch) -> Self {
+        match launch {
+            Launch::Prepare(_) => Self::Prepare(launch.words()),
+            Launch::Start(errno) => Self::Errno(errno as i32),
+        }
+    }
+}
+
+fn words(why: &StartFailure) -> String {
+    match why {
+        StartFailure::Errno(errno) => format!("the worker program: {}", Errno::from_raw(*errno)),
+        StartFailure::Prepare(words) => words.clone(),
+        StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
+    }
+}
+
+/// A job runs as its submitting user or not at all: a worker does not change its user.
+fn own_user(desired: &Desired) -> Result<(), String> {
+    let own = rustix::process::geteuid().as_raw();
+    if desired.uid == own {
+        return Ok(());
+    }
+    Err(format!(
+        "the agent of this host runs as uid {own} and starts jobs of that user only, not of {} (uid {})",
+        desired.user, desired.uid
+    ))
+}
+
+fn now() -> WallClock {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    WallClock::from_unix_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,181 @@
+//! The worker of one replica: started so that it outlives the agent, recognised again, watched and told.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::SigSet;
+use portreeve_api::local::{ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::UnixStream;
+
+use super::folder;
+
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A worker that lives, held so that its number cannot come to mean another process.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) pid: u32,
+    process: OwnedFd,
+}
+
+impl Worker {
+    /// Starts `program worker --folder DIR` in a session of its own, so that neither a terminal nor the end
+    /// of the agent reaches it.
+    ///
+    /// # Errors
+    ///
+    /// The system's, also when the program cannot be executed; no process exists then.
+    pub(super) fn start(program: &Path, replica: &ReplicaFolder) -> Result<Self, Errno> {
+        let system = |cause: io::Error| Errno::from_raw(cause.raw_os_error().unwrap_or(0));
+        let nothing = File::open("/dev/null").map_err(system)?;
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(folder::worker_log(replica))
+            .map_err(system)?;
+        let mut actions = PosixSpawnFileActions::init()?;
+        actions.add_dup2(nothing.as_raw_fd(), 0)?;
+        actions.add_dup2(log.as_raw_fd(), 1)?;
+        actions.add_dup2(log.as_raw_fd(), 2)?;
+        let mut attributes = PosixSpawnAttr::init()?;
+        // The wrapper does not name this flag, but hands it on; both C libraries have it since 2017.
+        let own_session = PosixSpawnFlags::from_bits_retain(nix::libc::POSIX_SPAWN_SETSID.into());
+        attributes.set_flags(
+            own_session
+                | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
+                | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
+        )?;
+        attributes.set_sigdefault(&SigSet::all())?;
+        attributes.set_sigmask(&SigSet::empty())?;
+        let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| Errno::EINVAL);
+        let arguments = [
+            text(program.as_os_str())?,
+            c"worker".to_owned(),
+            c"--folder".to_owned(),
+            text(replica.path().as_os_str())?,
+        ];
+        let mut environment = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            environment.push(text(
+                &[name.as_os_str(), value.as_os_str()].join(OsStr::new("=")),
+            )?);
+        }
+        let pid = posix_spawn(program, &actions, &attributes, &arguments, &environment)?;
+        // A child of ours keeps its number until we have waited for it, so this is the one that was started.
+        Self::hold(u32::try_from(pid.as_raw()).map_err(|_| Errno::ESRCH)?)
+    }
+
+    /// The living process with this identity; `None` if there is none any more.
+    pub(super) fn recognise(identity: &ProcessIdentity) -> Option<Self> {
+        let worker = Self::hold(identity.pid).ok()?;
+        // Looked at while the number is held: it cannot pass to another process in between.
+        (identity.is_alive() && !worker.has_ended()).then_some(worker)
+    }
+
+    fn hold(pid: u32) -> Result<Self, Errno> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = pidfd_open(number.ok_or(Errno::ESRCH)?, PidfdFlags::empty())
+            .map_err(|cause| Errno::from_raw(cause.raw_os_error()))?;
+        Ok(Self { pid, process })
+    }
+
+    fn has_ended(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut ready = [PollFd::new(&self.process, PollFlags::IN)];
+        let now = rustix::event::Timespec::default();
+        poll(&mut ready, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    /// Returns when the process has ended. A child is reaped.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when it cannot be waited for.
+    pub(super) async fn ended(self) -> io::Result<()> {
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for descriptors that may change; an OwnedFd cannot"
+        )]
+        let process = AsyncFd::with_interest(self.process, Interest::READABLE)?;
+        process.readable().await?.retain_ready();
+        // An adopted worker is nobody's child here and somebody else reaps it.
+        match waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED) {
+            Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+}
+
+/// Looks for a worker of this folder that could not yet say who it is: the agent may be killed right
+/// after it has started one.
+pub(super) fn search(replica: &ReplicaFolder) -> Option<Worker> {
+    let arguments = [
+        b"worker".as_slice(),
+        b"--folder",
+        replica.path().as_os_str().as_bytes(),
+    ];
+    let own = rustix::process::geteuid().as_raw();
+    let process = fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
+        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        // Anybody may write anything into an argument list.
+        if process.metadata().ok()?.uid() != own {
+            return None;
+        }
+        let command = fs::read(process.path().join("cmdline")).ok()?;
+        let words = command.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+        let words: Vec<_> = words.collect();
+        words
+            .ends_with(&arguments)
+            .then(|| ProcessIdentity::of(pid).ok())?
+    })?;
+    Worker::recognise(&process)
+}
+
+/// Tells the worker of this folder one thing and returns what it answers.
+///
+/// # Errors
+///
+/// The system's; [`ErrorKind::TimedOut`] after 2 s; [`ErrorKind::InvalidData`] for an answer that is not ours.
+pub(super) async fn tell(
+    replica: &ReplicaFolder,
+    command: &WorkerCommand,
+) -> io::Result<WorkerAnswer> {
+    tokio::time::timeout(PATIENCE, exchange(replica, command))
+        .await
+        .map_err(|_| io::Error::from(ErrorKind::TimedOut))?
+}
+
+async fn exchange(replica: &ReplicaFolder, command: &WorkerCommand) -> io::Result<WorkerAnswer> {
+    /// An answer holds one status, with at most 4 KiB of a probe's output.
+    const MOST: u64 = 1 << 20;
+    let folder = File::open(replica.path())?;
+    let mut stream = UnixStream::connect(reachable(&folder, &replica.worker_socket())).await?;
+    let mut line = serde_json::to_vec(command)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    let mut answer = Vec::new();
+    let mut reader = BufReader::new(stream.take(MOST));
+    reader.read_until(b'\n', &mut answer).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+/// A path to the socket that fits into the 108 bytes of its address, however deep the folder is.
+fn reachable(folder: &File, socket: &Path) -> PathBuf {
+    let name = socket.file_name().unwrap_or_default();
+    Path::new("/proc/self/fd")
+        .join(folder.as_raw_fd().to_string())
+        .join(name)
+}

@@ -1,0 +1,241 @@
+//! What this host tells the controller: one full report at join and after each new controller, changes as
+//! they happen, and a lease. In the steady state only the lease is sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use portreeve::registry::{HostFacts, ReplicaReport};
+use portreeve::residency::ReplicaName;
+use portreeve_api::body::Lease;
+use portreeve_api::{Client, ClientError, paths};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::Config;
+use crate::facts::Observed;
+use crate::household::Message;
+
+/// How often the lease is renewed.
+const LEASE: Duration = Duration::from_secs(5);
+/// How long the controller may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reports and keeps the lease.
+pub(crate) struct Uplink {
+    pub(crate) config: Arc<Config>,
+    pub(crate) boot_id: String,
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) client: Client,
+    pub(crate) observed: watch::Receiver<Observed>,
+    pub(crate) household: mpsc::Sender<Message>,
+    /// Ends that no worker tells.
+    pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
+    /// Somebody found that the controller misses our full report.
+    pub(crate) rejoin: Arc<Notify>,
+    pub(crate) joined: watch::Sender<Joined>,
+}
+
+/// The controller that has our full report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// Random per start of the controller; `None` before the first join.
+    pub(crate) instance: Option<String>,
+    /// Counts the joins, since one controller may want a second.
+    pub(crate) count: u64,
+}
+
+impl Uplink {
+    /// Tells for ever.
+    pub(crate) async fn run(mut self) {
+        let mut contact = Contact::default();
+        loop {
+            let (instance, told) = self.join(&mut contact).await;
+            self.joined.send_modify(|joined| {
+                joined.instance = Some(instance.clone());
+                joined.count += 1;
+            });
+            self.keep(&instance, told, &mut contact).await;
+        }
+    }
+
+    /// Tells everything, as often as it takes; returns the controller's instance and what it was told.
+    async fn join(&mut self, contact: &mut Contact) -> (String, Observed) {
+        loop {
+            match self.try_join().await {
+                Ok(joined) => {
+                    if contact.heard(&self.config) {
+                        info!("{} has joined {}", self.config.host, self.config.controller);
+                    }
+                    return joined;
+                }
+                Err(cause) => tokio::time::sleep(contact.failed(&cause)).await,
+            }
+        }
+    }
+
+    async fn try_join(&mut self) -> Result<(String, Observed), ClientError> {
+        let observed = self.observed.borrow_and_update().clone();
+        let (ask, answer) = oneshot::channel();
+        // Both fail only while the agent is being stopped.
+        _ = self.household.send(Message::Newest(ask)).await;
+        let replicas = answer.await.unwrap_or_default();
+        self.report(&observed, replicas, Completeness::Full).await?;
+        Ok((self.lease().await?, observed))
+    }
+
+    /// Keeps the lease and tells changes until a full report is due again.
+    async fn keep(&mut self, instance: &str, mut told: Observed, contact: &mut Contact) {
+        let mut untold: BTreeMap<ReplicaName, ReplicaReport> = BTreeMap::new();
+        let mut next_lease = Instant::now() + LEASE;
+        loop {
+            let now = self.observed.borrow_and_update().clone();
+            if (now != told || !untold.is_empty()) && contact.is_fine() {
+                let reports = untold.values().cloned().collect();
+                match self.report(&now, reports, Completeness::Change).await {
+                    Ok(()) => {
+                        told = now;
+                        untold.clear();
+                    }
+                    // Told again once the lease says that somebody listens.
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(next_lease) => match self.lease().await {
+                    Ok(heard) if heard == instance => {
+                        contact.heard(&self.config);
+                        next_lease = Instant::now() + LEASE;
+                    }
+                    Ok(_) => {
+                        info!("the controller is a new one; it is told everything");
+                        return;
+                    }
+                    Err(ClientError::Refused(problem)) => {
+                        warn!("the controller refuses the lease: {}; it is told everything", problem.detail);
+                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem))).await;
+                        return;
+                    }
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                },
+                changed = self.observed.changed() => if changed.is_err() { return },
+                end = self.ends.recv() => match end {
+                    Some(end) => { untold.insert(name_of(&end), end); }
+                    None => return,
+                },
+                () = self.rejoin.notified() => return,
+            }
+        }
+    }
+
+    async fn report(
+        &self,
+        observed: &Observed,
+        replicas: Vec<ReplicaReport>,
+        completeness: Completeness,
+    ) -> Result<(), ClientError> {
+        let names: Vec<_> = replicas.iter().map(name_of).collect();
+        let facts = HostFacts {
+            host: self.config.host.clone(),
+            boot_id: self.boot_id.clone(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: observed.addresses.clone(),
+            published: observed.published,
+            address_rule: observed.address_rule.clone(),
+            dynamic: self.config.dynamic.clone(),
+            fixed: self.config.fixed.clone(),
+            reserved: self.config.reserved.clone(),
+            ephemeral: observed.ephemeral.clone(),
+            foreign: observed.foreign.clone(),
+            labels: self.config.labels.clone(),
+            capabilities: self.capabilities.clone(),
+            replicas,
+            full: completeness == Completeness::Full,
+        };
+        let body = serde_json::to_vec(&facts).expect("plain data is written as JSON");
+        let path = paths::host_part(&self.config.host, "report");
+        self.client
+            .send(
+                Method::PUT,
+                &path,
+                Some(body.into()),
+                "application/json",
+                PATIENCE,
+            )
+            .await?;
+        if !names.is_empty() {
+            // Fails only while the agent is being stopped.
+            _ = self.household.send(Message::Reported(names)).await;
+        }
+        Ok(())
+    }
+
+    async fn lease(&self) -> Result<String, ClientError> {
+        let path = paths::host_part(&self.config.host, "lease");
+        let lease: Lease = self
+            .client
+            .call(Method::POST, &path, &serde_json::Map::new(), PATIENCE)
+            .await?;
+        Ok(lease.instance)
+    }
+}
+
+/// Whether a report names every replica that lives here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Completeness {
+    Full,
+    Change,
+}
+
+fn name_of(report: &ReplicaReport) -> ReplicaName {
+    ReplicaName {
+        service: report.service.clone(),
+        index: report.index,
+        incarnation: report.incarnation,
+    }
+}
+
+/// Whether the controller answers; its silence and its return are told once each.
+#[derive(Debug, Default)]
+struct Contact {
+    lost: Option<Instant>,
+    failures: u32,
+    joined: bool,
+}
+
+impl Contact {
+    /// The first wait after a failure; doubled each time.
+    const FIRST: Duration = Duration::from_millis(200);
+
+    const fn is_fine(&self) -> bool {
+        self.failures == 0
+    }
+
+    /// Notes a failure; how long to wait before the next try, at most as long as between two leases.
+    fn failed(&mut self, cause: &ClientError) -> Duration {
+        if self.lost.is_none() {
+            self.lost = Some(Instant::now());
+            warn!("{cause}; services go on, and the controller is tried again");
+        }
+        self.failures = self.failures.saturating_add(1);
+        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(8));
+        doubled.min(LEASE)
+    }
+
+    /// Notes an answer; whether it is the first one of all.
+    fn heard(&mut self, config: &Config) -> bool {
+        self.failures = 0;
+        if let Some(lost) = self.lost.take()
+            && self.joined
+        {
+            let silence = lost.elapsed().as_secs();
+            info!(
+                "the controller at {} answers again after {silence} s",
+                config.controller
+            );
+        }
+        !std::mem::replace(&mut self.joined, true)
+    }
+}
