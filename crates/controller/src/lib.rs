@@ -1,8 +1,243 @@
 //! The controller: it owns the truth, keeps it on disk, and answers over REST.
+//!
+//! One task drives [`portreeve::registry::Registry`] and the [`RedbStore`]; readers take endpoints from the
+//! lock-free table and everything else from a swapped view, and never wait for it. [`Controller::start`]
+//! reads the truth before it opens a listener: refused connections are understood everywhere, an empty
+//! answer is not.
 
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use portreeve::registry::{self, Registry, Store};
+use portreeve_api::Target;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+mod account;
+mod app;
 mod clock;
 mod data_dir;
+mod desk;
+mod driver;
+mod impatient;
+mod listen;
+mod peer;
+mod reads;
+mod rest;
+mod socket;
+mod start_error;
+mod stop;
 mod store;
 mod token;
+mod vital;
 
+pub use start_error::StartError;
 pub use store::RedbStore;
+
+use account::Accounts;
+use app::App;
+use data_dir::DataDir;
+use driver::{Driver, Shown};
+use listen::{Limits, Listener};
+use reads::Reads;
+use socket::SocketPlace;
+use stop::StopSwitch;
+use token::TokenKey;
+
+/// What a controller needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory of the truth; made (0700) if it is not there, held by one controller at a time.
+    pub data: PathBuf,
+    /// The Unix socket; its folder is made (0755) if it is not there.
+    pub socket: PathBuf,
+    /// Loopback addresses to listen at; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// All on one machine: hosts may publish loopback addresses.
+    pub single_host: bool,
+    /// How long a freed port rests before another service gets it.
+    pub cooling: Duration,
+}
+
+/// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
+#[derive(Debug)]
+pub struct Controller {
+    addresses: Vec<Target>,
+    shown: Arc<Shown>,
+    stopping: StopSwitch,
+    end: StopSwitch,
+    listeners: Vec<JoinHandle<()>>,
+    driver: Option<JoinHandle<()>>,
+    socket: Option<SocketPlace>,
+    _data: DataDir,
+}
+
+impl Controller {
+    /// Takes the data directory, reads the truth, shows the stored endpoints, and then listens.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] says what is in the way; nothing listens then.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
+            return Err(StartError::NotLoopback { address: *address });
+        }
+        let data = DataDir::take(&config.data)?;
+        let (store, stored) = {
+            let folder = data.path().to_owned();
+            vital::blocking("store", move || {
+                let mut store = RedbStore::open(&folder)?;
+                let stored = store.load()?;
+                Ok::<_, StartError>((Box::new(store) as Box<dyn Store>, stored))
+            })
+            .await?
+        };
+        let key = TokenKey::of(data.path())?;
+        let registry = registry::Config {
+            cooling: config.cooling,
+            ..registry::Config::default()
+        };
+        let epoch = random_name()?;
+        let registry = Registry::load(registry, &stored, epoch, clock::now())?;
+        drop(stored);
+        let (mut driver, shown, queue) = Driver::new(registry, store);
+        driver.begin().await?;
+        let (stopping, stop) = StopSwitch::new();
+        let app = Arc::new(App {
+            shown,
+            queue,
+            reads: Reads::default(),
+            accounts: Accounts::default(),
+            key,
+            instance: random_name()?,
+            own_uid: nix::unistd::geteuid().as_raw(),
+            single_host: config.single_host,
+            stopping: stop,
+        });
+        let opened = open(&config).await?;
+        let (end, ended) = StopSwitch::new();
+        let driver = vital::spawn("driver", driver.run(ended));
+        let router = rest::router(Arc::clone(&app));
+        let listeners = opened.listeners.into_iter().map(|listener| {
+            let stop = app.stopping.clone();
+            let served = listen::serve(listener, router.clone(), Limits::default(), stop);
+            vital::spawn("listener", served)
+        });
+        Ok(Self {
+            listeners: listeners.collect(),
+            addresses: opened.addresses,
+            shown: Arc::clone(&app.shown),
+            stopping,
+            end,
+            driver: Some(driver),
+            socket: Some(opened.socket),
+            _data: data,
+        })
+    }
+
+    /// Where it answers: the socket first, then the addresses with the ports they really have.
+    #[must_use]
+    pub fn addresses(&self) -> &[Target] {
+        &self.addresses
+    }
+
+    /// How many commits became durable since the start. Unchanged facts make none.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.shown.commits.load(Ordering::Relaxed)
+    }
+
+    /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
+    /// written, and neither socket nor lock is left. Services go on.
+    pub async fn stop(mut self) {
+        self.stopping.stop();
+        for listener in std::mem::take(&mut self.listeners) {
+            // A task that panicked has ended the process.
+            let _ = listener.await;
+        }
+        self.end.stop();
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.await;
+        }
+        if let Some(socket) = self.socket.take() {
+            socket.remove();
+        }
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        for task in self.listeners.iter().chain(&self.driver) {
+            task.abort();
+        }
+    }
+}
+
+struct Opened {
+    listeners: Vec<Listener>,
+    addresses: Vec<Target>,
+    socket: SocketPlace,
+}
+
+async fn open(config: &Config) -> Result<Opened, StartError> {
+    let (socket, listener) = SocketPlace::take(&config.socket)
+        .map_err(|cause| StartError::socket(config.socket.clone(), cause))?;
+    let mut opened = Opened {
+        listeners: vec![Listener::Unix(listener)],
+        addresses: vec![Target::Unix(config.socket.clone())],
+        socket,
+    };
+    for address in &config.listen {
+        match listen_at(*address).await {
+            Ok(Some((listener, address))) => {
+                opened.listeners.push(Listener::Tcp(listener));
+                opened.addresses.push(Target::Tcp(address.to_string()));
+            }
+            Ok(None) => tracing::info!(%address, "this machine has no IPv6; not listening there"),
+            Err(cause) => {
+                opened.socket.remove();
+                return Err(cause);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Listens at `address`; `None`: the machine has no such kind of address.
+async fn listen_at(address: SocketAddr) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
+    let opened = TcpListener::bind(address)
+        .await
+        .and_then(|listener| listener.local_addr().map(|address| (listener, address)));
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
+            Err(StartError::AddressInUse { address })
+        }
+        Err(cause) if address.is_ipv6() && is_missing(&cause) => Ok(None),
+        Err(cause) => Err(StartError::Address {
+            address,
+            reason: cause.to_string(),
+        }),
+    }
+}
+
+fn is_missing(cause: &io::Error) -> bool {
+    let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    cause.kind() == io::ErrorKind::AddrNotAvailable || cause.raw_os_error() == Some(unsupported)
+}
+
+/// 16 hexadecimal digits that nobody had before.
+fn random_name() -> Result<String, StartError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|cause| StartError::Randomness {
+        reason: cause.to_string(),
+    })?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod controller_test;

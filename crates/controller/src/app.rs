@@ -1,0 +1,82 @@
+//! What every request handler shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portreeve::identity::ServiceName;
+use portreeve::registry::ServiceView;
+use portreeve::rights::Caller;
+use tokio::sync::watch;
+
+use crate::account::Accounts;
+use crate::driver::{Queue, Shown};
+use crate::reads::Reads;
+use crate::rest::query::Hold;
+use crate::rest::refused::Refused;
+use crate::stop::Stop;
+use crate::token::TokenKey;
+
+/// The controller as its request handlers see it.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) shown: Arc<Shown>,
+    pub(crate) queue: Queue,
+    pub(crate) reads: Reads,
+    pub(crate) accounts: Accounts,
+    pub(crate) key: TokenKey,
+    /// Random per start: a change asks every agent for a full report.
+    pub(crate) instance: String,
+    /// The controller's own account; it may do everything.
+    pub(crate) own_uid: u32,
+    pub(crate) single_host: bool,
+    pub(crate) stopping: Stop,
+}
+
+impl App {
+    /// A service that exists for `caller`; what is hidden is refused like what is unknown.
+    pub(crate) fn visible(
+        &self,
+        caller: &Caller,
+        name: &ServiceName,
+    ) -> Result<Arc<ServiceView>, Refused> {
+        let view = self.shown.view.borrow();
+        let service = view.services.get(name);
+        let service = service.filter(|s| caller.may_see(&s.owner, &s.profile.visibility));
+        service
+            .map(Arc::clone)
+            .ok_or_else(|| Refused::no_such_service(name))
+    }
+
+    /// Looks until there is something to say, again after each ring of `bell`, for as long as the asker
+    /// wishes and the controller runs. The caller subscribed `bell` before anything `look` reads.
+    pub(crate) async fn held<B, T>(
+        &self,
+        hold: Hold,
+        bell: &mut watch::Receiver<B>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let mut stopping = self.stopping.clone();
+        let late = tokio::time::sleep(shortened(hold.wait));
+        tokio::pin!(late);
+        loop {
+            bell.mark_unchanged();
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            tokio::select! {
+                rung = bell.changed() => rung.ok()?,
+                () = &mut late => return None,
+                () = stopping.said() => return None,
+            }
+        }
+    }
+}
+
+/// Up to a sixteenth less, at random: askers that began together must not all come back together, and
+/// none may get its answer later than it waits for.
+fn shortened(wait: Duration) -> Duration {
+    let mut random = [0; 2];
+    // Without randomness all come back together, which is only unkind.
+    let _ = getrandom::fill(&mut random);
+    wait - wait / 16 * u32::from(u16::from_ne_bytes(random)) / u32::from(u16::MAX)
+}

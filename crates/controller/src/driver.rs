@@ -1,0 +1,423 @@
+//! The one task that owns the registry: it drains its queue, commits, then shows, answers and orders.
+//!
+//! Invariant: effects are performed in the order in which the registry gave them, and a view that an
+//! answer speaks of is visible before the answer leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use portreeve::endpoints::EndpointTable;
+use portreeve::identity::{HostName, ServiceName};
+use portreeve::registry::{
+    Answer, Batch, BatchNumber, Command, Effect, EventView, Input, Refusal, Registry, Store,
+    StoreError, Ticket, View,
+};
+use portreeve::rights::Caller;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::desk::{Desks, Orders};
+use crate::stop::Stop;
+use crate::vital;
+
+/// What the driver shows to readers, who never wait for it.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) table: EndpointTable,
+    pub(crate) view: watch::Sender<Arc<View>>,
+    /// The view's revision when a service last left it.
+    pub(crate) removed: AtomicU64,
+    pub(crate) desks: Desks,
+    /// Commits that were made durable.
+    pub(crate) commits: AtomicU64,
+    /// Whether the newest commit was accepted.
+    pub(crate) writable: AtomicBool,
+}
+
+/// The way to the driver. Clones reach the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    facts: mpsc::Sender<Fact>,
+    questions: mpsc::Sender<Question>,
+}
+
+/// Something for the registry.
+enum Fact {
+    Command {
+        by: Caller,
+        command: Command,
+        reply: oneshot::Sender<Result<Answer, Refusal>>,
+    },
+    Input {
+        input: Input,
+        reply: Reply,
+    },
+}
+
+/// When an input is acknowledged.
+enum Reply {
+    /// Once it is taken in: it is news.
+    TakenIn(oneshot::Sender<Result<(), String>>),
+    /// Once what it changed is on disk.
+    Durable(oneshot::Sender<Result<(), String>>),
+}
+
+/// Something only the registry knows.
+struct Question {
+    service: ServiceName,
+    reply: oneshot::Sender<Vec<EventView>>,
+}
+
+/// Why an input was not acknowledged. The sender keeps it and sends it again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unacknowledged {
+    /// The store refused.
+    NotStored(String),
+    /// The controller is going down.
+    Stopping,
+}
+
+impl Queue {
+    /// How much may wait; a sender beyond it waits for its turn.
+    const DEPTH: usize = 1024;
+
+    /// Asks for something. `None`: the controller is going down and nothing changed.
+    pub(crate) async fn command(
+        &self,
+        by: Caller,
+        command: Command,
+    ) -> Option<Result<Answer, Refusal>> {
+        let (reply, answer) = oneshot::channel();
+        let fact = Fact::Command { by, command, reply };
+        self.facts.send(fact).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Tells news; returns once readers see it.
+    pub(crate) async fn tell(&self, input: Input) -> Result<(), Unacknowledged> {
+        self.input(input, Reply::TakenIn).await
+    }
+
+    /// Tells what may be truth; returns once it is durable.
+    pub(crate) async fn tell_durably(&self, input: Input) -> Result<(), Unacknowledged> {
+        self.input(input, Reply::Durable).await
+    }
+
+    async fn input(
+        &self,
+        input: Input,
+        when: fn(oneshot::Sender<Result<(), String>>) -> Reply,
+    ) -> Result<(), Unacknowledged> {
+        let (reply, done) = oneshot::channel();
+        let reply = when(reply);
+        let sent = self.facts.send(Fact::Input { input, reply }).await;
+        sent.map_err(|_| Unacknowledged::Stopping)?;
+        let done = done.await.map_err(|_| Unacknowledged::Stopping)?;
+        done.map_err(Unacknowledged::NotStored)
+    }
+
+    /// What happened to a service.
+    pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
+        let (reply, answer) = oneshot::channel();
+        self.questions
+            .send(Question { service, reply })
+            .await
+            .ok()?;
+        answer.await.ok()
+    }
+}
+
+/// Owns the registry and the store.
+pub(crate) struct Driver {
+    registry: Registry,
+    store: Option<Box<dyn Store>>,
+    shown: Arc<Shown>,
+    facts: mpsc::Receiver<Fact>,
+    questions: mpsc::Receiver<Question>,
+    done: mpsc::Receiver<Done>,
+    report_done: mpsc::Sender<Done>,
+    next_ticket: u64,
+    tickets: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
+    /// Acknowledged when the batch that is with the store is durable.
+    with_store: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Taken in after that batch left: acknowledged with the next one.
+    behind: Vec<oneshot::Sender<Result<(), String>>>,
+}
+
+/// A store that came back from a commit.
+struct Done {
+    store: Box<dyn Store>,
+    batch: BatchNumber,
+    result: Result<(), StoreError>,
+}
+
+impl Driver {
+    /// How many facts one round takes in: one commit holds them all.
+    const ROUND: usize = 256;
+    /// How long a stopping controller waits for news that is not yet written.
+    const LAST_NEWS: Duration = Duration::from_millis(1_100);
+
+    pub(crate) fn new(registry: Registry, store: Box<dyn Store>) -> (Self, Arc<Shown>, Queue) {
+        let table = EndpointTable::new(registry.epoch().to_owned(), registry.revision());
+        let shown = Arc::new(Shown {
+            table,
+            view: watch::Sender::new(registry.view()),
+            removed: AtomicU64::new(registry.view().revision),
+            desks: Desks::default(),
+            commits: AtomicU64::new(0),
+            writable: AtomicBool::new(true),
+        });
+        let (facts, facts_in) = mpsc::channel(Queue::DEPTH);
+        let (questions, questions_in) = mpsc::channel(Queue::DEPTH);
+        let (report_done, done) = mpsc::channel(1);
+        let driver = Self {
+            registry,
+            store: Some(store),
+            shown: Arc::clone(&shown),
+            facts: facts_in,
+            questions: questions_in,
+            done,
+            report_done,
+            next_ticket: 0,
+            tickets: BTreeMap::new(),
+            with_store: Vec::new(),
+            behind: Vec::new(),
+        };
+        (driver, shown, Queue { facts, questions })
+    }
+
+    /// Shows what is stored, and makes durable what a start must have on disk first.
+    ///
+    /// Orders are derived here from stored state: whoever asks first finds them.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        let mut effects = Vec::new();
+        self.registry.flush(clock::now(), &mut effects);
+        self.perform(effects);
+        while self.store.is_none() {
+            if let Some(done) = self.done.recv().await {
+                let result = done.result.clone();
+                self.stored(done);
+                result?;
+            }
+        }
+        let hosts: Vec<_> = self.registry.view().hosts.keys().cloned().collect();
+        for host in hosts {
+            self.order(&host);
+        }
+        Ok(())
+    }
+
+    /// Runs until every [`Queue`] is gone or `stopping` says so, then leaves nothing unwritten.
+    pub(crate) async fn run(mut self, mut stopping: Stop) {
+        loop {
+            let deadline = self.registry.next_deadline();
+            let due = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep(deadline.since(clock::now().mono)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(done) = self.done.recv() => self.stored(done),
+                fact = self.facts.recv() => match fact {
+                    Some(fact) => self.round(fact),
+                    None => break,
+                },
+                Some(question) = self.questions.recv() => {
+                    let events = self.registry.events(&question.service);
+                    // The asker may have left.
+                    let _ = question.reply.send(events);
+                }
+                () = due => self.on_deadline(),
+                () = stopping.said() => break,
+            }
+        }
+        self.end().await;
+    }
+
+    fn round(&mut self, first: Fact) {
+        let now = clock::now();
+        let mut effects = Vec::new();
+        let mut taken_in = Vec::new();
+        let mut next = Some(first);
+        let mut room = Self::ROUND;
+        while let Some(fact) = next {
+            let input = match fact {
+                Fact::Command { by, command, reply } => {
+                    let ticket = Ticket(self.next_ticket);
+                    self.next_ticket += 1;
+                    self.tickets.insert(ticket, reply);
+                    Input::Command {
+                        ticket,
+                        by,
+                        command,
+                    }
+                }
+                Fact::Input { input, reply } => {
+                    match reply {
+                        Reply::TakenIn(reply) => taken_in.push(reply),
+                        Reply::Durable(reply) => self.behind.push(reply),
+                    }
+                    input
+                }
+            };
+            self.registry.handle(now, input, &mut effects);
+            room -= 1;
+            next = (room > 0).then(|| self.facts.try_recv().ok()).flatten();
+        }
+        self.registry.flush(now, &mut effects);
+        self.perform(effects);
+        acknowledge(taken_in, &Ok(()));
+    }
+
+    fn on_deadline(&mut self) {
+        let now = clock::now();
+        // A timer may fire a moment early; the registry then has nothing to do.
+        let mut effects = Vec::new();
+        self.registry.on_deadline(now, &mut effects);
+        self.perform(effects);
+    }
+
+    /// Takes the store back and tells the registry what became of its batch.
+    fn stored(&mut self, done: Done) {
+        self.store = Some(done.store);
+        let mut effects = Vec::new();
+        let outcome = match &done.result {
+            Ok(()) => {
+                self.shown.commits.fetch_add(1, Ordering::Relaxed);
+                self.registry.committed(done.batch, &mut effects);
+                Ok(())
+            }
+            Err(cause) => {
+                tracing::error!(%cause, "a commit was refused; nothing of it was changed");
+                let reason = cause.to_string();
+                self.registry
+                    .commit_failed(done.batch, &reason, &mut effects);
+                Err(reason)
+            }
+        };
+        self.shown
+            .writable
+            .store(outcome.is_ok(), Ordering::Relaxed);
+        let waited = std::mem::take(&mut self.with_store);
+        self.registry.flush(clock::now(), &mut effects);
+        self.perform(effects);
+        acknowledge(waited, &outcome);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        let mut answers = Vec::new();
+        let mut orders = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Commit(batch) => self.commit(batch),
+                Effect::Publish {
+                    revision,
+                    services,
+                    removed,
+                } => {
+                    self.shown.table.publish(revision, services, &removed);
+                }
+                Effect::Answer { ticket, answer } => answers.push((ticket, answer)),
+                Effect::Order { host } => orders.push(host),
+            }
+        }
+        self.show();
+        for (ticket, answer) in answers {
+            if let Some(reply) = self.tickets.remove(&ticket) {
+                // The asker may have left.
+                let _ = reply.send(answer);
+            }
+        }
+        for host in orders {
+            self.order(&host);
+        }
+        if self.store.is_some() {
+            // Nothing is with the store, so nothing of what was taken in needed it.
+            acknowledge(std::mem::take(&mut self.behind), &Ok(()));
+        }
+    }
+
+    fn show(&self) {
+        let view = self.registry.view();
+        if Arc::ptr_eq(&view, &self.shown.view.borrow()) {
+            return;
+        }
+        let gone = |former: &View| {
+            let mut names = former.services.keys();
+            names.any(|name| !view.services.contains_key(name))
+        };
+        if gone(&self.shown.view.borrow()) {
+            self.shown.removed.store(view.revision, Ordering::Release);
+        }
+        self.shown.view.send_replace(view);
+    }
+
+    fn order(&self, host: &HostName) {
+        if let Some((revision, report_first, replicas)) = self.registry.desired(host) {
+            self.shown.desks.of(host).put(Orders {
+                revision,
+                report_first,
+                replicas,
+            });
+        }
+    }
+
+    fn commit(&mut self, batch: Batch) {
+        let mut store = self
+            .store
+            .take()
+            .expect("the registry gives one batch at a time");
+        self.with_store.append(&mut self.behind);
+        let report = self.report_done.clone();
+        vital::spawn("store", async move {
+            let done = vital::blocking("store", move || {
+                let result = store.commit(&batch);
+                Done {
+                    store,
+                    batch: batch.number,
+                    result,
+                }
+            });
+            // The driver that would hear of it may be gone.
+            let _ = report.send(done.await).await;
+        });
+    }
+
+    /// Takes in what was sent before the stop, writes it with the last news, and closes the store.
+    async fn end(mut self) {
+        self.facts.close();
+        while let Some(fact) = self.facts.recv().await {
+            self.round(fact);
+        }
+        let latest = Instant::now() + Self::LAST_NEWS;
+        loop {
+            if self.store.is_none() {
+                match self.done.recv().await {
+                    Some(done) => self.stored(done),
+                    None => return,
+                }
+                continue;
+            }
+            let Some(deadline) = self.registry.next_deadline() else {
+                return;
+            };
+            let due = Instant::now() + deadline.since(clock::now().mono);
+            if due > latest {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+            self.on_deadline();
+        }
+    }
+}
+
+fn acknowledge(waiting: Vec<oneshot::Sender<Result<(), String>>>, outcome: &Result<(), String>) {
+    for reply in waiting {
+        // The sender may have left; it sends again what it is not sure of.
+        let _ = reply.send(outcome.clone());
+    }
+}

@@ -1,0 +1,185 @@
+//! What agents and workers say and ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{Request, StatusCode};
+use portreeve::identity::HostName;
+use portreeve::registry::{HostFacts, Input, ReplicaReport};
+use portreeve::supervision::State as ReplicaState;
+use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
+
+use crate::app::App;
+use crate::desk::Handout;
+use crate::reads::Piece;
+use crate::token::ReplicaToken;
+
+use super::answer::json;
+use super::body;
+use super::identity::{Asker, Speaker};
+use super::names::Names;
+use super::query::{Hold, Query};
+use super::refused::Refused;
+
+/// An agent's question is held at most so long.
+const HOLD: Duration = Duration::from_secs(30);
+
+/// `PUT /hosts/{host}/report`.
+pub(crate) async fn report(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    asker.agent()?;
+    let host = names.host()?;
+    let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
+    same_host(&host, &facts.host)?;
+    for replica in &facts.replicas {
+        same_host(&host, &replica.host)?;
+    }
+    if facts.published.is_some_and(|ip| ip.is_loopback()) && !app.single_host {
+        facts.published = None;
+        facts.address_rule += "; loopback is published only where single_host is set";
+    }
+    app.queue.tell_durably(Input::HostReport(facts)).await?;
+    Ok(acknowledged(&app))
+}
+
+/// `POST /hosts/{host}/lease`.
+pub(crate) async fn lease(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+) -> Result<Response, Refused> {
+    asker.agent()?;
+    let host = names.host()?;
+    app.queue.tell(Input::Lease { host }).await?;
+    Ok(acknowledged(&app))
+}
+
+/// `GET /hosts/{host}/desired`.
+pub(crate) async fn desired(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    mut query: Query,
+) -> Result<Response, Refused> {
+    let since = query.read("since", "a revision: write the number of the last set")?;
+    query.end()?;
+    asker.agent()?;
+    let desk = app.shown.desks.of(&names.host()?);
+    let mut bell = desk.subscribe();
+    let hold = Hold { since, wait: HOLD };
+    let handout = app.held(hold, &mut bell, || desk.take(since)).await;
+    let handout = handout.unwrap_or_else(|| desk.take_all());
+    Ok(json(&as_set(&app, &handout)))
+}
+
+/// `PUT /hosts/{host}/reads/{read}`.
+pub(crate) async fn log_piece(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    asker.agent()?;
+    let host = names.host()?;
+    let number = names.number("read")?;
+    let offset = request.headers().get(LOG_OFFSET_HEADER);
+    let offset = offset.and_then(|value| value.to_str().ok()?.parse().ok());
+    let offset = offset.ok_or_else(|| {
+        Refused::body(format!(
+            "header {LOG_OFFSET_HEADER} says where the piece begins"
+        ))
+    })?;
+    let bytes = body::whole(request, body::MAX).await?;
+    if app.reads.answer(&host, number, Piece { offset, bytes }) {
+        return Ok(acknowledged(&app));
+    }
+    let reason = format!("nobody waits for read {number} of {host} any more");
+    Err(Refused::new(
+        StatusCode::NOT_FOUND,
+        "read_not_found",
+        reason,
+    ))
+}
+
+/// `PUT /replicas/{service}/{index}/{incarnation}/status`.
+pub(crate) async fn status(
+    State(app): State<Arc<App>>,
+    Speaker(token): Speaker,
+    names: Names,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    let report: ReplicaReport = body::json(request, body::MAX).await?;
+    let path = format!(
+        "{}/{}/{}",
+        names.text("service"),
+        names.text("index"),
+        names.text("incarnation")
+    );
+    let told = format!("{}/{}/{}", report.service, report.index, report.incarnation);
+    if path != told || !speaks_for(&token, &report) {
+        return Err(Refused::forbidden(format!(
+            "the token speaks for replica {}/{} in incarnation {} only",
+            token.service, token.index, token.incarnation
+        )));
+    }
+    // An end frees ports: its worker may forget it only once that is on disk.
+    let truth = matches!(report.status.state, ReplicaState::Final(_));
+    let input = Input::Status(report);
+    if truth {
+        app.queue.tell_durably(input).await?;
+    } else {
+        app.queue.tell(input).await?;
+    }
+    Ok(acknowledged(&app))
+}
+
+fn speaks_for(token: &ReplicaToken, report: &ReplicaReport) -> bool {
+    (&token.service, token.index, token.incarnation)
+        == (&report.service, report.index, report.incarnation)
+}
+
+fn same_host(path: &HostName, told: &HostName) -> Result<(), Refused> {
+    if path == told {
+        return Ok(());
+    }
+    Err(Refused::body(format!(
+        "the path speaks of host {path}, the body of {told}"
+    )))
+}
+
+/// Every acknowledgement names the controller's instance, so that a change of it is seen soon.
+fn acknowledged(app: &App) -> Response {
+    json(&Lease {
+        instance: app.instance.clone(),
+    })
+}
+
+fn as_set(app: &App, handout: &Handout) -> DesiredSet {
+    let orders = handout.orders.as_deref();
+    let replicas = orders.map_or(&[][..], |orders| &orders.replicas);
+    DesiredSet {
+        instance: app.instance.clone(),
+        revision: orders.map_or(0, |orders| orders.revision),
+        report_first: orders.is_none_or(|orders| orders.report_first),
+        replicas: replicas
+            .iter()
+            .map(|desired| DesiredReplica {
+                token: app.key.sign(&ReplicaToken {
+                    service: desired.service.clone(),
+                    service_id: desired.service_id,
+                    index: desired.index,
+                    incarnation: desired.incarnation,
+                }),
+                desired: desired.clone(),
+            })
+            .collect(),
+        reads: handout.reads.clone(),
+    }
+}

@@ -1,0 +1,86 @@
+//! Request bodies: bounded in size and time, and of a type the route takes.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::refused::Refused;
+
+/// The most bytes of a body that anybody may send.
+pub(crate) const MAX: usize = 1 << 20;
+/// The most bytes of a host's report: it holds the newest status of every replica there.
+pub(crate) const MAX_REPORT: usize = 16 << 20;
+/// A body has to arrive within this time.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// The whole body.
+pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, Refused> {
+    let body = Limited::new(request.into_body(), max).collect();
+    let Ok(read) = tokio::time::timeout(WITHIN, body).await else {
+        let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
+        return Err(Refused::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body_too_slow",
+            detail,
+        ));
+    };
+    match read {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(cause) if cause.is::<LengthLimitError>() => Err(Refused::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            format!("the body is longer than {max} bytes"),
+        )),
+        Err(cause) => Err(Refused::body(cause)),
+    }
+}
+
+/// The body read as JSON.
+pub(crate) async fn json<T: DeserializeOwned>(
+    request: Request<Body>,
+    max: usize,
+) -> Result<T, Refused> {
+    match MediaType::of(request.headers()) {
+        MediaType::Json | MediaType::Unsaid => {}
+        _ => return Err(unsupported("application/json")),
+    }
+    let body = whole(request, max).await?;
+    serde_json::from_slice(&body).map_err(Refused::body)
+}
+
+/// What a body says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediaType {
+    Json,
+    Toml,
+    Unsaid,
+    Other,
+}
+
+impl MediaType {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let Some(value) = headers.get(header::CONTENT_TYPE) else {
+            return Self::Unsaid;
+        };
+        let text = value.to_str().unwrap_or_default();
+        let media_type = text.split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            "application/json" => Self::Json,
+            "application/toml" => Self::Toml,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A body of a type the route does not take.
+pub(crate) fn unsupported(allowed: &str) -> Refused {
+    Refused::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        format!("write Content-Type: {allowed}"),
+    )
+}

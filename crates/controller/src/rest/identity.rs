@@ -1,0 +1,265 @@
+//! Who asks: proved by the kernel or by a signed token, never by what the request says of itself.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, State};
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, header};
+use portreeve::identity::ServiceName;
+use portreeve::rights::Caller;
+use portreeve_api::body::WhoAmI;
+
+use crate::account::groups_of_user;
+use crate::app::App;
+use crate::peer::Peer;
+use crate::token::ReplicaToken;
+
+use super::answer::json;
+use super::names::Names;
+use super::refused::Refused;
+
+/// Somebody with a name.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    caller: Caller,
+    means: Means,
+}
+
+/// How the name was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Socket,
+    Loopback,
+    Token,
+}
+
+impl Asker {
+    /// Who it is, for reading.
+    pub(crate) const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Who it is, for changing something: a replica's token only reads.
+    pub(crate) fn acting(self) -> Result<Caller, Refused> {
+        match self.means {
+            Means::Socket | Means::Loopback => Ok(self.caller),
+            Means::Token => Err(Refused::forbidden(
+                "a replica's token reads what its owner sees, and changes nothing",
+            )),
+        }
+    }
+
+    /// Only an agent, which runs as root or as the controller's own account, may go on.
+    pub(crate) fn agent(self) -> Result<(), Refused> {
+        let caller = self.acting()?;
+        if caller.admin {
+            return Ok(());
+        }
+        Err(Refused::forbidden(format!(
+            "{} may not speak for a host: run the agent as root or as the controller's account",
+            caller.user
+        )))
+    }
+
+    /// The service of the path; a label alone is the asker's own.
+    pub(crate) fn service(&self, names: &Names) -> Result<ServiceName, Refused> {
+        let text = names.text("service");
+        if text.contains('.') {
+            return text.parse().map_err(Refused::name);
+        }
+        let own = self.caller.namespace().map_err(Refused::name)?;
+        ServiceName::parse_in(text, &own).map_err(Refused::name)
+    }
+}
+
+/// `GET /whoami`.
+pub(crate) async fn whoami(asker: Asker) -> Response {
+    json(&WhoAmI {
+        method: match asker.means {
+            Means::Socket => "unix socket",
+            Means::Loopback => "loopback peer",
+            Means::Token => "token",
+        }
+        .to_owned(),
+        view_scope: asker.caller.view_scope().to_owned(),
+        admin: asker.caller.admin,
+        user: asker.caller.user,
+    })
+}
+
+impl FromRequestParts<Arc<App>> for Asker {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        if let Some(text) = bearer(&parts.headers)? {
+            return by_token(&text, app).await;
+        }
+        let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::clone);
+        let peer = peer.expect("the listener puts the peer on every request");
+        let means = match *peer {
+            Peer::Unix { .. } => Means::Socket,
+            Peer::Loopback { .. } => {
+                refuse_foreign_pages(&parts.headers)?;
+                Means::Loopback
+            }
+        };
+        let Some(uid) = peer.uid().await else {
+            return Err(Refused::unauthenticated(
+                "the socket you ask from cannot be found on this machine; ask over the Unix socket, or with a token",
+            ));
+        };
+        let account = app.accounts.of_uid(uid).await;
+        let caller = Caller {
+            user: account.user,
+            uid: Some(uid),
+            groups: account.groups,
+            admin: uid == 0 || uid == app.own_uid,
+        };
+        Ok(Self { caller, means })
+    }
+}
+
+/// A worker that speaks for its incarnation, whether or not that is still the newest one.
+#[derive(Debug)]
+pub(crate) struct Speaker(pub(crate) ReplicaToken);
+
+impl FromRequestParts<Arc<App>> for Speaker {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        let State(app) = State::<Arc<App>>::from_request_parts(parts, app)
+            .await
+            .unwrap_or_else(|never| match never {});
+        let text = bearer(&parts.headers)?;
+        let token = text.as_deref().and_then(|text| app.key.verify(text));
+        token.map(Self).ok_or_else(unknown_token)
+    }
+}
+
+async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
+    let token = app.key.verify(text).ok_or_else(unknown_token)?;
+    let owner = {
+        let view = app.shown.view.borrow();
+        let service = view.services.get(&token.service);
+        // With its incarnation a token's right to read ends.
+        let service = service.filter(|service| {
+            service.id == token.service_id
+                && service.replicas.iter().any(|replica| {
+                    replica.replica == token.index && replica.incarnation == token.incarnation
+                })
+        });
+        service.ok_or_else(unknown_token)?.owner.clone()
+    };
+    Ok(Asker {
+        caller: Caller {
+            groups: groups_of_user(owner.clone()).await,
+            user: owner,
+            uid: None,
+            // A job of root reads as root's jobs do, but is not root.
+            admin: false,
+        },
+        means: Means::Token,
+    })
+}
+
+fn unknown_token() -> Refused {
+    Refused::unauthenticated(
+        "the token is not known here, or its replica is not the newest; a job finds its own in the file that PORTREEVE_TOKEN_FILE names",
+    )
+}
+
+/// The bearer token, if there is one.
+fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refused> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Ok(Some(token.trim().to_owned()))
+        }
+        _ => Err(Refused::unauthenticated(
+            "write the credential as \"Authorization: Bearer TOKEN\"",
+        )),
+    }
+}
+
+/// A web page in the user's browser reaches loopback addresses too, with the user's uid: it must not act
+/// for the user. Browsers name the page's origin; a page that made its own name point here gives itself
+/// away by that name.
+fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Refused> {
+    let from_a_page = headers.contains_key(header::ORIGIN)
+        || headers
+            .get("sec-fetch-site")
+            .is_some_and(|site| site != "none");
+    let host = headers.get(header::HOST).map(|host| host.to_str());
+    let ours = match host {
+        None => true,
+        Some(Ok(host)) => is_local(host),
+        Some(Err(_)) => false,
+    };
+    if ours && !from_a_page {
+        return Ok(());
+    }
+    Err(Refused::forbidden(
+        "web pages may not speak for the user who looks at them",
+    ))
+}
+
+fn is_local(authority: &str) -> bool {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => authority,
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    matches!(host, "" | "localhost" | "portreeve") || bare.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_in_a_browser_is_not_its_user() {
+        let with = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            refuse_foreign_pages(&headers).is_ok()
+        };
+        for host in [
+            "127.0.0.1:7373",
+            "[::1]:7373",
+            "localhost:7373",
+            "portreeve",
+            "",
+        ] {
+            assert!(with("host", host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7373",
+            "127.0.0.1.evil.example:1",
+        ] {
+            assert!(!with("host", host), "{host}");
+        }
+        assert!(!with("origin", "http://evil.example"));
+        assert!(!with("origin", "null"));
+        assert!(!with("sec-fetch-site", "cross-site"));
+        assert!(with("sec-fetch-site", "none"));
+        assert!(refuse_foreign_pages(&HeaderMap::new()).is_ok());
+    }
+
+    #[test]
+    fn a_credential_without_its_scheme_is_explained() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(bearer(&headers).unwrap(), None);
+        headers.insert("authorization", "bearer abc".parse().unwrap());
+        assert_eq!(bearer(&headers).unwrap().as_deref(), Some("abc"));
+        for bad in ["abc", "Basic abc", ""] {
+            headers.insert("authorization", bad.parse().unwrap());
+            assert!(bearer(&headers).is_err(), "{bad:?}");
+        }
+    }
+}

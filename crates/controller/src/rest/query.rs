@@ -1,0 +1,186 @@
+//! The query part of a request: every parameter is known, given once and readable, or named in a refusal.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use portreeve::time::parse_duration;
+
+use super::refused::Refused;
+
+/// The parameters of one request; take them out, then [`Query::end`].
+#[derive(Debug, Default)]
+pub(crate) struct Query {
+    given: BTreeMap<String, Vec<String>>,
+}
+
+/// How long a question may be held, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The asker has the answer of this revision.
+    pub(crate) since: Option<u64>,
+    /// It waits so long for another.
+    pub(crate) wait: Duration,
+}
+
+impl Hold {
+    /// Without `wait`, a question with `revision` is held so long.
+    const DEFAULT: Duration = Duration::from_secs(300);
+    /// No question is held longer.
+    const MAX: Duration = Duration::from_secs(600);
+
+    /// Whether the answer of `revision` is another than the asker's. One that is lower, or foreign, is too.
+    pub(crate) fn is_news(self, revision: u64) -> bool {
+        self.since != Some(revision)
+    }
+}
+
+impl Query {
+    /// The parameter as text, if given.
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
+        match self.given.remove(name) {
+            None => Ok(None),
+            Some(mut values) if values.len() == 1 => Ok(values.pop()),
+            Some(_) => Err(Refused::parameter(name, "given more than once")),
+        }
+    }
+
+    /// The parameter read as a `T`, if given.
+    pub(crate) fn read<T: FromStr>(
+        &mut self,
+        name: &str,
+        what: &str,
+    ) -> Result<Option<T>, Refused> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let read = text.parse().map(Some);
+        read.map_err(|_| Refused::parameter(name, format!("{:?} is not {what}", excerpt(&text))))
+    }
+
+    /// Whether a yes-or-no parameter says yes.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Refused> {
+        let allowed = [
+            ("1", true),
+            ("true", true),
+            ("", true),
+            ("0", false),
+            ("false", false),
+        ];
+        Ok(self.one_of(name, &allowed)?.unwrap_or(false))
+    }
+
+    /// The parameter as one of these words.
+    pub(crate) fn one_of<T: Copy>(
+        &mut self,
+        name: &str,
+        allowed: &[(&str, T)],
+    ) -> Result<Option<T>, Refused> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let found = allowed.iter().find(|(word, _)| *word == text);
+        match found {
+            Some((_, value)) => Ok(Some(*value)),
+            None => {
+                let words: Vec<_> = allowed.iter().map(|(word, _)| *word).collect();
+                let text = excerpt(&text);
+                let words = words.join(", ");
+                Err(Refused::parameter(
+                    name,
+                    format!("{text:?} is not one of {words}"),
+                ))
+            }
+        }
+    }
+
+    /// A duration with a unit.
+    pub(crate) fn span(&mut self, name: &str) -> Result<Option<Duration>, Refused> {
+        let text = self.text(name)?;
+        let span = text.map(|text| parse_duration(&text)).transpose();
+        span.map_err(|cause| Refused::parameter(name, cause))
+    }
+
+    /// `revision` and `wait`: whether and how long to hold the question.
+    pub(crate) fn hold(&mut self) -> Result<Hold, Refused> {
+        let since = self.read(
+            "revision",
+            "a revision: write the number of an earlier answer",
+        )?;
+        let wait = match (self.span("wait")?, since) {
+            (Some(wait), _) => wait.min(Hold::MAX),
+            (None, Some(_)) => Hold::DEFAULT,
+            (None, None) => Duration::ZERO,
+        };
+        Ok(Hold { since, wait })
+    }
+
+    /// Refuses what is left over: a misspelled parameter must not be ignored in silence.
+    pub(crate) fn end(self) -> Result<(), Refused> {
+        match self.given.into_keys().next() {
+            None => Ok(()),
+            Some(name) => Err(Refused::parameter(&excerpt(&name), "not known here")),
+        }
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let mut query = Self::default();
+        // The form encoding reads any text, so nothing is lost here.
+        for (name, value) in pairs.map(|pairs| pairs.0).unwrap_or_default() {
+            query.given.entry(name).or_default().push(value);
+        }
+        Ok(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(pairs: &[(&str, &str)]) -> Query {
+        let mut query = Query::default();
+        for (name, value) in pairs {
+            let values = query.given.entry((*name).to_owned()).or_default();
+            values.push((*value).to_owned());
+        }
+        query
+    }
+
+    #[test]
+    fn a_revision_asks_to_be_held_within_bounds() {
+        let hold = |pairs: &[(&str, &str)]| query(pairs).hold().unwrap();
+        let secs = Duration::from_secs;
+        assert_eq!(hold(&[]).wait, Duration::ZERO);
+        assert_eq!(
+            hold(&[("revision", "5")]),
+            Hold {
+                since: Some(5),
+                wait: secs(300)
+            }
+        );
+        assert_eq!(hold(&[("revision", "5"), ("wait", "2s")]).wait, secs(2));
+        assert_eq!(hold(&[("wait", "9h")]).wait, secs(600));
+    }
+
+    #[test]
+    fn wrong_parameters_are_named() {
+        assert!(query(&[("revision", "-1")]).hold().is_err());
+        assert!(query(&[("wait", "5")]).hold().is_err());
+        assert!(query(&[("a", "1"), ("a", "2")]).text("a").is_err());
+        assert!(query(&[("a", "x")]).flag("a").is_err());
+        assert!(query(&[("a", "x")]).end().is_err());
+        assert!(query(&[("a", "")]).flag("a").unwrap());
+    }
+}

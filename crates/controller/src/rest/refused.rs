@@ -1,0 +1,153 @@
+//! Refusals as the wire shows them: always `application/problem+json`.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use portreeve::identity::ServiceName;
+use portreeve::registry::Refusal;
+use portreeve_api::Problem;
+
+use crate::driver::Unacknowledged;
+
+/// A request that is not served, and why.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    problem: Box<Problem>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refused {
+    pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self {
+            problem: Box::new(Problem::new(status, code, detail)),
+            header: None,
+        }
+    }
+
+    /// The same with one more member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        *self.problem = self.problem.with(name, value);
+        self
+    }
+
+    fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.header = Some((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    /// A query parameter that is wrong.
+    pub(crate) fn parameter(name: &str, reason: impl std::fmt::Display) -> Self {
+        let detail = format!("parameter {name:?}: {reason}");
+        Self::new(StatusCode::BAD_REQUEST, "bad_parameter", detail).with("parameter", name)
+    }
+
+    /// A part of the path that is no name.
+    pub(crate) fn name(reason: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_name", reason.to_string())
+    }
+
+    /// A body that is not what the route takes.
+    pub(crate) fn body(reason: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_body", reason.to_string())
+    }
+
+    /// Unknown and hidden: the same answer, so that it tells nothing.
+    pub(crate) fn no_such_service(service: &ServiceName) -> Self {
+        let refusal = Refusal::NoSuchService {
+            service: service.clone(),
+        };
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "service_not_found",
+            refusal.to_string(),
+        )
+        .with("service", service.to_string())
+    }
+
+    /// Nobody known asks.
+    pub(crate) fn unauthenticated(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+            .with_header(header::WWW_AUTHENTICATE, "Bearer realm=\"portreeve\"")
+    }
+
+    /// Somebody known asks for what is not theirs to ask.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "not_allowed", detail)
+    }
+
+    /// Something that will pass; ask again.
+    pub(crate) fn unavailable(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
+            .with_header(header::RETRY_AFTER, "1")
+    }
+
+    /// The controller is going down.
+    pub(crate) fn stopping() -> Self {
+        Self::unavailable("stopping", "the controller is going down; ask again")
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::NoSuchService { service } => Self::no_such_service(&service),
+            Refusal::NoSuchReplica { service, index } => {
+                Self::new(StatusCode::NOT_FOUND, "replica_not_found", detail)
+                    .with("service", service.to_string())
+                    .with("replica", index)
+            }
+            Refusal::NotAllowed { service, .. } => {
+                Self::forbidden(detail).with("service", service.to_string())
+            }
+            Refusal::Differs { service, .. } => {
+                Self::new(StatusCode::CONFLICT, "profile_differs", detail)
+                    .with("service", service.to_string())
+            }
+            Refusal::StillRunning { service, live } => {
+                Self::new(StatusCode::CONFLICT, "still_running", detail)
+                    .with("service", service.to_string())
+                    .with("live", live)
+            }
+            Refusal::Unfit { service, .. } => Self::new(StatusCode::CONFLICT, "unfit", detail)
+                .with("service", service.to_string()),
+            Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
+            _ => Self::new(StatusCode::CONFLICT, "refused", detail),
+        }
+    }
+}
+
+impl From<Unacknowledged> for Refused {
+    fn from(cause: Unacknowledged) -> Self {
+        match cause {
+            Unacknowledged::NotStored(reason) => Self::unavailable(
+                "not_stored",
+                format!("the store refused the change: {reason}; send it again"),
+            ),
+            Unacknowledged::Stopping => Self::stopping(),
+        }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status)
+            .expect("a problem is made from a status code");
+        let mut response = (
+            status,
+            [
+                (header::CONTENT_TYPE, Problem::MEDIA_TYPE),
+                (header::CACHE_CONTROL, "no-store"),
+            ],
+            axum::Json(self.problem),
+        )
+            .into_response();
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(Problem::MEDIA_TYPE),
+        );
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}

@@ -1,0 +1,60 @@
+//! What of a service a caller sees who may see it: the owner's secrets stay the owner's.
+
+use std::sync::Arc;
+
+use portreeve::profile::{Probe, Profile, Template};
+use portreeve::registry::ServiceView;
+use portreeve::rights::Caller;
+
+use super::refused::Refused;
+
+/// The service for this caller: whole for who may read its logs; for others without what a process or a
+/// probe wrote, and without the values of its environment.
+pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<ServiceView> {
+    if reads_logs(service, caller) {
+        return Arc::clone(service);
+    }
+    let mut seen = ServiceView::clone(service);
+    for replica in &mut seen.replicas {
+        replica.reason = None;
+        replica.last_failure_detail = None;
+    }
+    hide_secrets(&mut seen.profile);
+    Arc::new(seen)
+}
+
+/// Whether the caller reads what the service's processes and probes write.
+pub(crate) fn reads_logs(service: &ServiceView, caller: &Caller) -> bool {
+    caller.may_read_logs(&service.owner, &service.profile.logs)
+}
+
+/// Refuses a visible service's `what` to a caller who may not read its logs.
+pub(crate) fn readable(service: &ServiceView, caller: &Caller, what: &str) -> Result<(), Refused> {
+    if reads_logs(service, caller) {
+        return Ok(());
+    }
+    Err(Refused::forbidden(format!(
+        "{} may not read the {what} of {}: it belongs to {}, whose profile can allow it with logs = [..]",
+        caller.user, service.service, service.owner
+    )))
+}
+
+/// Values go, names stay: what the profile's templates refer to is still declared.
+fn hide_secrets(profile: &mut Profile) {
+    let hidden = || Template::parse("***").expect("it has no place to fill in");
+    for value in profile.env.values_mut() {
+        *value = hidden();
+    }
+    let probes = [
+        &mut profile.startup,
+        &mut profile.liveness,
+        &mut profile.readiness,
+    ];
+    for probe in probes.into_iter().flatten() {
+        if let Probe::Http(http) = probe {
+            for value in http.headers.values_mut() {
+                *value = hidden();
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Tasks whose panic ends the process.
+//!
+//! A controller that lost one of its tasks would answer from a state that nobody keeps true. Started
+//! again, it reads the truth from its store; so a restart is the safer answer to a bug of ours.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+/// Runs `task`; a panic in it ends the process.
+pub(crate) fn spawn(
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    tokio::spawn(guarded(name, task))
+}
+
+/// `task`, but a panic in it ends the process.
+pub(crate) async fn guarded<T>(name: &'static str, task: impl Future<Output = T>) -> T {
+    let _guard = EndOnPanic(name);
+    task.await
+}
+
+/// Runs `work` where it may block; a panic in it ends the process.
+pub(crate) async fn blocking<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let done = tokio::task::spawn_blocking(move || {
+        let _guard = EndOnPanic(name);
+        work()
+    });
+    match done.await {
+        Ok(value) => value,
+        // The runtime is being torn down: nothing waits for us any more.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+struct EndOnPanic(&'static str);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(task = self.0, "a task panicked; the controller ends");
+            std::process::abort();
+        }
+    }
+}
