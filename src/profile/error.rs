@@ -66,10 +66,26 @@ impl ProfileErrors {
 
     /// The errors as lines `file:line:column: field: problem; allowed`.
     pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
-        InFile {
-            errors: self,
-            file: Some(file),
+        fmt::from_fn(move |f| self.lines(Some(file), f))
+    }
+
+    fn lines(&self, file: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, error) in self.errors.iter().enumerate() {
+            if nth > 0 {
+                f.write_str("\n")?;
+            }
+            match (file, error.place) {
+                (Some(file), Some(place)) => write!(f, "{file}:{place}: ")?,
+                (Some(file), None) => write!(f, "{file}: ")?,
+                (None, Some(place)) => write!(f, "{place}: ")?,
+                (None, None) => {}
+            }
+            write!(f, "{error}")?;
         }
+        if self.further > 0 {
+            write!(f, "\nand {} more", self.further)?;
+        }
+        Ok(())
     }
 
     pub(super) fn one(error: ProfileError) -> Self {
@@ -80,40 +96,34 @@ impl ProfileErrors {
     }
 }
 
+impl Warning {
+    /// The warning as a line `file:line:column: warning: field: text`.
+    pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            f.write_str(file)?;
+            if let Some(place) = self.place {
+                write!(f, ":{place}")?;
+            }
+            f.write_str(": warning: ")?;
+            self.without_place(f)
+        })
+    }
+
+    fn without_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
 impl fmt::Display for ProfileErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = None;
-        InFile { errors: self, file }.fmt(f)
+        self.lines(None, f)
     }
 }
 
 impl std::error::Error for ProfileErrors {}
-
-struct InFile<'a> {
-    errors: &'a ProfileErrors,
-    file: Option<&'a str>,
-}
-
-impl fmt::Display for InFile<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, error) in self.errors.errors.iter().enumerate() {
-            if nth > 0 {
-                f.write_str("\n")?;
-            }
-            match (self.file, error.place) {
-                (Some(file), Some(place)) => write!(f, "{file}:{place}: ")?,
-                (Some(file), None) => write!(f, "{file}: ")?,
-                (None, Some(place)) => write!(f, "{place}: ")?,
-                (None, None) => {}
-            }
-            error.fmt(f)?;
-        }
-        if self.errors.further > 0 {
-            write!(f, "\nand {} more", self.errors.further)?;
-        }
-        Ok(())
-    }
-}
 
 impl fmt::Display for ProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,10 +149,7 @@ impl fmt::Display for Warning {
         if let Some(place) = self.place {
             write!(f, "line {}: ", place.line)?;
         }
-        if !self.field.is_empty() {
-            write!(f, "{}: ", self.field)?;
-        }
-        f.write_str(&self.text)
+        self.without_place(f)
     }
 }
 

@@ -7,6 +7,9 @@ use crate::port::excerpt;
 pub(super) const MOST: usize = 16_384;
 /// The longest list in bytes.
 const LONGEST: usize = 262_144;
+/// The most brackets in one name, and the longest text beside them: both multiply with the hosts.
+const MOST_BRACKETS: usize = 8;
+const LONGEST_NAME: usize = 253;
 
 /// Every host of a list, in the order written, each once.
 ///
@@ -22,12 +25,20 @@ pub(super) fn expand(text: &str) -> Result<Vec<HostName>, HostListError> {
         let part = part.trim();
         let mut names = vec![String::new()];
         let mut rest = part;
+        if part.matches('[').count() > MOST_BRACKETS {
+            let part = excerpt(part);
+            return Err(HostListError::Bracket { part });
+        }
         while let Some((before, after)) = rest.split_once('[') {
             let open = || HostListError::Bracket {
                 part: excerpt(part),
             };
             let (inside, after) = after.split_once(']').ok_or_else(open)?;
             let numbers = numbers(inside, MOST)?;
+            if before.len() > LONGEST_NAME {
+                let name = excerpt(before);
+                return Err(HostListError::Name { name });
+            }
             if names.len().saturating_mul(numbers.len()) > MOST {
                 return Err(HostListError::TooMany);
             }
@@ -38,6 +49,10 @@ pub(super) fn expand(text: &str) -> Result<Vec<HostName>, HostListError> {
             });
             names = grown.collect();
             rest = after;
+        }
+        if rest.len() > LONGEST_NAME {
+            let name = excerpt(rest);
+            return Err(HostListError::Name { name });
         }
         for name in names {
             let name = name + rest;
@@ -153,8 +168,8 @@ fn numbers(text: &str, most: usize) -> Result<Vec<String>, HostListError> {
 /// Why a text is no list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HostListError {
-    /// Brackets that do not pair, or stand in each other.
-    #[error("the brackets of {part:?} do not pair")]
+    /// Brackets that do not pair, stand in each other, or are too many.
+    #[error("the brackets of {part:?} do not pair, or are more than {MOST_BRACKETS}")]
     Bracket { part: String },
     /// Not a number or a range of numbers.
     #[error("{part:?} is no number or range of numbers")]

@@ -9,7 +9,6 @@ mod host_list;
 mod lines;
 mod parse;
 mod read;
-mod signal;
 mod syntax;
 mod template;
 mod written;
@@ -201,3 +200,7 @@ pub struct PlacementRule {
     /// Only hosts with these labels.
     pub labels: BTreeMap<String, String>,
 }
+
+#[cfg(test)]
+#[path = "profile_test.rs"]
+mod tests;

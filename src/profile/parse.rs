@@ -140,8 +140,9 @@ fn finish(
 ) -> Result<Checked, ProfileErrors> {
     // Places are known only in a text; a missing field stands where its table begins.
     let place = |note: &Note| lines.map(|lines| lines.place(note.at.unwrap_or(0)));
-    let mut notes = reader.errors;
+    let (mut notes, mut warnings) = (reader.errors, reader.warnings);
     notes.sort_by_key(|note| note.at);
+    warnings.sort_by_key(|note| note.at);
     match profile {
         Some(profile) if notes.is_empty() => {
             let warning = |note: Note| Warning {
@@ -149,11 +150,12 @@ fn finish(
                 field: note.field,
                 text: note.text,
             };
-            let warnings = reader.warnings.into_iter().map(warning).collect();
+            let warnings = warnings.into_iter().map(warning).collect();
             Ok(Checked { profile, warnings })
         }
         _ => {
-            let further = notes.len().saturating_sub(ProfileErrors::MOST);
+            let untold = notes.len().saturating_sub(ProfileErrors::MOST);
+            let further = reader.further + untold;
             notes.truncate(ProfileErrors::MOST);
             let error = |note: Note| ProfileError {
                 place: place(&note),

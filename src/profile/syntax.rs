@@ -10,7 +10,7 @@ use toml::de::{DeTable, Error};
 
 use super::document::{Node, Value};
 use super::lines::Lines;
-use super::read::Note;
+use super::read::{Note, path_of};
 
 /// What a broken text lost.
 #[derive(Default)]
@@ -97,11 +97,18 @@ fn broken_statement(
         note.field = statement.field;
         range.start = line_start(text, statement.key);
         // An open bracket swallows what follows: the bracket is to blame, not the first line it swallowed.
-        let open = errors.iter().find(|error| {
-            let inside = start(error, text);
-            error.message().starts_with("unclosed")
-                && (statement.key..=statement.end).contains(&inside)
-        });
+        let open = |what: &str| {
+            errors.iter().find(|error| {
+                let inside = (statement.key..=statement.end).contains(&start(error, text));
+                inside && error.message().starts_with(what)
+            })
+        };
+        // What was swallowed may have brackets of its own.
+        let outer = match text.as_bytes().get(statement.value) {
+            Some(b'[') => "unclosed array",
+            _ => "unclosed inline table",
+        };
+        let open = open(outer).or_else(|| open("unclosed"));
         if let Some(open) = open {
             note.at = Some(statement.value);
             note.text = format!("broken TOML: {}", open.message());
@@ -134,11 +141,7 @@ fn statement_at(node: &Node, at: usize, path: &str) -> Option<Statement> {
         return None;
     };
     for (key, node) in entries {
-        let field = if path.is_empty() {
-            crate::port::excerpt(&key.name)
-        } else {
-            format!("{path}.{}", crate::port::excerpt(&key.name))
-        };
+        let field = path_of(path, &key.name);
         let (Some(key), Some(value)) = (&key.span, &node.span) else {
             continue;
         };
@@ -216,11 +219,9 @@ fn written_twice(error: &Error, text: &str, tree: &Node, lines: &Lines<'_>) -> N
     let name = name.trim().trim_matches(['"', '\'']);
     let mut nearest = None;
     earlier_key(tree, name, at, "", &mut nearest);
-    let (first, field) = nearest.unwrap_or_else(|| (at, crate::port::excerpt(name)));
+    let (first, field) = nearest.unwrap_or_else(|| (at, path_of("", name)));
     let line = lines.place(first).line;
-    let is_port = field
-        .strip_prefix("ports.")
-        .is_some_and(|rest| rest == name);
+    let is_port = field == format!("ports.{name}");
     let (problem, allowed) = if is_port {
         (
             format!("two ports are called {name}, the first in line {line}"),
@@ -252,11 +253,7 @@ fn earlier_key(
         return;
     };
     for (key, node) in entries {
-        let field = if path.is_empty() {
-            crate::port::excerpt(&key.name)
-        } else {
-            format!("{path}.{}", crate::port::excerpt(&key.name))
-        };
+        let field = path_of(path, &key.name);
         earlier_key(node, name, at, &field, nearest);
         let start = key.span.as_ref().map_or(usize::MAX, |span| span.start);
         let nearer = nearest.as_ref().is_none_or(|(best, _)| *best < start);

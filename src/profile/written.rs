@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::port::PortName;
 use crate::port_pool::Want;
 use crate::supervision::{
-    Backoff, ExitCause, GiveUp, ProbeKind, ProbeTiming, RestartPolicy, Then, Window,
+    self, Backoff, ExitCause, GiveUp, ProbeKind, ProbeTiming, RestartPolicy, Then, Window,
 };
 use crate::time::Spelled;
 
@@ -16,7 +16,7 @@ use super::document::{Node, Value};
 use super::read::unwritten_window;
 use super::{
     Audience, Command, DeclaredPort, HttpProbe, ListenerOwner, OnCutOff, PlacementRule, Probe,
-    Profile, Replicas, Template, Visibility, host_list, signal,
+    Profile, Replicas, Template, Visibility, host_list,
 };
 
 type Entries<'a> = Vec<(&'a str, Node)>;
@@ -182,7 +182,7 @@ fn exits(exits: &BTreeSet<ExitCause>) -> Node {
 
 fn signal_name(number: i32) -> Node {
     // Only named signals are ever read.
-    Node::text(signal::name(number).unwrap_or("TERM"))
+    Node::text(supervision::signal_name(number).unwrap_or("TERM"))
 }
 
 fn declared_port(port: &DeclaredPort) -> Node {

@@ -19,3 +19,4 @@ pub use vocabulary::{
     Effect, Event, ExitCause, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, Reason, Report,
     StartFailure,
 };
+pub use words::signal_name;

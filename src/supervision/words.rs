@@ -94,8 +94,9 @@ impl fmt::Display for Times {
     }
 }
 
-/// Linux's numbers on every architecture we build for.
-const fn signal_name(number: i32) -> Option<&'static str> {
+/// The name of a signal without `SIG`, by Linux's numbers on every architecture we build for.
+#[must_use]
+pub const fn signal_name(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "HUP",
         2 => "INT",
@@ -112,8 +113,21 @@ const fn signal_name(number: i32) -> Option<&'static str> {
         13 => "PIPE",
         14 => "ALRM",
         15 => "TERM",
+        16 => "STKFLT",
+        17 => "CHLD",
+        18 => "CONT",
+        19 => "STOP",
+        20 => "TSTP",
+        21 => "TTIN",
+        22 => "TTOU",
+        23 => "URG",
         24 => "XCPU",
         25 => "XFSZ",
+        26 => "VTALRM",
+        27 => "PROF",
+        28 => "WINCH",
+        29 => "IO",
+        30 => "PWR",
         31 => "SYS",
         _ => return None,
     })

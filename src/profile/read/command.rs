@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::port::excerpt;
+use crate::profile::Command;
 use crate::profile::template::{ParseTemplateError, Segment, Template};
-use crate::profile::{Command, DeclaredPort};
 
-use super::value::{MAX_TEXT, choice};
+use super::value::MAX_TEXT;
 use super::{Field, Reader, Table, Value};
 
 const MAX_ARGUMENTS: usize = 4096;
@@ -285,49 +285,4 @@ fn is_variable(name: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-}
-
-/// The port that a probe speaks to: the one named, else the only one.
-pub(super) fn named_or_only<'d>(
-    reader: &mut Reader<'d>,
-    field: Option<Field<'d>>,
-    form: &Field<'d>,
-    ports: Names<'_>,
-) -> Option<crate::port::PortName> {
-    let Some(field) = field else {
-        let [only] = ports else {
-            let path = format!("{}.port", form.path);
-            if ports.is_empty() {
-                let problem = "the profile declares no port";
-                reader.miss(
-                    "ports",
-                    &path,
-                    form.at(),
-                    problem,
-                    "declare one under [ports]",
-                );
-            } else {
-                let names: Vec<_> = ports.iter().map(|port| port.as_str()).collect();
-                let allowed = format!("write port = {}", choice(&names));
-                let problem = "the profile has several ports";
-                reader.miss("port", &path, form.at(), problem, &allowed);
-            }
-            return None;
-        };
-        return Some(only.clone());
-    };
-    let allowed =
-        "write the name of one of the profile's ports; a number is not known before placement";
-    let name = reader.text(&field, MAX_TEXT, allowed)?;
-    let port = ports.iter().find(|port| port.as_str() == name);
-    if port.is_none() {
-        reader.unknown_port(&field, name, ports);
-    }
-    port.cloned()
-}
-
-/// Whether a probe that connects can use this port.
-pub(super) fn speaks_tcp(ports: &[DeclaredPort], name: &crate::port::PortName) -> bool {
-    let port = ports.iter().find(|port| port.name == *name);
-    port.is_none_or(|port| port.protocol.has_tcp())
 }

@@ -4,6 +4,7 @@
 //! handed out only if nothing was noted. Rules over several fields are asked only where these are sound.
 
 mod command;
+mod form;
 mod place;
 mod ports;
 mod probe;
@@ -27,8 +28,13 @@ pub(super) struct Reader<'d> {
     /// What of a broken text could not be read: absence then proves nothing.
     lost: &'d Lost,
     pub(super) errors: Vec<Note>,
+    /// How many errors more there are than are kept.
+    pub(super) further: usize,
     pub(super) warnings: Vec<Note>,
 }
+
+/// The most errors kept; a hostile text has one per byte.
+const MOST_ERRORS: usize = 1000;
 
 /// An error or a warning with its place in bytes.
 #[derive(Clone, Debug)]
@@ -60,6 +66,7 @@ impl<'d> Reader<'d> {
             prefix,
             lost,
             errors: Vec::new(),
+            further: 0,
             warnings: Vec::new(),
         }
     }
@@ -83,6 +90,10 @@ impl<'d> Reader<'d> {
     }
 
     fn note(&mut self, field: &str, at: Option<usize>, text: impl fmt::Display, allowed: &str) {
+        if self.errors.len() >= MOST_ERRORS {
+            self.further += 1;
+            return;
+        }
         self.errors.push(Note {
             field: field.to_owned(),
             at,
@@ -103,31 +114,30 @@ impl<'d> Reader<'d> {
 
     /// Whether nothing was noted by `read`; for rules over several fields.
     fn sound<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> (T, bool) {
-        let before = self.errors.len();
+        let noted = |reader: &Self| reader.errors.len() + reader.further;
+        let before = noted(self);
         let value = read(self);
-        (value, self.errors.len() == before)
+        (value, noted(self) == before)
     }
 
     /// The table at `field`, its keys checked against `keys`.
     fn table(&mut self, field: &Field<'d>, keys: &[&str]) -> Option<Table<'d>> {
         let table = self.map(field, "write a table")?;
-        for (place, (key, _)) in table.entries.iter().enumerate() {
+        let mut seen: Vec<&str> = Vec::new();
+        for (key, _) in table.entries {
             let at = key.span.as_ref().map(|span| span.start);
-            let path = table.path_of(&key.name);
-            if !keys.contains(&key.name.as_str()) {
+            let name = key.name.as_str();
+            if seen.contains(&name) {
+                self.note(&table.path_of(name), at, "written twice", "write it once");
+            } else if keys.contains(&name) {
+                seen.push(name);
+            } else if self.errors.len() < MOST_ERRORS {
+                let meant = nearest(name, keys).map(|near| format!(" (did you mean {near:?}?)"));
+                let problem = format!("unknown key{}", meant.unwrap_or_default());
                 let known = format!("known here: {}", keys.join(", "));
-                match nearest(&key.name, keys) {
-                    Some(near) => {
-                        let problem = format!("unknown key, did you mean {near:?}?");
-                        self.note(&path, at, problem, &known);
-                    }
-                    None => self.note(&path, at, "unknown key", &known),
-                }
-            } else if table.entries[..place]
-                .iter()
-                .any(|(k, _)| *k.name == key.name)
-            {
-                self.note(&path, at, "written twice", "write it once");
+                self.note(&table.path_of(name), at, problem, &known);
+            } else {
+                self.further += 1;
             }
         }
         Some(table)
@@ -169,18 +179,12 @@ impl<'d> Field<'d> {
         self.key.as_ref().map(|span| span.start)
     }
 
-    /// The items of a list, each with its place in the name; `None` if it is no list.
-    fn items(&self) -> Option<Vec<Self>> {
-        match &self.node.value {
-            Value::List(items) => {
-                let item = |(nth, node)| Self {
-                    path: format!("{}[{nth}]", self.path),
-                    key: self.key.clone(),
-                    node,
-                };
-                Some(items.iter().enumerate().map(item).collect())
-            }
-            _ => None,
+    /// One item of a list.
+    fn item(&self, (nth, node): (usize, &'d Node)) -> Self {
+        Self {
+            path: format!("{}[{nth}]", self.path),
+            key: self.key.clone(),
+            node,
         }
     }
 }
@@ -208,19 +212,22 @@ impl<'d> Table<'d> {
     }
 
     fn path_of(&self, name: &str) -> String {
-        let name = crate::port::excerpt(name);
-        // A key that is no plain word is quoted, as TOML wants it.
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let name = if !name.is_empty() && name.chars().all(plain) {
-            name
-        } else {
-            format!("{name:?}")
-        };
-        if self.path.is_empty() {
-            name
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        path_of(&self.path, name)
+    }
+}
+
+/// The path of a key below another; a key that is no plain word is quoted, as TOML wants it.
+pub(super) fn path_of(path: &str, name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name = if !name.is_empty() && name.chars().all(plain) {
+        crate::port::excerpt(name)
+    } else {
+        format!("{:?}", crate::port::excerpt(name))
+    };
+    if path.is_empty() {
+        name
+    } else {
+        format!("{path}.{name}")
     }
 }
 

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::identity::HostName;
 use crate::port::excerpt;
-use crate::profile::{Audience, PlacementRule, Visibility, host_list};
+use crate::profile::host_list::{self, HostListError};
+use crate::profile::{Audience, PlacementRule, Visibility};
 
 use super::value::MAX_TEXT;
 use super::{Field, Reader, Value};
 
 pub(super) const KEYS: &[&str] = &["hosts", "exclude", "labels"];
 
+/// The longest host list in bytes.
+const MAX_LIST: usize = 1 << 20;
 const MAX_AUDIENCES: usize = 256;
 const AUDIENCE: &str = "write \"group:NAME\" or \"user:NAME\"";
 
@@ -44,25 +47,28 @@ impl<'d> Reader<'d> {
         };
         let mut hosts: Vec<HostName> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
+        let mut named = 0;
         for part in &parts {
-            let Some(text) = self.text(part, 1 << 20, LIST) else {
+            let Some(text) = self.text(part, MAX_LIST, LIST) else {
                 continue;
             };
-            match host_list::expand(text) {
+            let expanded = host_list::expand(text).and_then(|more| {
+                // A host named again counts again, since it costs again.
+                named += more.len();
+                let bounded = named <= host_list::MOST;
+                bounded.then_some(more).ok_or(HostListError::TooMany)
+            });
+            match expanded {
                 Ok(more) => hosts.extend(more.into_iter().filter(|host| seen.insert(host.clone()))),
-                Err(error) => self.refuse(part, error, LIST),
-            }
-            if hosts.len() > host_list::MOST {
-                self.refuse(
-                    &field,
-                    host_list::HostListError::TooMany,
-                    "name fewer, or use labels",
-                );
-                hosts.clear();
-                break;
+                Err(error) => {
+                    self.refuse(part, &error, LIST);
+                    if error == HostListError::TooMany {
+                        break;
+                    }
+                }
             }
         }
-        if parts.is_empty() {
+        if matches!(&field.node.value, Value::List(items) if items.is_empty()) {
             self.refuse(
                 &field,
                 "an empty list names no host",

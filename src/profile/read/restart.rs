@@ -5,9 +5,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::port::excerpt;
-use crate::profile::signal;
 use crate::supervision::{
-    Backoff, ExitCause, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window,
+    Backoff, ExitCause, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window, signal_name,
 };
 use crate::time::Spelled;
 
@@ -34,6 +33,9 @@ const WINDOW: RangeInclusive<Duration> = secs(1)..=secs(365 * 86_400);
 const REST: RangeInclusive<Duration> = secs(1)..=secs(3600);
 const SHORTEST_WINDOW: Duration = secs(600);
 const DEFAULT_RESTARTS: u32 = 10;
+
+/// The signal that asks a process to end.
+const TERM: i32 = 15;
 
 /// What `[restart]` says.
 pub(super) struct Restart {
@@ -154,16 +156,16 @@ impl<'d> Reader<'d> {
             return None;
         }
         let table = self.table(&field, GIVE_UP_KEYS)?;
-        let (give_up, sound) = self.sound(|reader| {
+        let (mut give_up, sound) = self.sound(|reader| {
             let restarts = table.field("max_restarts");
             let restarts = reader.number_or(restarts, &MAX_RESTARTS, DEFAULT_RESTARTS);
             let mut give_up = by_rule(restarts);
             if let Some(window) = table.field("window") {
                 give_up.window = reader.window(&window).unwrap_or(give_up.window);
             }
-            give_up.then = reader.then(&table);
             give_up
         });
+        give_up.then = self.then(&table);
         if sound
             && backoff_sound
             && let (Some(field), Window::Span(window)) = (table.field("window"), give_up.window)
@@ -272,7 +274,7 @@ impl<'d> Reader<'d> {
     fn signal(&mut self, field: &Field<'d>) -> Option<i32> {
         const ALLOWED: &str = "write a signal's name, such as \"TERM\", \"INT\" or \"QUIT\"";
         let name = self.text(field, 64, ALLOWED)?;
-        let number = signal::number(name);
+        let number = signal_number(name);
         if number.is_none() {
             let problem = format_args!("{:?} is no signal", excerpt(name));
             self.refuse(field, problem, ALLOWED);
@@ -291,8 +293,14 @@ impl<'d> Reader<'d> {
             grace: self.span_or(part("grace"), &upto_a_day, secs(10)),
             unkillable_after: self.span_or(part("unkillable_after"), &(secs(1)..=DAY), secs(60)),
         };
-        (rule, signal.unwrap_or(signal::TERM))
+        (rule, signal.unwrap_or(TERM))
     }
+}
+
+/// The number of a signal's name, with or without `SIG`.
+fn signal_number(name: &str) -> Option<i32> {
+    let bare = name.strip_prefix("SIG").unwrap_or(name);
+    (1..=31).find(|number| signal_name(*number) == Some(bare))
 }
 
 /// The window of a rule that names none: wide enough that crashes and start-ups that time out reach it.

@@ -9,7 +9,7 @@ use crate::profile::{Command, OnCutOff, Probe, Profile, Replicas};
 use crate::supervision;
 
 use super::value::secs;
-use super::{Field, Reader, Table, Value, place, ports, probe, restart};
+use super::{Field, Reader, Table, Value, form, place, ports, probe, restart};
 
 const KEYS: &[&str] = &[
     "kind",
@@ -48,8 +48,8 @@ pub(in crate::profile) const TABLES: &[(&str, &[&str])] = &[
     ("startup", probe::STARTUP_KEYS),
     ("liveness", probe::KEYS),
     ("readiness", probe::KEYS),
-    ("liveness.http", probe::HTTP_KEYS),
-    ("liveness.tcp", probe::TCP_KEYS),
+    ("liveness.http", form::HTTP_KEYS),
+    ("liveness.tcp", form::TCP_KEYS),
     ("stop", restart::STOP_KEYS),
     ("placement", place::KEYS),
 ];

@@ -208,7 +208,7 @@ impl<'d> Reader<'d> {
         most: usize,
         allowed: &str,
     ) -> Option<Vec<Field<'d>>> {
-        let Some(items) = field.items() else {
+        let Value::List(items) = &field.node.value else {
             self.refuse_kind(field, allowed);
             return None;
         };
@@ -217,7 +217,8 @@ impl<'d> Reader<'d> {
             self.refuse(field, problem, &format!("write at most {most}"));
             return None;
         }
-        Some(items)
+        let items = items.iter().enumerate();
+        Some(items.map(|item| field.item(item)).collect())
     }
 
     /// A path that means the same from every directory.
