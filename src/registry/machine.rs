@@ -1,12 +1,20 @@
 //! The registry itself: what the driver calls, and the order in which things leave it.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::identity::{HostName, ServiceName};
+use crate::allocator::Conflict;
+use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
-use super::{BatchNumber, Desired, Effect, EventView, Input, PortView, Stored, View};
+use super::hosts::HostLife;
+use super::outbox::Outbox;
+use super::placement::Waits;
+use super::pools::Pools;
+use super::show::Shown;
+use super::truth::Truth;
+use super::{BatchNumber, Effect, EventView, Input, Stored, View};
 
 /// Site settings of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +23,7 @@ pub struct Config {
     pub cooling: Duration,
     /// How long a number rests on which a stranger was met at a start.
     pub foreign_rest: Duration,
-    /// How long news may wait for a commit.
+    /// How long news may wait for a commit, and how long refused truth waits before it is decided again.
     pub news_delay: Duration,
 }
 
@@ -29,11 +37,218 @@ impl Default for Config {
     }
 }
 
+/// Services, replicas and hosts. One owner; every call returns at once.
+///
+/// The driver's round: [`Registry::handle`] for everything that waits, then [`Registry::flush`], which settles,
+/// places, publishes news and emits at most one [`Effect::Commit`]; then the store; then
+/// [`Registry::committed`] or [`Registry::commit_failed`], and [`Registry::flush`] again. While a batch is
+/// with the store, `handle` and `flush` may be called: news passes, everything else waits inside.
+#[derive(Debug)]
+pub struct Registry {
+    pub(super) config: Config,
+    /// The newest moment the driver told.
+    pub(super) now: Now,
+    pub(super) truth: Truth,
+    pub(super) pools: Pools,
+    /// Service ids by name, as in `truth`.
+    pub(super) names: BTreeMap<ServiceName, ServiceId>,
+    /// Host ids by name, as in `truth`.
+    pub(super) host_names: BTreeMap<HostName, HostId>,
+    /// What is known of each host since this start.
+    pub(super) lives: BTreeMap<HostId, HostLife>,
+    /// The number of the next event of each service.
+    pub(super) event_numbers: BTreeMap<ServiceId, u64>,
+    /// Services whose replicas or roll may have a next step.
+    pub(super) attention: BTreeSet<ServiceId>,
+    /// What waiting replicas wait for.
+    pub(super) waits: Waits,
+    pub(super) outbox: Outbox,
+    pub(super) shown: Shown,
+    /// Stored grants that contradict each other; all are kept, and shown with their hosts.
+    pub(super) conflicts: Vec<Conflict>,
+    /// Inputs about truth that came while a batch was with the store.
+    pub(super) deferred: VecDeque<Input>,
+}
+
+impl Registry {
+    /// Takes up what is stored. `epoch` names a new revision line, used if the store holds none.
+    ///
+    /// The first [`Registry::flush`] emits a commit, and only its [`Registry::committed`] publishes the stored
+    /// endpoints: open no listener before.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] names the record.
+    pub fn load(
+        config: Config,
+        stored: &Stored,
+        epoch: String,
+        now: Now,
+    ) -> Result<Self, LoadError> {
+        let truth = Truth::load(stored)?;
+        let mut registry = Self {
+            pools: Pools::new(&config),
+            config,
+            now,
+            truth,
+            names: BTreeMap::new(),
+            host_names: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            event_numbers: BTreeMap::new(),
+            attention: BTreeSet::new(),
+            waits: Waits::default(),
+            outbox: Outbox::default(),
+            shown: Shown::default(),
+            conflicts: Vec::new(),
+            deferred: VecDeque::new(),
+        };
+        registry.take_up(epoch)?;
+        Ok(registry)
+    }
+
+    /// Takes in one thing that happened. Answers that need nothing durable leave at once, all else with
+    /// [`Registry::flush`] and [`Registry::committed`].
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        self.now = now;
+        match input {
+            Input::Lease { host } => self.lease(&host),
+            Input::Status(report) => self.status(report),
+            Input::HostReport(facts) => self.host_report(facts),
+            // A command decides on truth; while a batch may still fail, that is not settled.
+            command @ Input::Command { .. } if self.outbox.is_busy() => {
+                self.deferred.push_back(command);
+            }
+            Input::Command {
+                ticket,
+                by,
+                command,
+            } => {
+                let answer = self.command(&by, command);
+                if self.truth.is_changed() {
+                    self.outbox.hold(ticket, answer);
+                } else {
+                    out.push(Effect::Answer { ticket, answer });
+                }
+            }
+        }
+    }
+
+    /// Ends a round of [`Registry::handle`] calls: settles ends, rolls and places, publishes news, and emits at
+    /// most one [`Effect::Commit`], always last. Emits nothing when nothing happened.
+    pub fn flush(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.now = now;
+        if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
+            for service in std::mem::take(&mut self.attention) {
+                self.settle(service);
+                self.roll(service);
+            }
+            self.place();
+        }
+        self.show_news(out);
+        self.commit_if_due(out);
+    }
+
+    /// The batch is durable: publishes, answers and orders what waited for it, and takes in what waited for it.
+    pub fn committed(&mut self, batch: BatchNumber, out: &mut Vec<Effect>) {
+        let Some(sent) = self.outbox.landed(batch) else {
+            return;
+        };
+        self.truth.commit();
+        self.outbox.end_rest();
+        self.shown.ceiling = self.meta().ceiling;
+        self.show_truth(out);
+        out.extend(sent.answers());
+        self.send_orders(sent.orders, out);
+        self.take_deferred(out);
+    }
+
+    /// The batch is not durable: truth is as before it, its askers are told so, and news stays. What the
+    /// registry decided by itself is decided again after [`Config::news_delay`], or with the next command.
+    pub fn commit_failed(&mut self, batch: BatchNumber, reason: &str, out: &mut Vec<Effect>) {
+        let Some(sent) = self.outbox.landed(batch) else {
+            return;
+        };
+        if self.truth.is_changed() {
+            self.truth.revert();
+            self.rebuild();
+        } else {
+            // Only news was refused: it stays told, and is written with the next batch.
+            self.truth.revert();
+        }
+        self.outbox.rest(self.now.mono + self.config.news_delay);
+        out.extend(sent.refusals(reason));
+        self.take_deferred(out);
+    }
+
+    /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        if self.outbox.is_busy() {
+            return None;
+        }
+        [
+            self.pools.next_deadline(),
+            self.waits.next_deadline(),
+            self.outbox.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due at `now`, then flushes.
+    pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.now = now;
+        if !self.outbox.is_busy() {
+            self.end_rests();
+        }
+        self.flush(now, out);
+    }
+
+    /// What readers see: durable truth and the newest news. The same `Arc` as long as nothing changed.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.shown.view)
+    }
+
+    /// What happened to a service, oldest first; at most [`EVENTS_KEPT`](super::EVENTS_KEPT).
+    #[must_use]
+    pub fn events(&self, service: &ServiceName) -> Vec<EventView> {
+        let Some(view) = self.shown.view.services.get(service) else {
+            return Vec::new();
+        };
+        self.truth
+            .events
+            .durable_range((view.id, 0)..=(view.id, u64::MAX))
+            .into_iter()
+            .map(|(_, event)| event.clone())
+            .collect()
+    }
+
+    /// The life of the revision line: another one after a restore, so that no number of the old is believed.
+    #[must_use]
+    pub fn epoch(&self) -> &str {
+        &self.meta().epoch
+    }
+
+    /// The newest revision given.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.shown.revision
+    }
+
+    fn take_deferred(&mut self, out: &mut Vec<Effect>) {
+        for input in std::mem::take(&mut self.deferred) {
+            self.handle(self.now, input, out);
+        }
+    }
+}
+
 /// Why stored records could not be taken up. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A record cannot be read.
+    /// A record cannot be read, or contradicts another.
     #[error("record {key:?} of table {table} is damaged: {reason}; restore a backup")]
     Damaged {
         /// Its table.
@@ -45,7 +260,8 @@ pub enum LoadError {
     },
     /// A newer version wrote it.
     #[error(
-        "record {key:?} of table {table} has format {found}, this version reads up to {known}; use the newer portreeve"
+        "record {key:?} of table {table} has format {found}, this version reads up to {known}; \
+         use the newer portreeve"
     )]
     Newer {
         /// Its table.
@@ -57,97 +273,4 @@ pub enum LoadError {
         /// Ours.
         known: u32,
     },
-}
-
-/// Services, replicas and hosts. One owner; every call returns at once.
-///
-/// The driver's round: [`Registry::handle`] for everything that waits, then [`Registry::flush`], which settles,
-/// places, publishes news and emits at most one [`Effect::Commit`]; then the store; then
-/// [`Registry::committed`] or [`Registry::commit_failed`], and [`Registry::flush`] again. While a batch is
-/// with the store, `handle` and `flush` may be called: news passes, everything else waits inside.
-#[derive(Debug)]
-pub struct Registry {
-    view: Arc<View>,
-    epoch: String,
-    revision: u64,
-}
-
-impl Registry {
-    /// Takes up what is stored. `epoch` is the name of a new revision line, used if the store holds none.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError`] names the record.
-    pub fn load(
-        _config: Config,
-        _stored: &Stored,
-        epoch: String,
-        now: Now,
-    ) -> Result<Self, LoadError> {
-        Ok(Self {
-            view: Arc::default(),
-            epoch,
-            revision: (now.wall.as_unix_millis() / 1000) << 20,
-        })
-    }
-
-    /// Takes in one thing that happened.
-    pub fn handle(&mut self, _now: Now, _input: Input, _out: &mut Vec<Effect>) {}
-
-    /// Ends a round of [`Registry::handle`] calls; emits at most one [`Effect::Commit`].
-    pub fn flush(&mut self, _now: Now, _out: &mut Vec<Effect>) {}
-
-    /// The batch is durable: publishes, answers and orders what waited for it.
-    pub fn committed(&mut self, _batch: BatchNumber, _out: &mut Vec<Effect>) {}
-
-    /// The batch is not durable: everything is as before it, and its askers are told so.
-    pub fn commit_failed(&mut self, _batch: BatchNumber, _reason: &str, _out: &mut Vec<Effect>) {}
-
-    /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Monotonic> {
-        None
-    }
-
-    /// Does what is due at `now`, then flushes.
-    pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Effect>) {
-        self.flush(now, out);
-    }
-
-    /// What readers see: durable truth and the newest news. The same `Arc` as long as nothing changed.
-    #[must_use]
-    pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view)
-    }
-
-    /// What happened to a service, oldest first; at most 1,000.
-    #[must_use]
-    pub fn events(&self, _service: &ServiceName) -> Vec<EventView> {
-        Vec::new()
-    }
-
-    /// The wanted set of a host: its revision, whether a full report is wanted first, and the replicas by
-    /// service and index. `None`: no such host has reported yet.
-    #[must_use]
-    pub fn desired(&self, _host: &HostName) -> Option<(u64, bool, Vec<Desired>)> {
-        None
-    }
-
-    /// Every number of a host that is not free, ascending. `None`: an unknown host.
-    #[must_use]
-    pub fn host_ports(&self, _host: &HostName) -> Option<Vec<PortView>> {
-        None
-    }
-
-    /// The life of the revision line.
-    #[must_use]
-    pub fn epoch(&self) -> &str {
-        &self.epoch
-    }
-
-    /// The newest revision given.
-    #[must_use]
-    pub fn revision(&self) -> u64 {
-        self.revision
-    }
 }

@@ -3,14 +3,34 @@
 //! The order of promise 6 lives here: what depends on truth leaves [`Registry`] only after the driver
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
 
+mod commands;
 mod effect;
+mod events;
+mod hosts;
 mod input;
+mod ledger;
 mod machine;
+mod news;
+mod orders;
+mod outbox;
+mod pending;
+mod placement;
+mod pools;
+mod publish;
+mod records;
+mod roll;
+mod settle;
+mod show;
 mod store;
+mod submit;
+mod take_up;
+mod truth;
 mod view;
+mod views;
 
 pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
+pub use events::EVENTS_KEPT;
 pub use input::{
     Command, ForeignListener, HostFacts, Input, ReplicaReport, ReportedAddress, Submission,
 };

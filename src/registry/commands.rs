@@ -1,0 +1,480 @@
+//! What users ask for: checked whole before anything changes, so that refused means unchanged.
+
+use crate::identity::{Incarnation, ServiceId, ServiceName};
+use crate::profile::Replicas;
+use crate::rights::Caller;
+use crate::supervision::State;
+
+use super::machine::Registry;
+use super::records::{
+    EndKind, Phase, Replica, Roll, RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause,
+    Waiting, Wish,
+};
+use super::truth::{ReplicaKey, TombstoneKey};
+use super::{Answer, Command, Refusal};
+
+/// The most replicas a service may have.
+pub(super) const MOST_REPLICAS: u32 = 100_000;
+
+/// The most deleted services that are remembered; the oldest go first.
+const TOMBSTONES_KEPT: usize = 10_000;
+
+impl Registry {
+    /// Does what is asked, or says why not; then nothing changed.
+    pub(super) fn command(&mut self, by: &Caller, command: Command) -> Result<Answer, Refusal> {
+        match command {
+            Command::Submit(submission) => self.submit(by, submission),
+            Command::Scale { service, replicas } => self.scale(by, &service, replicas),
+            Command::Start { service } => self.start(by, &service),
+            Command::Stop { service } => self.stop(by, &service),
+            Command::Restart { service, index } => self.restart(by, &service, index),
+            Command::Kill { service, index } => self.kill(by, &service, index),
+            Command::Delete { service } => self.delete(by, &service),
+        }
+    }
+
+    fn scale(&mut self, by: &Caller, name: &ServiceName, replicas: u32) -> Result<Answer, Refusal> {
+        let service = self.managed(by, name, "scale")?;
+        let unfit = |reason: String| Refusal::Unfit {
+            service: name.clone(),
+            reason,
+        };
+        if service.profile().replicas == Replicas::PerHost {
+            let reason = "it runs one replica on each eligible host; its profile says so";
+            return Err(unfit(reason.to_owned()));
+        }
+        if replicas > MOST_REPLICAS {
+            return Err(unfit(format!(
+                "{replicas} replicas are asked for; at most {MOST_REPLICAS} are allowed"
+            )));
+        }
+        let (id, before, wish) = (service.id, service.desired, service.wish);
+        let mut notes = self.room_notes(service, replicas);
+        if wish == Wish::Stopped {
+            notes.push(format!(
+                "{name} is stopped; `portreeve start {name}` runs it"
+            ));
+        }
+        if before == replicas {
+            return Ok(answer(name, false, notes));
+        }
+        self.resize(id, replicas, &by.user);
+        self.tell_service(
+            id,
+            "scaled",
+            format!("scaled from {before} to {replicas} by {}", by.user),
+        );
+        Ok(answer(name, true, notes))
+    }
+
+    fn start(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
+        let id = self.managed(by, name, "start")?.id;
+        let changed = self.run_again(id, &by.user, |_| true);
+        if changed {
+            self.tell_service(id, "started", format!("started by {}", by.user));
+        }
+        Ok(answer(name, changed, Vec::new()))
+    }
+
+    fn stop(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
+        let service = self.managed(by, name, "stop")?;
+        let (id, wish) = (service.id, service.wish);
+        let replicas: Vec<u32> = self.truth.replicas_of(id).map(|(index, _)| index).collect();
+        let lives = self
+            .truth
+            .replicas_of(id)
+            .any(|(_, replica)| !matches!(replica.phase, Phase::Ended(_)));
+        if wish == Wish::Stopped && !lives {
+            return Ok(answer(name, false, Vec::new()));
+        }
+        for index in replicas {
+            self.halt((id, index), StopWhy::Stopped, &by.user);
+        }
+        if let Some(service) = self.truth.services.change(&id) {
+            service.wish = Wish::Stopped;
+            service.roll = None;
+        }
+        if wish == Wish::Running {
+            self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        }
+        Ok(answer(name, wish == Wish::Running, Vec::new()))
+    }
+
+    fn restart(
+        &mut self,
+        by: &Caller,
+        name: &ServiceName,
+        index: Option<u32>,
+    ) -> Result<Answer, Refusal> {
+        let service = self.managed(by, name, "restart")?;
+        let (id, rolling) = (service.id, service.roll.clone());
+        let unfit = |reason: String| Refusal::Unfit {
+            service: name.clone(),
+            reason,
+        };
+        if let Some(index) = index {
+            let replica = self.replica(name, (id, index))?;
+            if !runs(replica) {
+                return Err(unfit(format!(
+                    "replica {index} does not run; `portreeve start {name}` starts what ended"
+                )));
+            }
+            self.restart_in_place((id, index), &by.user);
+            return Ok(answer(name, true, Vec::new()));
+        }
+        if let Some(roll) = rolling {
+            return Err(unfit(format!(
+                "the {} by {} is under way with {} replicas to go; wait for it, or restart one replica",
+                roll.kind.word(),
+                roll.by,
+                roll.remaining.len() + usize::from(roll.current.is_some()),
+            )));
+        }
+        let remaining = self.truth.replicas_of(id).filter(|(_, it)| runs(it));
+        let remaining: std::collections::BTreeSet<u32> =
+            remaining.map(|(index, _)| index).collect();
+        if remaining.is_empty() {
+            return Err(unfit(format!(
+                "no replica runs; `portreeve start {name}` starts what ended"
+            )));
+        }
+        let notes = gap_note(remaining.len());
+        self.tell_service(id, "restart", format!("restart asked for by {}", by.user));
+        self.begin_roll(
+            id,
+            Roll {
+                kind: RollKind::Restart,
+                by: by.user.clone(),
+                current: None,
+                remaining,
+            },
+        );
+        Ok(answer(name, true, notes))
+    }
+
+    fn kill(&mut self, by: &Caller, name: &ServiceName, index: u32) -> Result<Answer, Refusal> {
+        let id = self.managed(by, name, "kill")?.id;
+        let replica = self.replica(name, (id, index))?;
+        let changed = match &replica.phase {
+            Phase::Ended(_) => false,
+            Phase::Waiting(_) => true,
+            Phase::Placed(placement) => placement
+                .stop
+                .as_ref()
+                .is_none_or(|order| order.why != StopWhy::Killed),
+        };
+        if changed {
+            self.halt((id, index), StopWhy::Killed, &by.user);
+        }
+        Ok(answer(name, changed, Vec::new()))
+    }
+
+    fn delete(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
+        let service = self.managed(by, name, "delete")?;
+        let (id, mut floor) = (service.id, service.incarnation_floor);
+        let mut live = 0;
+        for (_, replica) in self.truth.replicas_of(id) {
+            live += u32::from(!matches!(replica.phase, Phase::Ended(_)));
+            floor = floor.max(replica.incarnation.0.saturating_add(1));
+        }
+        if live > 0 {
+            return Err(Refusal::StillRunning {
+                service: name.clone(),
+                live,
+            });
+        }
+        let replicas: Vec<u32> = self.truth.replicas_of(id).map(|(index, _)| index).collect();
+        for index in replicas {
+            self.truth.replicas.remove(&(id, index));
+            self.waits.forget((id, index));
+        }
+        let all = (id, 0)..=(id, u64::MAX);
+        let events: Vec<_> = self.truth.events.range(all).map(|(key, _)| *key).collect();
+        for key in events {
+            self.truth.events.remove(&key);
+        }
+        self.truth.services.remove(&id);
+        self.names.remove(name);
+        self.shown.truth.insert(id);
+        self.bury(name, floor);
+        Ok(answer(name, true, Vec::new()))
+    }
+
+    /// Remembers the name, so that a later service of it never repeats an incarnation.
+    fn bury(&mut self, name: &ServiceName, incarnation_floor: u32) {
+        if self.truth.tombstones.iter().count() >= TOMBSTONES_KEPT {
+            let oldest = self
+                .truth
+                .tombstones
+                .iter()
+                .min_by_key(|(_, it)| it.removed);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.truth.tombstones.remove(&oldest);
+            }
+        }
+        self.truth.tombstones.insert(
+            TombstoneKey(name.clone()),
+            Tombstone {
+                removed: self.now.wall,
+                incarnation_floor,
+            },
+        );
+    }
+
+    /// The service, if the asker may manage it. What may not be seen is answered like what does not exist.
+    pub(super) fn managed(
+        &self,
+        by: &Caller,
+        name: &ServiceName,
+        action: &'static str,
+    ) -> Result<&Service, Refusal> {
+        let service = self
+            .names
+            .get(name)
+            .and_then(|id| self.truth.services.find(id));
+        let owner = |service: &Service| service.owner.user.clone();
+        let service = service
+            .filter(|it| by.may_see(&it.owner.user, &it.profile().visibility))
+            .ok_or_else(|| Refusal::NoSuchService {
+                service: name.clone(),
+            })?;
+        if by.may_manage(&service.owner.user) {
+            Ok(service)
+        } else {
+            Err(Refusal::NotAllowed {
+                user: by.user.clone(),
+                action,
+                service: name.clone(),
+                owner: owner(service),
+            })
+        }
+    }
+
+    fn replica(&self, name: &ServiceName, key: ReplicaKey) -> Result<&Replica, Refusal> {
+        self.truth
+            .replicas
+            .find(&key)
+            .ok_or_else(|| Refusal::NoSuchReplica {
+                service: name.clone(),
+                index: key.1,
+            })
+    }
+
+    /// Makes the service have this many replicas: ends the highest, adds above.
+    pub(super) fn resize(&mut self, id: ServiceId, replicas: u32, by: &str) {
+        let Some(service) = self.truth.services.change(&id) else {
+            return;
+        };
+        service.desired = replicas;
+        let (wish, floor, generation) =
+            (service.wish, service.incarnation_floor, service.generation);
+        if let Some(roll) = &mut service.roll {
+            roll.remaining.retain(|index| *index < replicas);
+        }
+        let above: Vec<u32> = self
+            .truth
+            .replicas
+            .range((id, replicas)..=(id, u32::MAX))
+            .map(|((_, index), _)| *index)
+            .collect();
+        for index in above {
+            self.halt((id, index), StopWhy::ScaledDown, by);
+        }
+        for index in 0..replicas {
+            let key = (id, index);
+            match self.truth.replicas.find(&key) {
+                Some(_) => self.keep(key),
+                None if wish == Wish::Running => {
+                    let replica = self.new_replica(Incarnation(floor), generation);
+                    self.truth.replicas.insert(key, replica);
+                }
+                None => {}
+            }
+        }
+        self.waits.wake();
+        self.attention.insert(id);
+        self.shown.truth.insert(id);
+    }
+
+    /// Makes the service run: every ended replica that `again` names starts with a fresh budget, missing ones
+    /// are added, and what stops by the owner's wish follows as a new incarnation. False: nothing to do.
+    pub(super) fn run_again(
+        &mut self,
+        id: ServiceId,
+        by: &str,
+        again: impl Fn(EndKind) -> bool,
+    ) -> bool {
+        let Some(service) = self.truth.services.find(&id) else {
+            return false;
+        };
+        let mut changed = service.wish == Wish::Stopped;
+        let (desired, floor, generation) = (
+            service.desired,
+            service.incarnation_floor,
+            service.generation,
+        );
+        for index in 0..desired {
+            let key = (id, index);
+            match self.truth.replicas.find(&key).map(|replica| &replica.phase) {
+                None => {
+                    let replica = self.new_replica(Incarnation(floor), generation);
+                    self.truth.replicas.insert(key, replica);
+                    changed = true;
+                }
+                Some(Phase::Ended(ended)) if again(ended.how) => {
+                    if let Some(replica) = self.truth.replicas.change(&key) {
+                        replica.requeues = 0;
+                    }
+                    self.renew(key, WaitCause::Asked, None);
+                    changed = true;
+                }
+                Some(Phase::Placed(placement)) => {
+                    let stops = placement.stop.as_ref().map(|order| order.why);
+                    if stops.is_some_and(|why| why != StopWhy::Renewed) {
+                        self.order_stop(key, StopWhy::Renewed, by);
+                        changed = true;
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        if changed && let Some(service) = self.truth.services.change(&id) {
+            service.wish = Wish::Running;
+            self.waits.wake();
+            self.attention.insert(id);
+            self.shown.truth.insert(id);
+        }
+        changed
+    }
+
+    pub(super) fn begin_roll(&mut self, id: ServiceId, roll: Roll) {
+        if let Some(service) = self.truth.services.change(&id) {
+            service.roll = Some(roll);
+        }
+        self.attention.insert(id);
+        self.shown.truth.insert(id);
+    }
+
+    /// A replica that waits for its first place.
+    pub(super) const fn new_replica(&self, incarnation: Incarnation, generation: u64) -> Replica {
+        Replica {
+            incarnation,
+            generation,
+            phase: Phase::Waiting(Waiting {
+                cause: WaitCause::Asked,
+                rest: None,
+            }),
+            restart_no: 0,
+            since: self.now.wall,
+            ready_since: None,
+            status: None,
+            restarts_earlier: 0,
+            failure_earlier: None,
+            requeues: 0,
+            former: None,
+        }
+    }
+
+    /// Ends a replica: at once if it has no place, else by ordering its stop.
+    fn halt(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        match (&replica.phase, why) {
+            (Phase::Placed(_), _) => self.order_stop(key, why, by),
+            (_, StopWhy::ScaledDown) => self.remove_replica(key),
+            (Phase::Waiting(_), StopWhy::Killed) => {
+                self.end(key, EndKind::Killed, format!("killed by {by}"));
+            }
+            (Phase::Waiting(_), _) => self.end(key, EndKind::Stopped, format!("stopped by {by}")),
+            // It ended before; why it did stays known.
+            (Phase::Ended(_), _) => {}
+        }
+    }
+
+    /// Orders the stop of a placed replica; ordered already, what follows it is what changes.
+    pub(super) fn order_stop(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
+        let id = self.allocated(key);
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        let Phase::Placed(placement) = &mut replica.phase else {
+            return;
+        };
+        let host = placement.host;
+        let before = placement.stop.replace(StopOrder {
+            why,
+            by: by.to_owned(),
+        });
+        if before.is_none() {
+            replica.since = self.now.wall;
+            if let Some(id) = id {
+                self.pools.begin_release(id);
+            }
+            let text = match why {
+                StopWhy::Stopped => format!("stop ordered by {by}"),
+                StopWhy::Killed => format!("kill ordered by {by}"),
+                StopWhy::ScaledDown => format!("scale-down ordered by {by}"),
+                StopWhy::Renewed => format!("stop ordered by {by}; a new incarnation follows"),
+            };
+            self.tell_replica(key, "stopping", text);
+            self.outbox.order(host);
+            self.shown.hosts_truth.insert(host);
+        }
+        self.shown.truth.insert(key.0);
+    }
+
+    /// A replica on its way out by a scale-down is wanted after all.
+    fn keep(&mut self, key: ReplicaKey) {
+        let leaves = |replica: &Replica| match &replica.phase {
+            Phase::Placed(placement) => placement
+                .stop
+                .as_ref()
+                .filter(|order| order.why == StopWhy::ScaledDown)
+                .map(|order| order.by.clone()),
+            _ => None,
+        };
+        if let Some(by) = self.truth.replicas.find(&key).and_then(leaves) {
+            self.order_stop(key, StopWhy::Renewed, &by);
+        }
+    }
+
+    /// Orders a restart in place.
+    pub(super) fn restart_in_place(&mut self, key: ReplicaKey, by: &str) {
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        replica.restart_no += 1;
+        if let Phase::Placed(placement) = &replica.phase {
+            self.outbox.order(placement.host);
+        }
+        self.tell_replica(key, "restarting", format!("restart ordered by {by}"));
+    }
+}
+
+/// Whether it has a process, or is about to, and was not told to end.
+fn runs(replica: &Replica) -> bool {
+    let ended = |replica: &Replica| {
+        let state = replica.status.as_ref().map(|status| &status.state);
+        matches!(state, Some(State::Final(_)))
+    };
+    matches!(&replica.phase, Phase::Placed(placement) if placement.stop.is_none())
+        && !ended(replica)
+}
+
+/// What a roll over so many replicas means for clients.
+pub(super) fn gap_note(replicas: usize) -> Vec<String> {
+    let note = "with one replica nothing is listed until it is ready again";
+    (replicas == 1)
+        .then(|| note.to_owned())
+        .into_iter()
+        .collect()
+}
+
+pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -> Answer {
+    Answer {
+        service: service.clone(),
+        changed,
+        notes,
+    }
+}

@@ -1,0 +1,153 @@
+//! Hosts as they report themselves: facts, addresses, ranges, strangers; and what is known since this start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::identity::{HostId, HostName, Incarnation, ServiceName};
+use crate::time::WallClock;
+
+use super::machine::Registry;
+use super::records::{Host, Phase};
+use super::{Desired, HostFacts};
+
+/// What is known of a host since this start; never stored.
+#[derive(Debug, Default)]
+pub(super) struct HostLife {
+    /// Whether it told everything since this start. Before, it takes no new grant.
+    pub(super) reported: bool,
+    /// Its last sign of life.
+    pub(super) last_seen: WallClock,
+    /// The number of its wanted set.
+    pub(super) orders: u64,
+    /// What lives there and is not wanted any more.
+    pub(super) leftovers: BTreeMap<LeftoverKey, Leftover>,
+    /// What lives there and nobody here knows.
+    pub(super) unknown: BTreeSet<LeftoverKey>,
+}
+
+/// One incarnation by the names a host uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LeftoverKey {
+    pub(super) service: ServiceName,
+    pub(super) index: u32,
+    pub(super) incarnation: Incarnation,
+}
+
+/// What a host shall stop or forget.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    /// Whether its end is known here.
+    pub(super) ended: bool,
+    /// The order, but for what is wanted.
+    pub(super) desired: Desired,
+}
+
+impl Registry {
+    /// Takes in a host's sign of life.
+    pub(super) fn lease(&mut self, host: &HostName) {
+        let id = self.host_names.get(host);
+        if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
+            life.last_seen = self.now.wall;
+            self.shown.hosts_seen.insert(id);
+        }
+    }
+
+    /// Takes in what a host says about itself and its replicas.
+    pub(super) fn host_report(&mut self, mut facts: HostFacts) {
+        let replicas = std::mem::take(&mut facts.replicas);
+        let full = std::mem::replace(&mut facts.full, false);
+        let id = self.host_id(&facts.host);
+        if self
+            .truth
+            .hosts
+            .find(&id)
+            .is_none_or(|host| host.facts != facts)
+        {
+            self.new_facts(id, facts);
+        }
+        let life = self.lives.entry(id).or_default();
+        life.last_seen = self.now.wall;
+        self.shown.hosts_seen.insert(id);
+        if full {
+            let told: BTreeSet<LeftoverKey> = replicas
+                .iter()
+                .map(|report| LeftoverKey {
+                    service: report.service.clone(),
+                    index: report.index,
+                    incarnation: report.incarnation,
+                })
+                .collect();
+            let before = (life.leftovers.len(), life.unknown.len());
+            // What a full report leaves out is forgotten there.
+            life.leftovers.retain(|key, _| told.contains(key));
+            life.unknown.retain(|key| told.contains(key));
+            if before != (life.leftovers.len(), life.unknown.len()) || !life.reported {
+                self.shown.hosts_news.insert(id);
+                self.shown.orders.insert(id);
+            }
+            if !life.reported {
+                life.reported = true;
+                self.pools.set_reported(id);
+                self.waits.wake();
+            }
+        }
+        for mut report in replicas {
+            report.host = self.host_name(id);
+            self.status_on(id, report);
+        }
+    }
+
+    /// Keeps the new facts and tells everybody whom they concern.
+    fn new_facts(&mut self, id: HostId, facts: HostFacts) {
+        self.pools.put_host(id, &facts);
+        let old = self.truth.hosts.find(&id).map(|host| &host.facts);
+        let moved =
+            old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
+        let host = Host {
+            id,
+            facts,
+            reported_at: self.now.wall,
+        };
+        self.truth.hosts.note_whole(id, host);
+        self.shown.hosts_news.insert(id);
+        // Room, a number or a label may be what somebody waits for.
+        self.waits.wake();
+        if moved {
+            let here: BTreeSet<_> = self
+                .truth
+                .replicas
+                .iter()
+                .filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id))
+                .map(|(key, _)| key.0)
+                .collect();
+            self.shown.news.extend(&here);
+            self.attention.extend(&here);
+        }
+    }
+
+    /// The number of the host of this name; a new one for a new name.
+    fn host_id(&mut self, name: &HostName) -> HostId {
+        if let Some(id) = self.host_names.get(name) {
+            return *id;
+        }
+        let last = self.truth.hosts.iter().next_back();
+        let id = HostId(last.map_or(0, |(id, _)| id.0 + 1));
+        self.host_names.insert(name.clone(), id);
+        id
+    }
+
+    /// The name of a host that reported once.
+    pub(super) fn host_name(&self, id: HostId) -> HostName {
+        self.truth
+            .hosts
+            .find(&id)
+            .map(|host| host.name().clone())
+            .expect(
+                "hosts are never forgotten, and placements name known ones; `load` refuses others",
+            )
+    }
+
+    /// Whether the host told everything since this start.
+    pub(super) fn has_reported(&self, id: HostId) -> bool {
+        self.lives.get(&id).is_some_and(|life| life.reported)
+    }
+}

@@ -1,0 +1,131 @@
+//! What hosts tell of their replicas. News: never refused, shown at once, decided upon later.
+
+use crate::identity::HostId;
+use crate::supervision::{State, Status};
+
+use super::ReplicaReport;
+use super::events::told_by;
+use super::hosts::{Leftover, LeftoverKey};
+use super::machine::Registry;
+use super::orders::leftover;
+use super::records::{Phase, Replica, Service};
+use super::truth::ReplicaKey;
+
+impl Registry {
+    /// Takes in a replica's newest status from its worker.
+    pub(super) fn status(&mut self, report: ReplicaReport) {
+        if let Some(host) = self.host_names.get(&report.host) {
+            self.status_on(*host, report);
+        }
+    }
+
+    /// Takes in what `host` tells of a replica that lives there.
+    pub(super) fn status_on(&mut self, host: HostId, report: ReplicaReport) {
+        let key = self
+            .names
+            .get(&report.service)
+            .map(|id| (*id, report.index));
+        let replica = key.and_then(|key| Some((key, self.truth.replicas.find(&key)?)));
+        match replica {
+            Some((key, replica)) if is_at(replica, host, &report) => {
+                self.newest_status(key, report.status);
+            }
+            _ => self.strange_replica(host, report),
+        }
+    }
+
+    /// Keeps the status if it is newer, and tells what it changed.
+    fn newest_status(&mut self, key: ReplicaKey, status: Status) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        let old = replica.status.as_ref();
+        if old.is_some_and(|old| (status.run, status.seq) <= (old.run, old.seq)) {
+            return;
+        }
+        let incarnation = replica.incarnation;
+        let moved = old.is_none_or(|old| old.state != status.state || old.ready != status.ready);
+        let became_ready = status.ready && old.is_none_or(|old| !old.ready);
+        let told = told_by(old, &status);
+        let now = self.now.wall;
+        let is_final = matches!(status.state, State::Final(_));
+        self.truth.replicas.note(&key, |replica| {
+            if replica.incarnation != incarnation {
+                return;
+            }
+            if moved {
+                replica.since = now;
+            }
+            if became_ready {
+                replica.ready_since = Some(now);
+            } else if !status.ready {
+                replica.ready_since = None;
+            }
+            replica.status = Some(status.clone());
+        });
+        for event in told {
+            self.relay(key, incarnation, event);
+        }
+        self.shown.news.insert(key.0);
+        let rolls = |service: &Service| service.roll.is_some();
+        if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
+            self.attention.insert(key.0);
+        }
+    }
+
+    /// Something lives on the host that is not placed there: ended and to be forgotten, replaced and to be
+    /// stopped, or unknown and left alone.
+    fn strange_replica(&mut self, host: HostId, report: ReplicaReport) {
+        let ended = matches!(report.status.state, State::Final(_));
+        let key = LeftoverKey {
+            service: report.service,
+            index: report.index,
+            incarnation: report.incarnation,
+        };
+        let service = self
+            .names
+            .get(&key.service)
+            .and_then(|id| self.truth.services.find(id))
+            .filter(|service| self.was_replaced(service, &key));
+        let desired = service.map(|service| leftover(service, &key));
+        let Some(life) = self.lives.get_mut(&host) else {
+            return;
+        };
+        match (life.leftovers.get_mut(&key), desired) {
+            (Some(leftover), _) if leftover.ended == ended => {}
+            (Some(leftover), _) => {
+                leftover.ended = ended;
+                self.shown.orders.insert(host);
+            }
+            (None, Some(desired)) => {
+                life.leftovers.insert(key, Leftover { ended, desired });
+                self.shown.orders.insert(host);
+            }
+            (None, None) => {
+                if life.unknown.len() < UNKNOWN_KEPT && life.unknown.insert(key) {
+                    self.shown.hosts_news.insert(host);
+                }
+            }
+        }
+    }
+
+    /// Whether this incarnation was ours and something newer, or nothing, took its place.
+    fn was_replaced(&self, service: &Service, key: &LeftoverKey) -> bool {
+        match self.truth.replicas.find(&(service.id, key.index)) {
+            None => key.incarnation.0 < service.incarnation_floor,
+            Some(replica) => match replica.phase {
+                Phase::Ended(_) => key.incarnation <= replica.incarnation,
+                // On another host than the one it is placed on it cannot be ours.
+                Phase::Waiting(_) | Phase::Placed(_) => key.incarnation < replica.incarnation,
+            },
+        }
+    }
+}
+
+fn is_at(replica: &Replica, host: HostId, report: &ReplicaReport) -> bool {
+    replica.incarnation == report.incarnation
+        && matches!(&replica.phase, Phase::Placed(placement) if placement.host == host)
+}
+
+/// How many unknown replicas of one host are remembered to be shown.
+const UNKNOWN_KEPT: usize = 100;

@@ -1,0 +1,121 @@
+//! What each host is wanted to run, stop or forget: derived from durable truth, never from a queue.
+
+use std::collections::BTreeSet;
+
+use crate::identity::{HostId, HostName};
+use crate::port_pool::PortGrant;
+
+use super::hosts::LeftoverKey;
+use super::machine::Registry;
+use super::records::{Phase, Placement, Replica, Service};
+use super::truth::ReplicaKey;
+use super::{Desired, Effect, Want};
+
+impl Registry {
+    /// The wanted set of a host: its number, whether the host must tell everything first, and what is wanted, by
+    /// service and index. An unknown host gets the number 0, an empty set, and must tell everything first.
+    ///
+    /// Cost: one look at every replica.
+    #[must_use]
+    pub fn desired(&self, host: &HostName) -> (u64, bool, Vec<Desired>) {
+        let found = self.host_names.get(host);
+        let Some((id, life)) = found.and_then(|id| Some((*id, self.lives.get(id)?))) else {
+            return (0, true, Vec::new());
+        };
+        let mut wanted: Vec<Desired> = self
+            .truth
+            .replicas
+            .durable_range(..)
+            .into_iter()
+            .filter_map(|(key, replica)| self.wanted(id, *key, replica))
+            .collect();
+        let placed: BTreeSet<LeftoverKey> = wanted.iter().map(LeftoverKey::of).collect();
+        for (key, leftover) in &life.leftovers {
+            // Until its end is durable it is still wanted as placed.
+            if !placed.contains(key) {
+                let mut desired = leftover.desired.clone();
+                desired.want = if leftover.ended {
+                    Want::Forget
+                } else {
+                    Want::Stop
+                };
+                wanted.push(desired);
+            }
+        }
+        wanted.sort_by(|a, b| LeftoverKey::of(a).cmp(&LeftoverKey::of(b)));
+        (life.orders, !life.reported, wanted)
+    }
+
+    fn wanted(&self, host: HostId, key: ReplicaKey, replica: &Replica) -> Option<Desired> {
+        let Phase::Placed(placement) = &replica.phase else {
+            return None;
+        };
+        let service = self.truth.services.durable(&key.0)?;
+        (placement.host == host).then(|| placed(service, key.1, replica, placement))
+    }
+
+    /// Numbers the wanted sets of these hosts anew and wakes their agents.
+    pub(super) fn send_orders(&mut self, hosts: BTreeSet<HostId>, out: &mut Vec<Effect>) {
+        for id in hosts {
+            let host = self.host_name(id);
+            if let Some(life) = self.lives.get_mut(&id) {
+                self.shown.last_order += 1;
+                life.orders = self.shown.last_order;
+                out.push(Effect::Order { host });
+            }
+        }
+    }
+}
+
+impl LeftoverKey {
+    fn of(desired: &Desired) -> Self {
+        Self {
+            service: desired.service.clone(),
+            index: desired.index,
+            incarnation: desired.incarnation,
+        }
+    }
+}
+
+/// The order for a replica where it is placed.
+pub(super) fn placed(
+    service: &Service,
+    index: u32,
+    replica: &Replica,
+    placement: &Placement,
+) -> Desired {
+    Desired {
+        service: service.name.clone(),
+        service_id: service.id,
+        index,
+        incarnation: replica.incarnation,
+        want: if placement.stop.is_some() {
+            Want::Stop
+        } else {
+            Want::Run
+        },
+        restart_no: replica.restart_no,
+        grant: placement.grant.clone(),
+        profile: service.profile_of(replica.generation).as_ref().clone(),
+        user: service.owner.user.clone(),
+        uid: service.uid,
+        last_status: replica.status.clone(),
+    }
+}
+
+/// The order for an earlier incarnation of which only the name is known.
+pub(super) fn leftover(service: &Service, key: &LeftoverKey) -> Desired {
+    Desired {
+        service: service.name.clone(),
+        service_id: service.id,
+        index: key.index,
+        incarnation: key.incarnation,
+        want: Want::Stop,
+        restart_no: 0,
+        grant: PortGrant::default(),
+        profile: service.profile().as_ref().clone(),
+        user: service.owner.user.clone(),
+        uid: service.uid,
+        last_status: None,
+    }
+}

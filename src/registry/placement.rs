@@ -1,0 +1,275 @@
+//! Which host a waiting replica gets: the reference scheduler. Small on purpose; a real one uses the allocator.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::profile::{PlacementRule, Profile, Replicas};
+use crate::time::Monotonic;
+
+use super::machine::Registry;
+use super::records::{Host, Phase, Placement, WaitCause, Wish};
+use super::truth::ReplicaKey;
+
+/// What waiting replicas wait for; rests are in full again after a start of the controller.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// Something changed that may give somebody a place.
+    is_due: bool,
+    rests: BTreeMap<ReplicaKey, Monotonic>,
+    /// Why each waiting replica has no place, one sentence.
+    pub(super) reasons: BTreeMap<ReplicaKey, String>,
+    /// Recent ends by strangers' ports: of which incarnation, and when.
+    pub(super) conflicts: BTreeMap<ReplicaKey, Vec<(Incarnation, Monotonic)>>,
+}
+
+impl Waits {
+    /// Has everybody who waits looked at again.
+    pub(super) const fn wake(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Keeps a replica from a place until then; `None`: nothing keeps it.
+    pub(super) fn rest(&mut self, key: ReplicaKey, until: Option<Monotonic>) {
+        match until {
+            Some(until) => self.rests.insert(key, until),
+            None => self.rests.remove(&key),
+        };
+    }
+
+    /// The replica waits no more, and begins without a past if it ever does again.
+    pub(super) fn forget(&mut self, key: ReplicaKey) {
+        self.rests.remove(&key);
+        self.reasons.remove(&key);
+        self.conflicts.remove(&key);
+    }
+
+    /// Forgets what was remembered of replicas that do not count any more.
+    pub(super) fn keep(&mut self, counts: impl Fn(&ReplicaKey) -> bool) {
+        self.rests.retain(|key, _| counts(key));
+        self.reasons.retain(|key, _| counts(key));
+        self.conflicts.retain(|key, _| counts(key));
+    }
+
+    /// How long the replica still rests.
+    pub(super) fn rest_left(&self, key: ReplicaKey, now: Monotonic) -> Option<Duration> {
+        self.rests.get(&key).map(|until| until.since(now))
+    }
+
+    pub(super) fn end_rests(&mut self, now: Monotonic) {
+        let before = self.rests.len();
+        self.rests.retain(|_, until| *until > now);
+        self.is_due |= self.rests.len() < before;
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Monotonic> {
+        self.rests.values().copied().min()
+    }
+}
+
+/// Who is where, for the choice among hosts.
+#[derive(Default)]
+struct Crowd {
+    /// How many replicas of a service a host has.
+    of_service: BTreeMap<(ServiceId, HostId), u32>,
+    /// How many numbers a host gave.
+    numbers: BTreeMap<HostId, u32>,
+}
+
+impl Registry {
+    /// Gives a place to every waiting replica that fits, in order of submission.
+    pub(super) fn place(&mut self) {
+        if !std::mem::take(&mut self.waits.is_due) {
+            return;
+        }
+        self.follow_hosts();
+        let waiting: Vec<ReplicaKey> = self
+            .truth
+            .replicas
+            .iter()
+            .filter(|(key, it)| matches!(it.phase, Phase::Waiting(_)) && self.may_run(key.0))
+            .map(|(key, _)| *key)
+            .collect();
+        let mut crowd = self.crowd();
+        self.tell_awaited(&waiting);
+        // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
+        let mut refused: BTreeMap<(ServiceId, u64), String> = BTreeMap::new();
+        for key in waiting {
+            if self.waits.rest_left(key, self.now.mono).is_some() {
+                self.keep_reason(key, None);
+                continue;
+            }
+            let Some(replica) = self.truth.replicas.find(&key) else {
+                continue;
+            };
+            let alike = (key.0, replica.generation);
+            let reason = match refused.get(&alike) {
+                Some(reason) => Some(reason.clone()),
+                None => self.place_one(key, &mut crowd),
+            };
+            if let Some(reason) = &reason {
+                refused.insert(alike, reason.clone());
+            }
+            self.keep_reason(key, reason);
+        }
+    }
+
+    /// Gives one replica a place, or says why there is none.
+    fn place_one(&mut self, key: ReplicaKey, crowd: &mut Crowd) -> Option<String> {
+        let service = self.truth.services.find(&key.0)?;
+        let replica = self.truth.replicas.find(&key)?;
+        let profile = std::sync::Arc::clone(service.profile_of(replica.generation));
+        let former = replica.former.as_ref();
+        let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
+        let mut candidates: Vec<HostId> = self.candidates(&profile);
+        if profile.replicas == Replicas::PerHost {
+            candidates.retain(|host| !crowd.of_service.contains_key(&(key.0, *host)));
+        }
+        candidates.sort_by_cached_key(|host| {
+            let was_here = former.is_some_and(|former| former.host == *host);
+            let wish = match (was_here, avoids) {
+                (true, false) => 0,
+                (true, true) => 2,
+                _ => 1,
+            };
+            let of_service = crowd.of_service.get(&(key.0, *host)).copied();
+            let numbers = crowd.numbers.get(host).copied();
+            (
+                wish,
+                of_service.unwrap_or(0),
+                numbers.unwrap_or(0),
+                self.host_name(*host),
+            )
+        });
+        let id = ReplicaId {
+            service: key.0,
+            index: key.1,
+            incarnation: replica.incarnation,
+        };
+        let request = profile.request();
+        let former = former.map(|former| (former.host, former.grant.clone()));
+        let placed = self
+            .pools
+            .place(self.now.mono, id, &request, former.as_ref(), &candidates);
+        let Some((host, grant)) = placed else {
+            return Some(self.why_pending(key.0, &profile, &request, &candidates));
+        };
+        let numbers = grant
+            .ports
+            .iter()
+            .map(|port| port.numbers.count())
+            .sum::<u32>();
+        *crowd.of_service.entry((key.0, host)).or_default() += 1;
+        *crowd.numbers.entry(host).or_default() += numbers;
+        let ports: Vec<String> = grant
+            .ports
+            .iter()
+            .map(|port| format!("{} {}", port.name, port.numbers))
+            .collect();
+        let boot_id = self.truth.hosts.find(&host)?.facts.boot_id.clone();
+        let now = self.now.wall;
+        let replica = self.truth.replicas.change(&key)?;
+        replica.since = now;
+        replica.phase = Phase::Placed(Placement {
+            host,
+            boot_id,
+            grant,
+            placed_at: now,
+            stop: None,
+        });
+        let name = self.host_name(host);
+        let on = if ports.is_empty() {
+            format!("placed on host {name}")
+        } else {
+            format!("placed on host {name}: {}", ports.join(", "))
+        };
+        self.tell_replica(key, "placed", on);
+        self.outbox.order(host);
+        self.shown.hosts_truth.insert(host);
+        None
+    }
+
+    fn keep_reason(&mut self, key: ReplicaKey, reason: Option<String>) {
+        let before = match &reason {
+            Some(reason) => self.waits.reasons.insert(key, reason.clone()),
+            None => self.waits.reasons.remove(&key),
+        };
+        if before != reason {
+            self.shown.news.insert(key.0);
+        }
+    }
+
+    /// Hosts that could take the profile now, were there ports.
+    fn candidates(&self, profile: &Profile) -> Vec<HostId> {
+        let needs_address = profile.ports.iter().any(|port| port.publish);
+        self.eligible_hosts(profile)
+            .into_iter()
+            .filter(|host| self.has_reported(host.id))
+            .filter(|host| !needs_address || host.facts.published.is_some())
+            .map(|host| host.id)
+            .collect()
+    }
+
+    /// Hosts that the profile's placement rule allows, whatever their state.
+    pub(super) fn eligible_hosts(&self, profile: &Profile) -> Vec<&Host> {
+        self.truth
+            .hosts
+            .iter()
+            .map(|(_, host)| host)
+            .filter(|host| allows(&profile.placement, host))
+            .collect()
+    }
+
+    /// A service that runs on each eligible host grows as hosts join.
+    fn follow_hosts(&mut self) {
+        let grown: Vec<(ServiceId, u32)> = self
+            .truth
+            .services
+            .iter()
+            .filter(|(_, it)| it.wish == Wish::Running)
+            .filter(|(_, it)| it.profile().replicas == Replicas::PerHost)
+            .map(|(id, it)| (*id, self.wanted_copies(it.profile())))
+            .filter(|(id, wanted)| {
+                let service = self.truth.services.find(id);
+                service.is_some_and(|it| it.desired < *wanted)
+            })
+            .collect();
+        for (id, wanted) in grown {
+            self.resize(id, wanted, "portreeve");
+        }
+        // What was just added is looked at in this same round.
+        self.waits.is_due = false;
+    }
+
+    fn may_run(&self, service: ServiceId) -> bool {
+        let service = self.truth.services.find(&service);
+        service.is_some_and(|service| service.wish == Wish::Running)
+    }
+
+    fn crowd(&self) -> Crowd {
+        let mut crowd = Crowd::default();
+        for (key, replica) in self.truth.replicas.iter() {
+            if let Phase::Placed(placement) = &replica.phase {
+                let here = crowd.of_service.entry((key.0, placement.host));
+                *here.or_default() += 1;
+                *crowd.numbers.entry(placement.host).or_default() += placement
+                    .grant
+                    .ports
+                    .iter()
+                    .map(|port| port.numbers.count())
+                    .sum::<u32>();
+            }
+        }
+        crowd
+    }
+}
+
+fn allows(rule: &PlacementRule, host: &Host) -> bool {
+    let name = host.name();
+    (rule.hosts.is_empty() || rule.hosts.contains(name))
+        && !rule.exclude.contains(name)
+        && rule
+            .labels
+            .iter()
+            .all(|(label, value)| host.facts.labels.get(label) == Some(value))
+}

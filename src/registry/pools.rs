@@ -1,0 +1,312 @@
+//! The registry's use of the allocator: ports for placements, strangers, rests.
+
+use std::collections::BTreeMap;
+
+use crate::allocator::{
+    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+};
+use crate::identity::{HostId, ReplicaId, ServiceId};
+use crate::port::{Port, PortRange};
+use crate::port_pool::{
+    Foreign, ListedPorts, PoolRanges, PortGrant, PortRequest, PortState, Side, Stranger, Want, Why,
+};
+use crate::supervision::Final;
+use crate::time::Monotonic;
+
+use super::machine::{Config, Registry};
+use super::records::{Phase, Resting};
+use super::truth::{NumberKey, ReplicaKey};
+use super::{ForeignListener, HostFacts};
+
+/// The allocator, and when what it lets rest is over.
+#[derive(Debug)]
+pub(super) struct Pools {
+    allocator: Allocator,
+    config: Config,
+    /// Replicas whose fixed numbers "any" leaves alone.
+    waiting: BTreeMap<ReplicaId, PortRequest>,
+    /// When the stored rest of a number is over.
+    cooled: BTreeMap<NumberKey, Monotonic>,
+}
+
+impl Pools {
+    pub(super) fn new(config: &Config) -> Self {
+        let allocator = Allocator::new(AllocatorConfig {
+            cooling: config.cooling,
+            foreign_rest: config.foreign_rest,
+            ..AllocatorConfig::default()
+        });
+        Self {
+            allocator,
+            config: config.clone(),
+            waiting: BTreeMap::new(),
+            cooled: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a host or changes its ranges and strangers; who holds numbers there keeps them.
+    pub(super) fn put_host(&mut self, host: HostId, facts: &HostFacts) {
+        let spec = HostSpec {
+            ranges: PoolRanges {
+                dynamic: facts.dynamic.clone(),
+                fixed: facts.fixed.clone(),
+                reserved: facts.reserved.clone(),
+            },
+            ..HostSpec::new(facts.host.clone())
+        };
+        // Numbers are dense and each name keeps its own, so the only refusal is a cluster beyond the
+        // allocator's limit: such a host stays unknown there, and is never a place.
+        if self.allocator.put_host(host, spec).is_ok() {
+            let foreign: Vec<Foreign> = facts.foreign.iter().map(foreign).collect();
+            let known = self.allocator.set_foreign(host, &foreign);
+            debug_assert!(known.is_ok(), "the host was just put");
+        }
+    }
+
+    /// The host told everything: it takes new grants.
+    pub(super) fn set_reported(&mut self, host: HostId) {
+        // An unknown host is one beyond the limit, see `put_host`.
+        let _ = self.allocator.set_host_state(host, HostState::Up);
+    }
+
+    /// Reserves the request on the first of `candidates` that takes it.
+    pub(super) fn place(
+        &mut self,
+        now: Monotonic,
+        replica: ReplicaId,
+        request: &PortRequest,
+        former: Option<&(HostId, PortGrant)>,
+        candidates: &[HostId],
+    ) -> Option<(HostId, PortGrant)> {
+        let mut transaction = self.allocator.begin(now);
+        let all = candidates.iter().copied().collect();
+        let feasible = transaction.feasible(request, replica.service, Some(&all));
+        for host in candidates {
+            if !feasible.contains(*host) {
+                continue;
+            }
+            let numbers = former.filter(|(at, _)| at == host).map(|(_, grant)| grant);
+            if let Ok(grant) = transaction.reserve(*host, replica, request, numbers) {
+                transaction.commit();
+                self.waiting.remove(&replica);
+                return Some((*host, grant));
+            }
+        }
+        None
+    }
+
+    /// Why the host does not take the request; empty if it does.
+    pub(super) fn explain(
+        &mut self,
+        now: Monotonic,
+        host: HostId,
+        request: &PortRequest,
+        service: ServiceId,
+    ) -> Vec<Why> {
+        self.allocator.begin(now).explain(host, request, service)
+    }
+
+    /// From now on exactly these wait; "any" leaves alone what they fix.
+    pub(super) fn set_waiting(&mut self, waiting: BTreeMap<ReplicaId, PortRequest>) {
+        for replica in self.waiting.keys() {
+            if !waiting.contains_key(replica) {
+                self.allocator.stop_waiting(*replica);
+            }
+        }
+        for (replica, request) in &waiting {
+            if self.waiting.get(replica) != Some(request) {
+                self.allocator.wait(*replica, None, request);
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    /// The stop of a replica is ordered; its numbers stay its own. Ordered again, nothing changes.
+    pub(super) fn begin_release(&mut self, replica: ReplicaId) {
+        let _ = self.allocator.begin_release(replica);
+    }
+
+    /// A stranger has a number that was granted.
+    pub(super) fn meet_stranger(&mut self, host: HostId, end: &Final, now: Monotonic) {
+        if let Final::PortConflict {
+            port,
+            protocol,
+            pid,
+            comm,
+        } = end
+        {
+            let stranger = Stranger {
+                pid: *pid,
+                comm: comm.clone(),
+            };
+            // An unknown host is one beyond the limit, see `put_host`.
+            let _ = self
+                .allocator
+                .report_conflict(host, *port, *protocol, &stranger, now);
+        }
+    }
+
+    pub(super) fn state(&self, host: HostId, side: Side, port: Port) -> PortState {
+        self.allocator.port_state(host, side, port)
+    }
+
+    pub(super) fn listed(&self, host: HostId) -> Vec<ListedPorts> {
+        self.allocator.ports(host)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Monotonic> {
+        let cooled = self.cooled.values().copied().min();
+        match (self.allocator.next_deadline(), cooled) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Registry {
+    /// The last process of the replica is gone: its numbers rest, and rest on disk too.
+    pub(super) fn free_ports(&mut self, key: ReplicaKey) {
+        let Some(id) = self.allocated(key) else {
+            return;
+        };
+        let now = self.now.mono;
+        let released = self
+            .pools
+            .allocator
+            .confirm_release(id, now, AfterRelease::Cool);
+        self.waits.wake();
+        // Only a replica that holds nothing is refused, and that has nothing to rest.
+        let Ok((host, grant)) = released else {
+            return;
+        };
+        if self.config.cooling.is_zero() {
+            return;
+        }
+        for port in grant.ports {
+            let number = NumberKey {
+                host,
+                protocol: port.protocol,
+                port: port.numbers.first(),
+            };
+            let resting = Resting {
+                service: key.0,
+                numbers: port.numbers,
+            };
+            self.truth.resting.insert(number, resting);
+            let over = now + self.pools.config.cooling;
+            self.pools.cooled.insert(number, over);
+        }
+    }
+
+    /// Ends rests that are over, in the pools and on disk.
+    pub(super) fn end_cooling(&mut self, now: Monotonic) {
+        let freed = self.pools.allocator.on_deadline(now);
+        if !freed.is_empty() {
+            self.waits.wake();
+            self.shown.hosts_news.extend(freed.iter());
+        }
+        let over: Vec<NumberKey> = self
+            .pools
+            .cooled
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in over {
+            self.pools.cooled.remove(&number);
+            self.truth.resting.note_gone(&number);
+        }
+    }
+
+    /// The name under which the replica's present incarnation holds ports.
+    pub(super) fn allocated(&self, key: ReplicaKey) -> Option<ReplicaId> {
+        let replica = self.truth.replicas.find(&key)?;
+        Some(ReplicaId {
+            service: key.0,
+            index: key.1,
+            incarnation: replica.incarnation,
+        })
+    }
+
+    /// Makes known what fixed numbers waiting replicas name.
+    pub(super) fn tell_awaited(&mut self, waiting: &[ReplicaKey]) {
+        let mut awaited = BTreeMap::new();
+        for key in waiting {
+            let service = self.truth.services.find(&key.0);
+            let found = service.zip(self.truth.replicas.find(key));
+            let Some((service, replica)) = found else {
+                continue;
+            };
+            let profile = service.profile_of(replica.generation);
+            let fixes = |want: Want| matches!(want, Want::Fixed(_));
+            if profile.ports.iter().any(|port| fixes(port.want))
+                && let Some(id) = self.allocated(*key)
+            {
+                awaited.insert(id, profile.request());
+            }
+        }
+        self.pools.set_waiting(awaited);
+    }
+
+    /// Builds the pools anew from the records. Rests begin in full again.
+    pub(super) fn fill_pools(&mut self) {
+        let mut pools = Pools::new(&self.config);
+        for (id, host) in self.truth.hosts.iter() {
+            pools.put_host(*id, &host.facts);
+            if self.has_reported(*id) {
+                pools.set_reported(*id);
+            }
+        }
+        let grants = self.truth.replicas.iter().filter_map(|(key, replica)| {
+            let Phase::Placed(placement) = &replica.phase else {
+                return None;
+            };
+            Some(GrantRecord {
+                host: placement.host,
+                replica: ReplicaId {
+                    service: key.0,
+                    index: key.1,
+                    incarnation: replica.incarnation,
+                },
+                grant: placement.grant.clone(),
+                releasing: placement.stop.is_some(),
+            })
+        });
+        self.conflicts = pools.allocator.restore(grants);
+        let now = self.now.mono;
+        let mut cooling = Vec::new();
+        for (number, resting) in self.truth.resting.iter() {
+            // A number that was given from its rest is held, and rests no more.
+            let is_held = |port: Port| {
+                Side::of(number.protocol).any(|side| {
+                    let state = pools.state(number.host, side, port);
+                    matches!(state, PortState::Held { .. } | PortState::Releasing { .. })
+                })
+            };
+            for port in resting.numbers.iter().filter(|port| !is_held(*port)) {
+                cooling.push(CoolingRecord {
+                    host: number.host,
+                    protocol: number.protocol,
+                    numbers: PortRange::single(port),
+                    service: resting.service,
+                    left: self.config.cooling,
+                });
+            }
+        }
+        let over = now + self.config.cooling;
+        let cooled = self.truth.resting.iter().map(|(number, _)| (*number, over));
+        pools.cooled.extend(cooled);
+        // A host that is not known any more has nothing that could rest.
+        drop(pools.allocator.restore_cooling(cooling, now));
+        self.pools = pools;
+    }
+}
+
+fn foreign(listener: &ForeignListener) -> Foreign {
+    Foreign {
+        port: listener.port,
+        protocol: listener.protocol,
+        pid: listener.pid,
+        comm: listener.comm.clone(),
+    }
+}

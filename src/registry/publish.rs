@@ -1,0 +1,142 @@
+//! The endpoints of a service: durable placement, the host's published address, the newest readiness.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::endpoints::{Endpoint, EndpointPort, EndpointState, ServiceEndpoints};
+use crate::identity::ServiceId;
+use crate::profile::Profile;
+use crate::supervision::{State, Status};
+
+use super::machine::Registry;
+use super::records::{Phase, Placement, Replica, Service};
+
+impl Registry {
+    /// What clients may know of the service now.
+    pub(super) fn endpoints(&self, service: &Service) -> ServiceEndpoints {
+        let mut labels: BTreeMap<u64, Arc<BTreeMap<String, String>>> = BTreeMap::new();
+        let endpoints = self
+            .durable_replicas(service.id)
+            .into_iter()
+            .filter_map(|(index, replica)| {
+                let Phase::Placed(placement) = &replica.phase else {
+                    return None;
+                };
+                let profile = service.profile_of(replica.generation);
+                let labels = labels
+                    .entry(replica.generation)
+                    .or_insert_with(|| Arc::new(profile.labels.clone()));
+                let (state, reason) = self.condition(replica, placement);
+                let host = self.truth.hosts.find(&placement.host)?;
+                Some(Endpoint {
+                    replica: index,
+                    incarnation: replica.incarnation,
+                    host: host.name().clone(),
+                    address: host.facts.published,
+                    ports: published_ports(profile, placement),
+                    state,
+                    reason,
+                    ready_since: replica.ready_since.filter(|_| state.is_listed()),
+                    restarts: replica.status.as_ref().map_or(0, |it| it.restarts),
+                    labels: Arc::clone(labels),
+                })
+            })
+            .collect();
+        ServiceEndpoints {
+            service: service.name.clone(),
+            desired: service.desired,
+            endpoints,
+        }
+    }
+
+    /// The replicas of a service as far as they are durable, with the newest news.
+    pub(super) fn durable_replicas(&self, service: ServiceId) -> Vec<(u32, &Replica)> {
+        self.truth
+            .replicas
+            .durable_range((service, 0)..=(service, u32::MAX))
+            .into_iter()
+            .map(|((_, index), replica)| (*index, replica))
+            .collect()
+    }
+
+    /// Whether clients may be sent to a placed replica, and why not.
+    pub(super) fn condition(
+        &self,
+        replica: &Replica,
+        placement: &Placement,
+    ) -> (EndpointState, Option<String>) {
+        let up = |status: &Status| status.ready && status.state == State::Up;
+        let is_up = replica.status.as_ref().is_some_and(up);
+        if self.was_rebooted(placement) {
+            return (EndpointState::NotReady, Some("host rebooted".to_owned()));
+        }
+        if let Some(order) = &placement.stop {
+            let state = if is_up {
+                EndpointState::Serving
+            } else {
+                EndpointState::Terminating
+            };
+            return (state, Some(format!("stop ordered by {}", order.by)));
+        }
+        let host = self.truth.hosts.find(&placement.host);
+        if is_up {
+            return match host.and_then(|host| host.facts.published) {
+                Some(_) => (EndpointState::Ready, None),
+                None => (
+                    EndpointState::NotReady,
+                    Some("its host has no address to publish".to_owned()),
+                ),
+            };
+        }
+        (
+            EndpointState::NotReady,
+            Some(not_ready(replica.status.as_ref())),
+        )
+    }
+}
+
+/// Why a replica that runs, or is about to, is not ready.
+fn not_ready(status: Option<&Status>) -> String {
+    let Some(status) = status else {
+        return "its host was told to start it".to_owned();
+    };
+    let failure = || status.last_failure.as_ref().map(|it| it.reason.to_string());
+    let told = |words: &str| match status.not_ready_reason.clone().or_else(failure) {
+        Some(why) => format!("{words}: {why}"),
+        None => words.to_owned(),
+    };
+    match &status.state {
+        State::Idle | State::Starting => "starting".to_owned(),
+        State::Startup => match &status.not_ready_reason {
+            Some(why) => format!("waits for its startup probe: {why}"),
+            None => "waits for its startup probe".to_owned(),
+        },
+        State::Up => match &status.not_ready_reason {
+            Some(why) => why.clone(),
+            None => "not ready yet".to_owned(),
+        },
+        State::Stopping | State::Reaping => told("its run is ending"),
+        State::Backoff => told("waits to be started again"),
+        State::Stuck => told("its processes cannot be removed"),
+        State::Final(end) => end.to_string(),
+    }
+}
+
+/// The published ports, in the order of the profile.
+fn published_ports(profile: &Profile, placement: &Placement) -> Vec<EndpointPort> {
+    profile
+        .ports
+        .iter()
+        .filter(|port| port.publish)
+        .filter_map(|port| {
+            let granted = placement.grant.port(&port.name)?;
+            Some(EndpointPort {
+                name: port.name.clone(),
+                numbers: granted.numbers,
+                protocol: granted.protocol,
+                app_protocol: port.app_protocol.clone(),
+                path: port.path.clone(),
+            })
+        })
+        .collect()
+}

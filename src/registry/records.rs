@@ -1,0 +1,300 @@
+//! What the store holds, record by record, and how it is written: JSON with the number of its format.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{HostId, HostName, Incarnation, ServiceId, ServiceName};
+use crate::port::PortRange;
+use crate::port_pool::PortGrant;
+use crate::profile::Profile;
+use crate::rights::Caller;
+use crate::supervision::{Failure, Status};
+use crate::time::WallClock;
+
+use super::HostFacts;
+
+/// The format this version writes; it reads all up to it.
+pub(super) const FORMAT: u32 = 1;
+
+/// Counters and the life of the revision line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meta {
+    pub(super) epoch: String,
+    /// No revision reaches it before a higher one is durable.
+    pub(super) ceiling: u64,
+    pub(super) next_service: u64,
+}
+
+/// One service: what its owner wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Service {
+    pub(super) id: ServiceId,
+    pub(super) name: ServiceName,
+    /// Who submitted it, with the rights of that moment.
+    pub(super) owner: Caller,
+    /// The account's number on the hosts.
+    pub(super) uid: u32,
+    /// Profiles by generation: the newest, and those that replicas still run.
+    pub(super) profiles: BTreeMap<u64, Arc<Profile>>,
+    /// The newest; +1 with each replaced profile.
+    pub(super) generation: u64,
+    pub(super) desired: u32,
+    pub(super) wish: Wish,
+    pub(super) submitted: WallClock,
+    pub(super) roll: Option<Roll>,
+    /// Above every incarnation of replicas that are forgotten: their names on hosts never come again.
+    pub(super) incarnation_floor: u32,
+}
+
+impl Service {
+    /// The profile that new placements run.
+    pub(super) fn profile(&self) -> &Arc<Profile> {
+        self.profile_of(self.generation)
+    }
+
+    /// The profile of a generation that a replica of this service has.
+    pub(super) fn profile_of(&self, generation: u64) -> &Arc<Profile> {
+        self.profiles
+            .get(&generation)
+            .or_else(|| self.profiles.values().next_back())
+            .expect("a service keeps at least its newest profile; `load` refuses one without")
+    }
+}
+
+/// What the owner wants of the whole service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Wish {
+    Running,
+    Stopped,
+}
+
+/// A change that takes one replica after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Roll {
+    pub(super) kind: RollKind,
+    pub(super) by: String,
+    /// Taken, but not ready again yet.
+    pub(super) current: Option<u32>,
+    /// Not taken yet; the highest comes next.
+    pub(super) remaining: BTreeSet<u32>,
+}
+
+/// What a roll does to each replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RollKind {
+    /// A new incarnation with the newest profile.
+    Replace,
+    /// A restart in place.
+    Restart,
+}
+
+/// One copy of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Replica {
+    pub(super) incarnation: Incarnation,
+    /// Which of the service's profiles it runs.
+    pub(super) generation: u64,
+    pub(super) phase: Phase,
+    /// The user's newest restart of this incarnation.
+    pub(super) restart_no: u64,
+    /// In its shown state since.
+    pub(super) since: WallClock,
+    pub(super) ready_since: Option<WallClock>,
+    /// The newest status of this incarnation.
+    pub(super) status: Option<Status>,
+    /// Automatic restarts of earlier incarnations.
+    pub(super) restarts_earlier: u32,
+    /// The newest failure of earlier incarnations.
+    pub(super) failure_earlier: Option<Failure>,
+    /// Placements that followed a give-up, since the owner last started it.
+    pub(super) requeues: u32,
+    /// Where it was before, to prefer or to avoid.
+    pub(super) former: Option<Former>,
+}
+
+/// Where a replica stands, as the controller decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Phase {
+    /// It has no host.
+    Waiting(Waiting),
+    /// It has a host and holds ports there.
+    Placed(Placement),
+    /// Nothing follows by itself.
+    Ended(Ended),
+}
+
+/// Why a replica waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Waiting {
+    pub(super) cause: WaitCause,
+    /// Not before it rested this long; in full again after a start of the controller.
+    pub(super) rest: Option<Duration>,
+}
+
+/// What made a replica wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WaitCause {
+    /// It was asked for.
+    Asked,
+    /// A stranger had one of its ports; in words.
+    Conflict(String),
+    /// It gave up; in words.
+    GaveUp(String),
+    /// Its host was booted.
+    Rebooted,
+}
+
+/// A host and ports on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Placement {
+    pub(super) host: HostId,
+    /// The boot of the host it belongs to; in another one every run of it is gone.
+    pub(super) boot_id: String,
+    pub(super) grant: PortGrant,
+    pub(super) placed_at: WallClock,
+    /// It was told to end.
+    pub(super) stop: Option<StopOrder>,
+}
+
+/// Why a replica was told to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StopOrder {
+    pub(super) why: StopWhy,
+    pub(super) by: String,
+}
+
+/// What follows a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StopWhy {
+    /// The service is stopped.
+    Stopped,
+    /// The index stays empty until start or submit.
+    Killed,
+    /// The index is not wanted any more.
+    ScaledDown,
+    /// A new incarnation follows.
+    Renewed,
+}
+
+/// How a replica ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub(super) how: EndKind,
+    /// One sentence.
+    pub(super) reason: String,
+    /// The host it was last on.
+    pub(super) host: Option<HostId>,
+}
+
+/// The classes of ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum EndKind {
+    /// In success, under the policy `never`: job state DONE.
+    Done,
+    /// In success, under another policy: it does not serve any more.
+    Completed,
+    /// It failed and is not to be restarted.
+    Failed,
+    /// The restart rule ended it.
+    GaveUp,
+    /// The owner stopped the service.
+    Stopped,
+    /// The owner ended this replica.
+    Killed,
+    /// Its host was booted and it is not to be run again.
+    HostRebooted,
+}
+
+/// An earlier placement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Former {
+    pub(super) host: HostId,
+    pub(super) grant: PortGrant,
+}
+
+/// A host as it last reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Host {
+    pub(super) id: HostId,
+    /// Its report without the replicas: those are in their own records.
+    pub(super) facts: HostFacts,
+    /// When this report came.
+    pub(super) reported_at: WallClock,
+}
+
+impl Host {
+    pub(super) const fn name(&self) -> &HostName {
+        &self.facts.host
+    }
+}
+
+/// A service that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tombstone {
+    pub(super) removed: WallClock,
+    pub(super) incarnation_floor: u32,
+}
+
+/// A number that rests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Resting {
+    /// Whose it was.
+    pub(super) service: ServiceId,
+    /// The number of the key, or the block that begins with it.
+    pub(super) numbers: PortRange,
+}
+
+#[derive(Serialize)]
+struct Written<'a, T> {
+    format: u32,
+    record: &'a T,
+}
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+#[derive(Deserialize)]
+struct Read<T> {
+    record: T,
+}
+
+/// The bytes of a record.
+pub(super) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(&Written {
+        format: FORMAT,
+        record,
+    })
+    .expect("records are plain data with text keys")
+}
+
+/// The record of these bytes.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let damaged = |error: serde_json::Error| DecodeError::Damaged(error.to_string());
+    let Format { format } = serde_json::from_slice(bytes).map_err(damaged)?;
+    if format > FORMAT {
+        return Err(DecodeError::Newer(format));
+    }
+    let Read { record } = serde_json::from_slice(bytes).map_err(damaged)?;
+    Ok(record)
+}
+
+/// Why bytes are no record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DecodeError {
+    /// The reader's words.
+    Damaged(String),
+    /// The format found.
+    Newer(u32),
+}

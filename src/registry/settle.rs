@@ -1,0 +1,364 @@
+//! Ends: what a final report, a stranger's port or a reboot make of a replica. Truth, decided from what hosts told.
+//!
+//! Every decision looks at what is, not at what just happened, so one that could not be stored is made again.
+
+use std::time::Duration;
+
+use crate::identity::{HostId, Incarnation, ServiceId};
+use crate::port::Port;
+use crate::port_pool::Want as Wanted;
+use crate::supervision::{ExitCause, Final, RestartPolicy, State, Then};
+
+use super::hosts::{Leftover, LeftoverKey};
+use super::machine::Registry;
+use super::records::{
+    EndKind, Ended, Former, Phase, Placement, StopOrder, StopWhy, WaitCause, Waiting,
+};
+use super::truth::ReplicaKey;
+
+/// How many new placements after strangers' ports a replica gets within [`CONFLICT_WINDOW`].
+const CONFLICTS_ALLOWED: usize = 5;
+
+/// How long such a placement counts.
+const CONFLICT_WINDOW: Duration = Duration::from_secs(600);
+
+/// The longest rest after a give-up.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+/// What ended on a host.
+enum End {
+    Final(Final),
+    Rebooted,
+}
+
+/// What follows an end.
+enum Next {
+    End(EndKind, String),
+    Renew(WaitCause, Option<Duration>, String),
+    Remove(String),
+}
+
+impl Registry {
+    /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
+    pub(super) fn settle(&mut self, service: ServiceId) {
+        let ended: Vec<_> = self
+            .truth
+            .replicas_of(service)
+            .filter_map(|(index, replica)| match &replica.phase {
+                Phase::Placed(placement) => match replica.status.as_ref().map(|it| &it.state) {
+                    Some(State::Final(end)) => Some((index, End::Final(end.clone()))),
+                    _ if self.was_rebooted(placement) => Some((index, End::Rebooted)),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        for (index, end) in ended {
+            self.conclude((service, index), &end);
+        }
+    }
+
+    /// Whether the host is in another boot than the placement: every run of it is gone.
+    pub(super) fn was_rebooted(&self, placement: &Placement) -> bool {
+        let host = self.truth.hosts.find(&placement.host);
+        host.is_some_and(|host| host.facts.boot_id != placement.boot_id)
+    }
+
+    fn conclude(&mut self, key: ReplicaKey, end: &End) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        let Phase::Placed(placement) = replica.phase.clone() else {
+            return;
+        };
+        let incarnation = replica.incarnation;
+        let next = match (&placement.stop, end) {
+            (Some(order), _) => after_stop(order),
+            (None, End::Rebooted) => self.after_reboot(key, placement.host),
+            (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
+        };
+        self.leave_host(key, &placement, matches!(end, End::Final(_)));
+        match next {
+            Next::End(kind, reason) => self.end(key, kind, reason),
+            Next::Renew(cause, rest, text) => {
+                self.tell_replica(key, "requeued", text);
+                self.renew(key, cause, rest);
+            }
+            Next::Remove(text) => {
+                self.tell_service(key.0, "scaled-down", text);
+                self.remove_replica(key);
+            }
+        }
+        self.prune_profiles(key.0);
+    }
+
+    /// Frees the ports and has the host forget what is left.
+    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, is_known_there: bool) {
+        let found = self
+            .truth
+            .services
+            .find(&key.0)
+            .zip(self.truth.replicas.find(&key));
+        let Some((service, replica)) = found else {
+            return;
+        };
+        if is_known_there && let Some(life) = self.lives.get_mut(&placement.host) {
+            let name = LeftoverKey {
+                service: service.name.clone(),
+                index: key.1,
+                incarnation: replica.incarnation,
+            };
+            let desired = super::orders::placed(service, key.1, replica, placement);
+            let ended = true;
+            life.leftovers.insert(name, Leftover { ended, desired });
+        }
+        self.free_ports(key);
+        self.outbox.order(placement.host);
+        self.shown.hosts_truth.insert(placement.host);
+        self.shown.truth.insert(key.0);
+    }
+
+    fn after_reboot(&self, key: ReplicaKey, host: HostId) -> Next {
+        let profile = self
+            .truth
+            .services
+            .find(&key.0)
+            .map(|service| service.profile());
+        let text = format!("host {} rebooted", self.host_name(host));
+        if profile.is_some_and(|profile| profile.rerunnable) {
+            Next::Renew(WaitCause::Rebooted, None, text)
+        } else {
+            Next::End(EndKind::HostRebooted, text)
+        }
+    }
+
+    fn after_final(
+        &mut self,
+        key: ReplicaKey,
+        incarnation: Incarnation,
+        placement: &Placement,
+        end: &Final,
+    ) -> Next {
+        let found = self
+            .truth
+            .services
+            .find(&key.0)
+            .zip(self.truth.replicas.find(&key));
+        let Some((service, replica)) = found else {
+            return Next::Remove("forgotten".to_owned());
+        };
+        let profile = service.profile_of(replica.generation);
+        match end {
+            Final::Succeeded => {
+                let codes = &profile.supervision.success_exit;
+                let exit = match (codes.len(), codes.first()) {
+                    (1, Some(ExitCause::Code(code))) => format!("exit {code}"),
+                    _ => "a success exit".to_owned(),
+                };
+                match profile.supervision.restart {
+                    RestartPolicy::Never => Next::End(EndKind::Done, format!("completed: {exit}")),
+                    RestartPolicy::OnFailure => Next::End(
+                        EndKind::Completed,
+                        format!("completed: {exit} under on-failure"),
+                    ),
+                    RestartPolicy::Always => Next::End(
+                        EndKind::Completed,
+                        format!("completed: {exit} under always"),
+                    ),
+                }
+            }
+            Final::Failed(_) => Next::End(EndKind::Failed, end.to_string()),
+            Final::Stopped => {
+                let host = self.host_name(placement.host);
+                Next::End(EndKind::Stopped, format!("stopped on host {host}"))
+            }
+            Final::GaveUp { .. } => {
+                let then = profile.supervision.give_up.as_ref().map(|it| &it.then);
+                let requeued = replica.requeues;
+                match then {
+                    Some(Then::Requeue { rest, max_requeues }) if requeued < *max_requeues => {
+                        let doubled = rest.saturating_mul(1 << requeued.min(20));
+                        let rest = doubled.min(LONGEST_REST);
+                        let text = format!("{end}; rests {}", crate::time::Spelled(rest));
+                        Next::Renew(WaitCause::GaveUp(end.to_string()), Some(rest), text)
+                    }
+                    Some(Then::Requeue { .. }) => Next::End(
+                        EndKind::GaveUp,
+                        format!("{end}; it was placed again {requeued} times before"),
+                    ),
+                    _ => Next::End(EndKind::GaveUp, end.to_string()),
+                }
+            }
+            Final::PortConflict { port, .. } => {
+                let fixed = profile
+                    .ports
+                    .iter()
+                    .any(|it| matches!(it.want, Wanted::Fixed(number) if number == *port));
+                self.after_conflict(key, incarnation, placement, *port, fixed, end)
+            }
+        }
+    }
+
+    /// A stranger's port is nobody's fault: a new placement, not charged, but bounded.
+    fn after_conflict(
+        &mut self,
+        key: ReplicaKey,
+        incarnation: Incarnation,
+        placement: &Placement,
+        port: Port,
+        is_fixed: bool,
+        end: &Final,
+    ) -> Next {
+        let now = self.now.mono;
+        self.pools.meet_stranger(placement.host, end, now);
+        let text = format!("{end} on host {}", self.host_name(placement.host));
+        let cause = WaitCause::Conflict(text.clone());
+        if is_fixed {
+            // It waits for the number itself, wherever that is free.
+            return Next::Renew(cause, None, text);
+        }
+        let met = self.waits.conflicts.entry(key).or_default();
+        met.retain(|(_, at)| now.since(*at) < CONFLICT_WINDOW);
+        // An end that is decided again after a refused batch is still one end.
+        if met.last().is_none_or(|(of, _)| *of != incarnation) {
+            met.push((incarnation, now));
+        }
+        let rest = match met.first() {
+            Some((_, first)) if met.len() > CONFLICTS_ALLOWED => {
+                Some(CONFLICT_WINDOW.saturating_sub(now.since(*first)))
+            }
+            _ => None,
+        };
+        let text = match rest {
+            Some(rest) => format!(
+                "{text}; {} such ends in 10 minutes: rests {} before port {port} is asked for anew",
+                met.len(),
+                crate::time::Spelled(rest)
+            ),
+            None => text,
+        };
+        Next::Renew(cause, rest, text)
+    }
+
+    /// Ends the replica for good, until somebody starts it.
+    pub(super) fn end(&mut self, key: ReplicaKey, how: EndKind, reason: String) {
+        self.tell_replica(key, how.word(), reason.clone());
+        let now = self.now.wall;
+        if let Some(replica) = self.truth.replicas.change(&key) {
+            let host = match &replica.phase {
+                Phase::Placed(placement) => Some(placement.host),
+                _ => None,
+            };
+            replica.phase = Phase::Ended(Ended { how, reason, host });
+            replica.since = now;
+            replica.ready_since = None;
+        }
+        self.waits.forget(key);
+    }
+
+    /// Makes the replica wait for a place as its next incarnation, with the newest profile.
+    pub(super) fn renew(&mut self, key: ReplicaKey, cause: WaitCause, rest: Option<Duration>) {
+        let Some(service) = self.truth.services.find(&key.0) else {
+            return;
+        };
+        let generation = service.generation;
+        let now = self.now;
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        if let Some(status) = replica.status.take() {
+            replica.restarts_earlier = replica.restarts_earlier.saturating_add(status.restarts);
+            replica.failure_earlier = status.last_failure.or(replica.failure_earlier.take());
+        }
+        if let Phase::Placed(placement) = &replica.phase {
+            replica.former = Some(Former {
+                host: placement.host,
+                grant: placement.grant.clone(),
+            });
+        }
+        if matches!(cause, WaitCause::GaveUp(_)) {
+            replica.requeues = replica.requeues.saturating_add(1);
+        }
+        replica.incarnation = Incarnation(replica.incarnation.0.saturating_add(1));
+        replica.generation = generation;
+        replica.restart_no = 0;
+        replica.since = now.wall;
+        replica.ready_since = None;
+        replica.phase = Phase::Waiting(Waiting { cause, rest });
+        self.waits.rest(key, rest.map(|rest| now.mono + rest));
+        self.waits.wake();
+        self.shown.truth.insert(key.0);
+    }
+
+    /// Forgets a replica that is not wanted any more; its incarnations never come again.
+    pub(super) fn remove_replica(&mut self, key: ReplicaKey) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        let floor = replica.incarnation.0.saturating_add(1);
+        self.truth.replicas.remove(&key);
+        if let Some(service) = self.truth.services.change(&key.0) {
+            service.incarnation_floor = service.incarnation_floor.max(floor);
+        }
+        self.waits.forget(key);
+        self.shown.truth.insert(key.0);
+    }
+
+    /// Forgets profiles that no replica runs any more.
+    pub(super) fn prune_profiles(&mut self, service: ServiceId) {
+        let Some(found) = self.truth.services.find(&service) else {
+            return;
+        };
+        let used = |generation: &u64| {
+            *generation == found.generation
+                || self
+                    .truth
+                    .replicas_of(service)
+                    .any(|(_, replica)| replica.generation == *generation)
+        };
+        let unused: Vec<u64> = found
+            .profiles
+            .keys()
+            .copied()
+            .filter(|generation| !used(generation))
+            .collect();
+        if !unused.is_empty()
+            && let Some(found) = self.truth.services.change(&service)
+        {
+            found
+                .profiles
+                .retain(|generation, _| !unused.contains(generation));
+        }
+    }
+
+    /// Takes rests that are over off everything that waits.
+    pub(super) fn end_rests(&mut self) {
+        let now = self.now.mono;
+        self.end_cooling(now);
+        self.waits.end_rests(now);
+    }
+}
+
+fn after_stop(order: &StopOrder) -> Next {
+    let by = &order.by;
+    match order.why {
+        StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
+        StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
+        StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
+        StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+    }
+}
+
+impl EndKind {
+    /// The word people read.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Done | Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::GaveUp => "gave-up",
+            Self::Stopped => "stopped",
+            Self::Killed => "killed",
+            Self::HostRebooted => "host-rebooted",
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Submitting a profile: a new service, no change, a replacement, or running again what ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::identity::{ServiceId, ServiceName};
+use crate::port_pool::Want;
+use crate::profile::{Profile, Replicas};
+use crate::rights::Caller;
+
+use super::commands::{MOST_REPLICAS, answer, gap_note};
+use super::machine::Registry;
+use super::records::{EndKind, Phase, Roll, RollKind, Service, WaitCause, Waiting, Wish};
+use super::truth::{MetaKey, TombstoneKey};
+use super::{Answer, Refusal, Submission};
+
+impl Registry {
+    pub(super) fn submit(
+        &mut self,
+        by: &Caller,
+        submission: Submission,
+    ) -> Result<Answer, Refusal> {
+        let name = submission.service.clone();
+        if let Replicas::Count(count) = submission.profile.replicas
+            && count > MOST_REPLICAS
+        {
+            return Err(Refusal::Unfit {
+                service: name,
+                reason: format!(
+                    "{count} replicas are asked for; at most {MOST_REPLICAS} are allowed"
+                ),
+            });
+        }
+        let known = self.names.get(&name);
+        let service = known.and_then(|id| self.truth.services.find(id));
+        let seen = service.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));
+        if seen.is_none() && !by.may_submit_into(name.namespace()) {
+            // The same whether the name is taken there or not.
+            return Err(Refusal::NotAllowed {
+                user: by.user.clone(),
+                action: "submit",
+                owner: name.namespace().to_string(),
+                service: name,
+            });
+        }
+        if service.is_none() {
+            return self.submit_new(by, &name, submission.profile);
+        }
+        if seen.is_none() {
+            return Err(Refusal::Unfit {
+                service: name,
+                reason: "the name is taken in this namespace; choose another".to_owned(),
+            });
+        }
+        let service = self.managed(by, &name, "submit")?;
+        let id = service.id;
+        let changes = differences(service.profile(), &submission.profile);
+        if changes.is_empty() {
+            return Ok(self.run_ended(id, by, &name));
+        }
+        let lives = self
+            .truth
+            .replicas_of(id)
+            .any(|(_, it)| !matches!(it.phase, Phase::Ended(_)));
+        if lives && !submission.replace {
+            return Err(Refusal::Differs {
+                service: name,
+                difference: changes.join(", "),
+            });
+        }
+        Ok(self.replace(&name, id, by, submission.profile, &changes))
+    }
+
+    fn submit_new(
+        &mut self,
+        by: &Caller,
+        name: &ServiceName,
+        profile: Profile,
+    ) -> Result<Answer, Refusal> {
+        let unfit = |reason: String| Refusal::Unfit {
+            service: name.clone(),
+            reason,
+        };
+        let uid = by.uid.ok_or_else(|| {
+            unfit(format!(
+                "the account {} has no uid on the controller's machine, so no host could run it",
+                by.user
+            ))
+        })?;
+        let lower = |name: &ServiceName| name.namespace().as_str().to_lowercase();
+        let twin = self
+            .names
+            .keys()
+            .find(|known| known.namespace() != name.namespace() && lower(known) == lower(name));
+        if let Some(twin) = twin {
+            return Err(unfit(format!(
+                "namespace {} differs from {} in upper and lower case only",
+                name.namespace(),
+                twin.namespace()
+            )));
+        }
+        let floor = self.truth.tombstones.find(&TombstoneKey(name.clone()));
+        let incarnation_floor = floor.map_or(0, |it| it.incarnation_floor);
+        let desired = self.wanted_copies(&profile);
+        let Some(meta) = self.truth.meta.change(&MetaKey) else {
+            return Err(unfit("the store has no counters".to_owned()));
+        };
+        let id = ServiceId(meta.next_service);
+        meta.next_service += 1;
+        let service = Service {
+            id,
+            name: name.clone(),
+            owner: by.clone(),
+            uid,
+            profiles: BTreeMap::from([(0, Arc::new(profile))]),
+            generation: 0,
+            desired,
+            wish: Wish::Running,
+            submitted: self.now.wall,
+            roll: None,
+            incarnation_floor,
+        };
+        let notes = self.room_notes(&service, desired);
+        self.truth.services.insert(id, service);
+        self.names.insert(name.clone(), id);
+        self.resize(id, desired, &by.user);
+        let copies = if desired == 1 { "replica" } else { "replicas" };
+        self.tell_service(
+            id,
+            "submitted",
+            format!("submitted by {} with {desired} {copies}", by.user),
+        );
+        Ok(answer(name, true, notes))
+    }
+
+    /// The same profile again: what the owner stopped or what failed runs again, what completed does not.
+    fn run_ended(&mut self, id: ServiceId, by: &Caller, name: &ServiceName) -> Answer {
+        let changed = self.run_again(id, &by.user, |how| how != EndKind::Done);
+        if changed {
+            self.tell_service(id, "started", format!("submitted again by {}", by.user));
+        }
+        answer(name, changed, Vec::new())
+    }
+
+    /// Another profile for a known service: takes effect at once where nothing runs, else by a roll.
+    fn replace(
+        &mut self,
+        name: &ServiceName,
+        id: ServiceId,
+        by: &Caller,
+        profile: Profile,
+        changes: &[String],
+    ) -> Answer {
+        let desired = self.wanted_copies(&profile);
+        let only_count = changes.iter().all(|field| field == "replicas");
+        let Some(service) = self.truth.services.change(&id) else {
+            return answer(name, false, Vec::new());
+        };
+        service.wish = Wish::Running;
+        // Another number of replicas is no reason to restart the others.
+        if !only_count {
+            service.generation += 1;
+        }
+        let generation = service.generation;
+        service.profiles.insert(generation, Arc::new(profile));
+        service.roll = None;
+        let service = service.clone();
+        let mut notes = self.room_notes(&service, desired);
+        self.tell_service(
+            id,
+            "replaced",
+            format!("profile replaced by {}: {}", by.user, changes.join(", ")),
+        );
+        self.resize(id, desired, &by.user);
+        let lives: Vec<u32> = self
+            .truth
+            .replicas_of(id)
+            .filter(|(_, it)| matches!(it.phase, Phase::Placed(_)))
+            .map(|(index, _)| index)
+            .collect();
+        if only_count {
+            self.run_again(id, &by.user, |how| how != EndKind::Done);
+            return answer(name, true, notes);
+        }
+        // What has no process yet runs the new profile from its first run on.
+        let waiting: Vec<u32> = self
+            .truth
+            .replicas_of(id)
+            .filter(|(_, it)| matches!(it.phase, Phase::Waiting(_)))
+            .map(|(index, _)| index)
+            .collect();
+        for index in waiting {
+            if let Some(replica) = self.truth.replicas.change(&(id, index)) {
+                replica.generation = generation;
+                replica.requeues = 0;
+                replica.phase = Phase::Waiting(Waiting {
+                    cause: WaitCause::Asked,
+                    rest: None,
+                });
+                self.waits.forget((id, index));
+            }
+        }
+        if lives.is_empty() {
+            self.run_again(id, &by.user, |_| true);
+        } else {
+            notes.extend(gap_note(desired as usize));
+            let remaining = self.truth.replicas_of(id).map(|(index, _)| index);
+            let remaining = remaining.filter(|index| *index < desired).collect();
+            self.begin_roll(
+                id,
+                Roll {
+                    kind: RollKind::Replace,
+                    by: by.user.clone(),
+                    current: None,
+                    remaining,
+                },
+            );
+        }
+        self.prune_profiles(id);
+        answer(name, true, notes)
+    }
+
+    /// How many copies the profile asks for, on the hosts known now.
+    pub(super) fn wanted_copies(&self, profile: &Profile) -> u32 {
+        match profile.replicas {
+            Replicas::Count(count) => count,
+            Replicas::PerHost => u32::try_from(self.eligible_hosts(profile).len())
+                .unwrap_or(MOST_REPLICAS)
+                .min(MOST_REPLICAS),
+        }
+    }
+
+    /// What to know at once about room for so many replicas.
+    pub(super) fn room_notes(&self, service: &Service, replicas: u32) -> Vec<String> {
+        let profile = service.profile();
+        let eligible = self.eligible_hosts(profile).len();
+        let fixed = profile.ports.iter().find_map(|port| match port.want {
+            Want::Fixed(number) => Some((number, port.protocol)),
+            Want::Any { .. } => None,
+        });
+        match fixed {
+            Some((port, protocol)) if replicas as usize > eligible => vec![format!(
+                "fixed port {port}/{protocol}: at most one replica per host; {eligible} {} eligible",
+                if eligible == 1 { "host" } else { "hosts" }
+            )],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The fields in which two profiles differ, in the words of the profile.
+fn differences(old: &Profile, new: &Profile) -> Vec<String> {
+    if old == new {
+        return Vec::new();
+    }
+    let fields = |profile: &Profile| match serde_json::to_value(profile) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (fields(old), fields(new));
+    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let mut differing: Vec<String> = names
+        .into_iter()
+        .filter(|name| old.get(*name) != new.get(*name))
+        .cloned()
+        .collect();
+    if differing.is_empty() {
+        // They are not equal, so something differs that the written form does not name.
+        differing.push("profile".to_owned());
+    }
+    differing
+}

@@ -1,0 +1,140 @@
+//! Taking up stored records: at a start, and after a batch that never became durable.
+
+use std::collections::BTreeMap;
+
+use crate::time::Now;
+
+use super::LoadError;
+use super::hosts::HostLife;
+use super::machine::Registry;
+use super::records::{Meta, Phase};
+use super::tables;
+use super::truth::MetaKey;
+
+/// How many revisions one durable ceiling allows.
+pub(super) const CEILING_STEP: u64 = 1 << 20;
+
+impl Registry {
+    /// Derives everything that is not stored.
+    pub(super) fn take_up(&mut self, epoch: String) -> Result<(), LoadError> {
+        self.check()?;
+        if self.truth.meta.find(&MetaKey).is_none() {
+            let meta = Meta {
+                epoch,
+                ceiling: 0,
+                next_service: 1,
+            };
+            self.truth.meta.insert(MetaKey, meta);
+        }
+        self.shown.revision = first_revision(self.meta().ceiling, self.now);
+        self.shown.last_order = self.shown.revision;
+        for (id, host) in self.truth.hosts.iter() {
+            self.host_names.insert(host.name().clone(), *id);
+            let life = HostLife {
+                last_seen: host.reported_at,
+                orders: self.shown.last_order,
+                ..HostLife::default()
+            };
+            self.lives.insert(*id, life);
+        }
+        for ((service, number), _) in self.truth.events.iter() {
+            self.event_numbers.insert(*service, number + 1);
+        }
+        let rests: Vec<_> = self
+            .truth
+            .replicas
+            .iter()
+            .filter_map(|(key, replica)| match &replica.phase {
+                Phase::Waiting(waiting) => Some((*key, waiting.rest?)),
+                _ => None,
+            })
+            .collect();
+        for (key, rest) in rests {
+            self.waits.rest(key, Some(self.now.mono + rest));
+        }
+        let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
+        self.shown.truth.extend(all);
+        let hosts: Vec<_> = self.truth.hosts.iter().map(|(id, _)| *id).collect();
+        self.shown.hosts_truth.extend(hosts);
+        self.rebuild();
+        Ok(())
+    }
+
+    /// Derives anew what follows from the records, and has everything looked at again.
+    pub(super) fn rebuild(&mut self) {
+        self.names = self
+            .truth
+            .services
+            .iter()
+            .map(|(id, service)| (service.name.clone(), *id))
+            .collect();
+        self.fill_pools();
+        let replicas = &self.truth.replicas;
+        self.waits.keep(|key| {
+            let replica = replicas.find(key);
+            replica.is_some_and(|it| !matches!(it.phase, Phase::Ended(_)))
+        });
+        self.attention = self.truth.services.iter().map(|(id, _)| *id).collect();
+        self.waits.wake();
+    }
+
+    /// The counters, which exist from the first start on.
+    pub(super) fn meta(&self) -> &Meta {
+        self.truth
+            .meta
+            .find(&MetaKey)
+            .expect("`take_up` adds the counters and nothing removes them")
+    }
+
+    /// Keeps the durable ceiling well above the newest revision.
+    pub(super) fn raise_ceiling(&mut self) {
+        let revision = self.shown.revision;
+        if self.meta().ceiling < revision + CEILING_STEP / 2
+            && let Some(meta) = self.truth.meta.change(&MetaKey)
+        {
+            meta.ceiling = revision + CEILING_STEP;
+        }
+    }
+
+    /// Refuses records that contradict each other in a way that no later rule could mend.
+    fn check(&self) -> Result<(), LoadError> {
+        let damaged = |table: &str, key: String, reason: String| LoadError::Damaged {
+            table: table.to_owned(),
+            key,
+            reason,
+        };
+        for (id, service) in self.truth.services.iter() {
+            if !service.profiles.contains_key(&service.generation) {
+                let reason = "it has no profile".to_owned();
+                return Err(damaged(tables::SERVICES, id.to_string(), reason));
+            }
+        }
+        let mut names = BTreeMap::new();
+        for (id, service) in self.truth.services.iter() {
+            if let Some(twin) = names.insert(&service.name, id) {
+                let reason = format!("it has the name of service {twin}: {}", service.name);
+                return Err(damaged(tables::SERVICES, id.to_string(), reason));
+            }
+        }
+        for ((service, index), replica) in self.truth.replicas.iter() {
+            let key = format!("{service}/{index}");
+            if self.truth.services.find(service).is_none() {
+                let reason = "its service is not stored".to_owned();
+                return Err(damaged(tables::REPLICAS, key, reason));
+            }
+            if let Phase::Placed(placement) = &replica.phase
+                && self.truth.hosts.find(&placement.host).is_none()
+            {
+                let reason = format!("its host number {} is not stored", placement.host);
+                return Err(damaged(tables::REPLICAS, key, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Above every revision ever shown, and of the present second where that is higher.
+fn first_revision(ceiling: u64, now: Now) -> u64 {
+    let seconds = now.wall.as_unix_millis() / 1000;
+    ceiling.max(seconds << 20)
+}

@@ -1,0 +1,265 @@
+//! Every stored record, by table, and the batches that make changes of them durable.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::identity::{HostId, ServiceId, ServiceName};
+use crate::port::{Port, Protocol};
+
+use super::ledger::Ledger;
+use super::records::{
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tombstone, decode, encode,
+};
+use super::{EventView, LoadError, Stored, Write, tables};
+
+/// A replica whatever its incarnation: its service and index.
+pub(super) type ReplicaKey = (ServiceId, u32);
+
+/// The stored records.
+#[derive(Clone, Debug)]
+pub(super) struct Truth {
+    pub(super) meta: Ledger<MetaKey, Meta>,
+    pub(super) tombstones: Ledger<TombstoneKey, Tombstone>,
+    pub(super) services: Ledger<ServiceId, Service>,
+    pub(super) replicas: Ledger<ReplicaKey, Replica>,
+    pub(super) hosts: Ledger<HostId, Host>,
+    pub(super) resting: Ledger<NumberKey, Resting>,
+    pub(super) events: Ledger<(ServiceId, u64), EventView>,
+}
+
+impl Truth {
+    /// Reads every table.
+    pub(super) fn load(stored: &Stored) -> Result<Self, LoadError> {
+        Ok(Self {
+            meta: Ledger::new(read(stored, tables::META)?),
+            tombstones: Ledger::new(read(stored, tables::META)?),
+            services: Ledger::new(read(stored, tables::SERVICES)?),
+            replicas: Ledger::new(read(stored, tables::REPLICAS)?),
+            hosts: Ledger::new(read(stored, tables::HOSTS)?),
+            resting: Ledger::new(read(stored, tables::COOLING)?),
+            events: Ledger::new(read(stored, tables::EVENTS)?),
+        })
+    }
+
+    /// Whether something was changed that readers must not see before it is durable.
+    pub(super) fn is_changed(&self) -> bool {
+        self.meta.is_changed()
+            || self.tombstones.is_changed()
+            || self.services.is_changed()
+            || self.replicas.is_changed()
+            || self.hosts.is_changed()
+            || self.resting.is_changed()
+            || self.events.is_changed()
+    }
+
+    /// Whether news waits for the next batch.
+    pub(super) fn has_news(&self) -> bool {
+        self.meta.has_news()
+            || self.tombstones.has_news()
+            || self.services.has_news()
+            || self.replicas.has_news()
+            || self.hosts.has_news()
+            || self.resting.has_news()
+            || self.events.has_news()
+    }
+
+    /// Everything that is not durable yet.
+    pub(super) fn take_writes(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        write(tables::META, &mut self.meta, &mut writes);
+        write(tables::META, &mut self.tombstones, &mut writes);
+        write(tables::SERVICES, &mut self.services, &mut writes);
+        write(tables::REPLICAS, &mut self.replicas, &mut writes);
+        write(tables::HOSTS, &mut self.hosts, &mut writes);
+        write(tables::COOLING, &mut self.resting, &mut writes);
+        write(tables::EVENTS, &mut self.events, &mut writes);
+        writes
+    }
+
+    /// The batch of the last [`Truth::take_writes`] is durable.
+    pub(super) fn commit(&mut self) {
+        self.meta.commit();
+        self.tombstones.commit();
+        self.services.commit();
+        self.replicas.commit();
+        self.hosts.commit();
+        self.resting.commit();
+        self.events.commit();
+    }
+
+    /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
+    pub(super) fn revert(&mut self) {
+        self.meta.revert();
+        self.tombstones.revert();
+        self.services.revert();
+        self.replicas.revert();
+        self.hosts.revert();
+        self.resting.revert();
+        self.events.revert();
+    }
+
+    /// The replicas of a service, by index, with every change.
+    pub(super) fn replicas_of(
+        &self,
+        service: ServiceId,
+    ) -> impl DoubleEndedIterator<Item = (u32, &Replica)> {
+        self.replicas
+            .range((service, 0)..=(service, u32::MAX))
+            .map(|((_, index), replica)| (*index, replica))
+    }
+}
+
+/// The key of the one record of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MetaKey;
+
+/// The key of a deleted service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TombstoneKey(pub(super) ServiceName);
+
+/// A number of a host on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NumberKey {
+    pub(super) host: HostId,
+    pub(super) protocol: Protocol,
+    pub(super) port: Port,
+}
+
+/// A key as the store writes it: in the order of the key.
+trait StoredKey: Ord + Clone {
+    fn text(&self) -> String;
+
+    /// `None`: another kind of record of the same table.
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl StoredKey for MetaKey {
+    fn text(&self) -> String {
+        "meta".into()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        (text == "meta").then_some(Self)
+    }
+}
+
+impl StoredKey for TombstoneKey {
+    fn text(&self) -> String {
+        format!("tombstone/{}", self.0)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Some(Self(text.strip_prefix("tombstone/")?.parse().ok()?))
+    }
+}
+
+impl StoredKey for ServiceId {
+    fn text(&self) -> String {
+        format!("{:020}", self.0)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Some(Self(text.parse().ok()?))
+    }
+}
+
+impl StoredKey for HostId {
+    fn text(&self) -> String {
+        format!("{:010}", self.0)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Some(Self(text.parse().ok()?))
+    }
+}
+
+impl StoredKey for ReplicaKey {
+    fn text(&self) -> String {
+        format!("{}/{:010}", self.0.text(), self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (service, index) = text.split_once('/')?;
+        Some((ServiceId::read(service)?, index.parse().ok()?))
+    }
+}
+
+impl StoredKey for (ServiceId, u64) {
+    fn text(&self) -> String {
+        format!("{}/{:020}", self.0.text(), self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (service, number) = text.split_once('/')?;
+        Some((ServiceId::read(service)?, number.parse().ok()?))
+    }
+}
+
+impl StoredKey for NumberKey {
+    fn text(&self) -> String {
+        format!(
+            "{}/{}/{:05}",
+            self.host.text(),
+            self.protocol,
+            u16::from(self.port)
+        )
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, rest) = text.split_once('/')?;
+        let (protocol, port) = rest.split_once('/')?;
+        Some(Self {
+            host: HostId::read(host)?,
+            protocol: protocol.parse().ok()?,
+            port: Port::new(port.parse().ok()?)?,
+        })
+    }
+}
+
+fn write<K: StoredKey, V: Clone + Serialize>(
+    table: &'static str,
+    ledger: &mut Ledger<K, V>,
+    out: &mut Vec<Write>,
+) {
+    out.extend(ledger.take_writes().into_iter().map(|(key, record)| Write {
+        table,
+        key: key.text(),
+        value: record.map(encode),
+    }));
+}
+
+fn read<K: StoredKey, V: DeserializeOwned>(
+    stored: &Stored,
+    table: &str,
+) -> Result<BTreeMap<K, V>, LoadError> {
+    let mut records = BTreeMap::new();
+    for (text, bytes) in stored.tables.get(table).into_iter().flatten() {
+        let damaged = |reason: String| LoadError::Damaged {
+            table: table.to_owned(),
+            key: text.clone(),
+            reason,
+        };
+        let Some(key) = K::read(text) else {
+            // The counters and the tombstones share a table; each reader takes its own.
+            if table == tables::META
+                && (MetaKey::read(text).is_some() || TombstoneKey::read(text).is_some())
+            {
+                continue;
+            }
+            return Err(damaged("the key is malformed".into()));
+        };
+        let record = decode(bytes).map_err(|error| match error {
+            DecodeError::Damaged(reason) => damaged(reason),
+            DecodeError::Newer(found) => LoadError::Newer {
+                table: table.to_owned(),
+                key: text.clone(),
+                found,
+                known: FORMAT,
+            },
+        })?;
+        records.insert(key, record);
+    }
+    Ok(records)
+}

@@ -1,0 +1,294 @@
+//! Services, replicas and hosts in the words that people read.
+
+use std::collections::BTreeMap;
+
+use crate::allocator::Conflict;
+use crate::endpoints::ServiceEndpoints;
+use crate::identity::{HostId, HostName, ReplicaId};
+use crate::port_pool::PortState;
+use crate::supervision::State;
+use crate::time::Spelled;
+
+use super::machine::Registry;
+use super::pending::{both, process};
+use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
+use super::truth::ReplicaKey;
+use super::{HostView, PortView, ReplicaView, ServiceView};
+
+impl Registry {
+    /// Every number of a host that is not free, ascending; `None`: an unknown host.
+    #[must_use]
+    pub fn host_ports(&self, host: &HostName) -> Option<Vec<PortView>> {
+        let id = self.host_names.get(host)?;
+        Some(self.port_views(*id, true))
+    }
+
+    pub(super) fn service_view(
+        &self,
+        service: &Service,
+        endpoints: &ServiceEndpoints,
+    ) -> ServiceView {
+        let listed = |it: &&crate::endpoints::Endpoint| it.state.is_listed();
+        let ready = endpoints.endpoints.iter().filter(listed).count();
+        let replicas = self.durable_replicas(service.id);
+        let all_ended = !replicas.is_empty()
+            && replicas
+                .iter()
+                .all(|(_, it)| matches!(it.phase, Phase::Ended(_)));
+        let state = match service.wish {
+            Wish::Stopped => "stopped",
+            Wish::Running if all_ended => "ended",
+            Wish::Running => "running",
+        };
+        let newest = replicas.iter().map(|(_, it)| it.since).max();
+        let changed = if self.shown.is_shown(service.id) {
+            self.now.wall
+        } else {
+            // Shown for the first time since this start: what the records say.
+            newest.unwrap_or_default().max(service.submitted)
+        };
+        ServiceView {
+            service: service.name.clone(),
+            owner: service.owner.user.clone(),
+            state: state.to_owned(),
+            desired: service.desired,
+            ready: u32::try_from(ready).unwrap_or(u32::MAX),
+            submitted: service.submitted,
+            changed,
+            revision: 0,
+            replicas: replicas
+                .into_iter()
+                .map(|(index, replica)| self.replica_view((service.id, index), replica))
+                .collect(),
+            profile: service.profile().as_ref().clone(),
+            id: service.id,
+        }
+    }
+
+    fn replica_view(&self, key: ReplicaKey, replica: &Replica) -> ReplicaView {
+        let status = replica.status.as_ref();
+        let failure = status
+            .and_then(|status| status.last_failure.clone())
+            .or_else(|| replica.failure_earlier.clone());
+        let restarts = status.map_or(0, |status| status.restarts);
+        let mut view = ReplicaView {
+            replica: key.1,
+            incarnation: replica.incarnation,
+            job_state: String::new(),
+            state: String::new(),
+            ready: false,
+            reason: None,
+            restarts,
+            restarts_total: replica.restarts_earlier.saturating_add(restarts),
+            user_restarts: status.map_or(0, |status| status.user_restarts),
+            last_failure: failure.as_ref().map(|failure| failure.reason.to_string()),
+            last_failure_detail: failure,
+            host: None,
+            address: None,
+            ports: BTreeMap::new(),
+            pid: None,
+            since: replica.since,
+        };
+        match &replica.phase {
+            Phase::Waiting(waiting) => self.fill_waiting(&mut view, key, waiting),
+            Phase::Placed(placement) => {
+                let (condition, reason) = self.condition(replica, placement);
+                let host = self.truth.hosts.find(&placement.host);
+                view.job_state = "RUN".to_owned();
+                view.state = running(replica, placement.stop.is_some(), condition.is_listed());
+                view.ready = condition.is_listed();
+                view.reason = reason;
+                view.host = host.map(|host| host.name().clone());
+                view.address = host.and_then(|host| host.facts.published);
+                view.ports = placement
+                    .grant
+                    .ports
+                    .iter()
+                    .map(|port| (port.name.to_string(), port.numbers))
+                    .collect();
+                view.pid = status.and_then(|status| status.pid);
+            }
+            Phase::Ended(ended) => {
+                view.job_state = match ended.how {
+                    EndKind::Done => "DONE",
+                    _ => "EXIT",
+                }
+                .to_owned();
+                view.state = ended.how.state().to_owned();
+                view.reason = Some(ended.reason.clone());
+                view.host = ended.host.map(|host| self.host_name(host));
+            }
+        }
+        view
+    }
+
+    fn fill_waiting(&self, view: &mut ReplicaView, key: ReplicaKey, waiting: &Waiting) {
+        let reason = self.waits.reasons.get(&key).cloned();
+        let cause = match &waiting.cause {
+            WaitCause::Asked => None,
+            WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
+            WaitCause::Rebooted => Some("its host rebooted".to_owned()),
+        };
+        view.job_state = "PEND".to_owned();
+        view.state = match (&waiting.cause, waiting.rest) {
+            (WaitCause::Conflict(_), _) => "port conflict",
+            (_, Some(_)) if reason.is_none() => "resting",
+            _ => "pending",
+        }
+        .to_owned();
+        view.reason = match (reason, cause, waiting.rest) {
+            (Some(reason), Some(cause), _) => Some(format!("{reason} ({cause})")),
+            (None, Some(cause), Some(rest)) => Some(format!("{cause}; rests {}", Spelled(rest))),
+            (reason, cause, _) => reason.or(cause),
+        };
+    }
+
+    pub(super) fn host_view(&self, id: HostId) -> Option<HostView> {
+        let host = self.truth.hosts.find(&id)?;
+        let life = self.lives.get(&id);
+        let reported = life.is_some_and(|life| life.reported);
+        let facts = &host.facts;
+        Some(HostView {
+            host: host.name().clone(),
+            state: if reported { "up" } else { "not reported" }.to_owned(),
+            address: facts.published,
+            address_rule: facts.address_rule.clone(),
+            boot_id: facts.boot_id.clone(),
+            last_seen: life.map_or(host.reported_at, |life| life.last_seen),
+            dynamic: facts.dynamic.clone(),
+            ports: self.port_views(id, false),
+            warnings: self.warnings(id),
+            capabilities: facts.capabilities.clone(),
+            labels: facts.labels.clone(),
+        })
+    }
+
+    /// What is odd about a host.
+    fn warnings(&self, id: HostId) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Some(host) = self.truth.hosts.find(&id) else {
+            return warnings;
+        };
+        let overlap = both(&host.facts.dynamic, &host.facts.ephemeral);
+        if !overlap.is_empty() {
+            warnings.push(format!(
+                "the pool {} overlaps the kernel's ephemeral range {} at {overlap}: \
+                 `sysctl -w net.ipv4.ip_local_reserved_ports={overlap}` keeps the kernel off",
+                host.facts.dynamic, host.facts.ephemeral
+            ));
+        }
+        for conflict in &self.conflicts {
+            if let Conflict::Shared {
+                host,
+                numbers,
+                protocol,
+                first,
+                second,
+            } = conflict
+                && *host == id
+            {
+                warnings.push(format!(
+                    "{numbers}/{protocol} is recorded for {} and {}; both keep it until both end",
+                    self.replica_name(*first),
+                    self.replica_name(*second)
+                ));
+            }
+        }
+        let unknown = self.lives.get(&id).map(|life| &life.unknown);
+        for key in unknown.into_iter().flatten() {
+            warnings.push(format!(
+                "{} replica {} incarnation {} runs here and is not known to this controller; it is left alone",
+                key.service, key.index, key.incarnation
+            ));
+        }
+        warnings
+    }
+
+    fn replica_name(&self, replica: ReplicaId) -> String {
+        match self.truth.services.find(&replica.service) {
+            Some(service) => format!("{} replica {}", service.name, replica.index),
+            None => format!("service {} replica {}", replica.service, replica.index),
+        }
+    }
+
+    /// The numbers of a host that are not free; reserved ones, which may be very many, only on wish.
+    fn port_views(&self, id: HostId, with_reserved: bool) -> Vec<PortView> {
+        let mut views = Vec::new();
+        for listed in self.pools.listed(id) {
+            let (state, replica, service, detail) = match &listed.state {
+                PortState::Held { by } => ("held", Some(*by), None, None),
+                PortState::Releasing { by } => ("releasing", Some(*by), None, None),
+                PortState::Cooling { until, service } => {
+                    let left = until.since(self.now.mono);
+                    let detail = format!("free in {}", Spelled(left));
+                    ("cooling", None, Some(*service), Some(detail))
+                }
+                PortState::Foreign(stranger) => {
+                    let detail = process(stranger);
+                    let detail = detail.trim_matches([' ', '(', ')']).to_owned();
+                    (
+                        "foreign",
+                        None,
+                        None,
+                        Some(detail).filter(|it| !it.is_empty()),
+                    )
+                }
+                PortState::Reserved if with_reserved => ("reserved", None, None, None),
+                PortState::Reserved | PortState::Free => continue,
+            };
+            if replica.is_some_and(|replica| !self.is_durable(replica)) {
+                // Granted, but not yet on disk.
+                continue;
+            }
+            let service = service.or(replica.map(|replica| replica.service));
+            let name = service
+                .and_then(|id| self.truth.services.find(&id))
+                .map(|service| service.name.clone());
+            views.extend(listed.numbers.iter().map(|port| PortView {
+                port,
+                protocol: listed.protocol,
+                state: state.to_owned(),
+                service: name.clone(),
+                replica: replica.map(|replica| replica.index),
+                detail: detail.clone(),
+            }));
+        }
+        views
+    }
+
+    fn is_durable(&self, id: ReplicaId) -> bool {
+        let replica = self.truth.replicas.durable(&(id.service, id.index));
+        replica.is_some_and(|replica| {
+            replica.incarnation == id.incarnation && matches!(replica.phase, Phase::Placed(_))
+        })
+    }
+}
+
+/// The detail of a placed replica.
+fn running(replica: &Replica, is_stopping: bool, is_ready: bool) -> String {
+    let state = replica.status.as_ref().map(|status| &status.state);
+    match state {
+        Some(State::Stuck) => "stuck",
+        _ if is_stopping => "stopping",
+        None | Some(State::Idle | State::Starting | State::Startup) => "starting",
+        Some(State::Up) if is_ready => "ready",
+        Some(State::Up) => "not ready",
+        Some(State::Stopping | State::Reaping | State::Final(_)) => "stopping",
+        Some(State::Backoff) => "backoff",
+    }
+    .to_owned()
+}
+
+impl EndKind {
+    /// The detail of an ended replica.
+    const fn state(self) -> &'static str {
+        match self {
+            Self::Done | Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::GaveUp => "gave up",
+            Self::Stopped => "stopped",
+            Self::Killed => "killed",
+            Self::HostRebooted => "host rebooted",
+        }
+    }
+}
