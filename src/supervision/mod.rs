@@ -19,3 +19,10 @@ pub use vocabulary::{
     Effect, Event, ExitCause, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, Reason, Report,
     StartFailure,
 };
+
+#[cfg(test)]
+mod cases_test;
+#[cfg(test)]
+mod invariants_test;
+#[cfg(test)]
+mod virtual_driver;
