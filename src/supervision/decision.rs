@@ -67,11 +67,6 @@ impl Budget {
             self.granted.pop_front();
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn granted(&self) -> usize {
-        self.granted.len()
-    }
 }
 
 /// Whether this end of the process, by itself, counts as success.

@@ -20,3 +20,10 @@ pub use vocabulary::{
     StartFailure,
 };
 pub use words::signal_name;
+
+#[cfg(test)]
+mod cases_test;
+#[cfg(test)]
+mod invariants_test;
+#[cfg(test)]
+mod virtual_driver;

@@ -4,20 +4,22 @@
 //! [`Event`]'s documentation, then calls [`Machine::on_deadline`]. Events of an earlier run or probe have
 //! no effect at all, so a driver need not filter them.
 
+mod beginning;
+mod end;
+mod probing;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::config::{Config, ProbeTiming};
-use super::decision::{self, Budget, WindowFull};
-use super::phase::{By, Cause, Deadline, Next, Phase, PreExec, Respawn, Step, Up};
+use super::decision::{self, Budget};
+use super::phase::{By, Cause, Deadline, Next, Phase, PreExec, Respawn, Step};
 use super::status::{Final, State};
-use super::track::{Track, Verdict};
-use super::vocabulary::{
-    Effect, Event, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, Reason, Report, StartFailure,
-};
+use super::vocabulary::{Effect, Event, ExitStatus, ProbeKind, Reason, Report};
 use crate::identity::Run;
 use crate::time::Monotonic;
+use end::End;
 
 /// Supervises one incarnation of one replica: events and deadlines in, effects out.
 ///
@@ -333,336 +335,6 @@ impl Machine {
         }
     }
 
-    // The life of a run.
-
-    fn spawn(&mut self, replaces: Option<Respawn>, out: &mut Vec<Effect>) {
-        self.run = self.run.next();
-        self.phase = Phase::Starting {
-            replaces,
-            pre_exec: PreExec::Absent,
-        };
-        out.push(Effect::Spawn { run: self.run });
-    }
-
-    fn pre_exec_started(&mut self, now: Monotonic, out: &mut Vec<Effect>) {
-        let Phase::Starting { pre_exec, .. } = &mut self.phase else {
-            return;
-        };
-        if *pre_exec == PreExec::Absent {
-            *pre_exec = PreExec::Running;
-            if let Some(grace) = self.stop {
-                self.signal_pre_exec(now, grace, out);
-            }
-        }
-    }
-
-    fn signal_pre_exec(&mut self, now: Monotonic, grace: Duration, out: &mut Vec<Effect>) {
-        if let Phase::Starting { pre_exec, .. } = &mut self.phase {
-            *pre_exec = PreExec::Signalled {
-                kill_at: Some(now + grace),
-            };
-            out.push(Effect::Term { run: self.run });
-        }
-    }
-
-    fn spawned(&mut self, now: Monotonic, out: &mut Vec<Effect>) {
-        if !matches!(self.phase, Phase::Starting { .. }) {
-            return;
-        }
-        self.attempted(out);
-        if let Some(grace) = self.stop {
-            // Nobody was ever sent to it, so there is nothing to drain.
-            self.begin_stopping(now, Cause::Stop, Duration::ZERO, grace, out);
-        } else if let Some(timing) = &self.config.startup {
-            self.phase = Phase::Startup {
-                probe: Track::new(now + timing.initial_delay),
-            };
-        } else {
-            self.enter_up(now);
-        }
-    }
-
-    /// Counts and reports the restart that was attempted just now, if this start is one.
-    fn attempted(&mut self, out: &mut Vec<Effect>) {
-        let Phase::Starting { replaces, .. } = &mut self.phase else {
-            return;
-        };
-        let Some(respawn) = replaces.take() else {
-            return;
-        };
-        match respawn.by {
-            By::Policy => self.restarts = self.restarts.saturating_add(1),
-            By::User => self.user_restarts = self.user_restarts.saturating_add(1),
-        }
-        out.push(Effect::Report(Report::Restarted {
-            count: self.restarts,
-            reason: respawn.reason,
-            user_restarts: self.user_restarts,
-        }));
-    }
-
-    fn enter_up(&mut self, now: Monotonic) {
-        // This run began after the user asked; an end in a week must not pass for the user's.
-        self.user_restart = false;
-        let track = |timing: &ProbeTiming| Track::new(now + timing.initial_delay);
-        let readiness = self.config.readiness.as_ref().map(track);
-        let unprobed = readiness.is_none();
-        self.phase = Phase::Up(Up {
-            liveness: self.config.liveness.as_ref().map(track),
-            readiness,
-            ready_at: unprobed.then(|| now + self.config.min_up),
-            stable_since: unprobed.then_some(now),
-        });
-    }
-
-    fn begin_stopping(
-        &mut self,
-        now: Monotonic,
-        cause: Cause,
-        drain: Duration,
-        grace: Duration,
-        out: &mut Vec<Effect>,
-    ) {
-        self.leave_up(cause.reason(), out);
-        let step = if drain.is_zero() {
-            out.push(Effect::Term { run: self.run });
-            Step::Signalled {
-                kill_at: now + grace,
-            }
-        } else {
-            Step::Draining {
-                until: now + drain,
-                grace,
-            }
-        };
-        self.phase = Phase::Stopping {
-            cause,
-            step,
-            stable_since: self.stable_since(),
-        };
-    }
-
-    /// Not ready first, then no probe any more: before anything else is said or done.
-    fn leave_up(&mut self, reason: Reason, out: &mut Vec<Effect>) {
-        self.set_not_ready(reason, out);
-        let run = self.run;
-        let mut cancel = |kind, track: Option<&Track>| {
-            if let Some(probe) = track.and_then(Track::in_flight) {
-                out.push(Effect::CancelProbe { run, kind, probe });
-            }
-        };
-        match &self.phase {
-            Phase::Startup { probe } => cancel(ProbeKind::Startup, Some(probe)),
-            Phase::Up(up) => {
-                cancel(ProbeKind::Liveness, up.liveness.as_ref());
-                cancel(ProbeKind::Readiness, up.readiness.as_ref());
-            }
-            _ => {}
-        }
-    }
-
-    fn ended(&mut self, now: Monotonic, end: End, out: &mut Vec<Effect>) {
-        let cause = match self.phase {
-            Phase::Stopping { cause, .. } | Phase::StuckProcess { cause, .. } => Some(cause),
-            _ => None,
-        };
-        let (reason, status) = match (&end, cause) {
-            (End::Exited(status), Some(cause)) => (cause.reason(), Some(*status)),
-            (End::Exited(status), None) => (Reason::Exit(*status), Some(*status)),
-            (End::NotStarted(why), _) => (Reason::StartFailed(why.clone()), None),
-            // Whatever status there was went with the conflict.
-            (End::Conflict(_), cause) => {
-                let reason = cause.map_or(Reason::Exit(ExitStatus::Unknown), Cause::reason);
-                (reason, None)
-            }
-        };
-        let stable = self
-            .stable_since()
-            .is_some_and(|since| now.since(since) >= self.config.backoff.reset_after);
-        self.leave_up(reason.clone(), out);
-        out.push(Effect::KillGroup { run: self.run });
-        let next = match end {
-            _ if self.stop.is_some() => Next::End(Final::Stopped),
-            End::Conflict(conflict) => Next::End(conflict),
-            End::Exited(_) | End::NotStarted(_) => {
-                let own_end = if cause.is_none() { status } else { None };
-                self.note_failure(now, &reason, own_end, status);
-                self.decide(
-                    now,
-                    reason,
-                    own_end,
-                    stable,
-                    cause == Some(Cause::User),
-                    out,
-                )
-            }
-        };
-        self.phase = Phase::Reaping {
-            stuck_at: now + self.config.stop.unkillable_after,
-            next,
-        };
-    }
-
-    fn note_failure(
-        &mut self,
-        now: Monotonic,
-        reason: &Reason,
-        own_end: Option<ExitStatus>,
-        exit: Option<ExitStatus>,
-    ) {
-        let success = own_end.is_some_and(|status| decision::is_success(status, &self.config));
-        if success || matches!(reason, Reason::User | Reason::Stop) {
-            return;
-        }
-        let failure = RunFailure {
-            run: self.run,
-            reason: reason.clone(),
-            exit,
-            at: now,
-        };
-        if self.first_failure.is_none() {
-            self.first_failure = Some(failure.clone());
-        }
-        self.last_failure = Some(failure);
-    }
-
-    fn decide(
-        &mut self,
-        now: Monotonic,
-        reason: Reason,
-        own_end: Option<ExitStatus>,
-        stable: bool,
-        users: bool,
-        out: &mut Vec<Effect>,
-    ) -> Next {
-        if users || self.user_restart {
-            self.user_restart = false;
-            self.budget.reset_backoff();
-            return Next::Respawn(Respawn {
-                at: now,
-                reason: Reason::User,
-                by: By::User,
-            });
-        }
-        if own_end.is_some_and(|status| decision::forbids_restart(status, &self.config)) {
-            return Next::End(Final::Failed(reason));
-        }
-        let success = own_end.is_some_and(|status| decision::is_success(status, &self.config));
-        if !decision::policy_restarts(self.config.restart, success) {
-            return Next::End(if success {
-                Final::Succeeded
-            } else {
-                Final::Failed(reason)
-            });
-        }
-        if stable {
-            self.budget.reset_backoff();
-        }
-        match self.budget.grant(now, &self.config, self.seed, self.run) {
-            Ok(delay) => {
-                out.push(Effect::Report(Report::Backoff {
-                    reason: reason.clone(),
-                    delay,
-                }));
-                Next::Respawn(Respawn {
-                    at: now + delay,
-                    reason,
-                    by: By::Policy,
-                })
-            }
-            Err(WindowFull) => Next::End(Final::GaveUp {
-                reason,
-                count: self.restarts,
-            }),
-        }
-    }
-
-    fn group_empty(&mut self, now: Monotonic, out: &mut Vec<Effect>) {
-        let (Phase::Reaping { next, .. } | Phase::StuckGroup { next }) = &self.phase else {
-            return;
-        };
-        match next.clone() {
-            Next::End(end) => self.finish(end, out),
-            Next::Respawn(respawn) if respawn.at <= now => self.spawn(Some(respawn), out),
-            Next::Respawn(respawn) => self.phase = Phase::Backoff(respawn),
-        }
-    }
-
-    fn finish(&mut self, end: Final, out: &mut Vec<Effect>) {
-        out.push(Effect::Report(Report::Final(end.clone())));
-        self.phase = Phase::Final(end);
-    }
-
-    // Probes and readiness.
-
-    fn begin_probe(&mut self, now: Monotonic, kind: ProbeKind, out: &mut Vec<Effect>) {
-        let Some((track, timing)) = probing(&mut self.phase, &self.config, kind) else {
-            return;
-        };
-        out.push(Effect::Probe {
-            run: self.run,
-            kind,
-            probe: track.begin(now, timing.interval),
-            timeout: timing.timeout,
-        });
-    }
-
-    fn probe_ended(
-        &mut self,
-        now: Monotonic,
-        kind: ProbeKind,
-        probe: ProbeNumber,
-        outcome: ProbeOutcome,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some((track, timing)) = probing(&mut self.phase, &self.config, kind) else {
-            return;
-        };
-        if track.in_flight() != Some(probe) {
-            return;
-        }
-        match (kind, track.ended(now, outcome, timing)) {
-            (_, Verdict::Open) | (ProbeKind::Liveness, Verdict::Good) => {}
-            (ProbeKind::Startup, Verdict::Good) => self.enter_up(now),
-            (ProbeKind::Startup, Verdict::Bad { failures }) => {
-                self.begin_killing(now, Cause::Startup { failures }, out);
-            }
-            (ProbeKind::Liveness, Verdict::Bad { failures }) => {
-                self.begin_killing(now, Cause::Liveness { failures }, out);
-            }
-            (ProbeKind::Readiness, Verdict::Good) => self.set_ready(now, out),
-            (ProbeKind::Readiness, Verdict::Bad { failures }) => {
-                self.set_not_ready(Reason::Probe { failures }, out);
-            }
-        }
-    }
-
-    fn begin_killing(&mut self, now: Monotonic, cause: Cause, out: &mut Vec<Effect>) {
-        let grace = self.config.stop.grace;
-        self.begin_stopping(now, cause, Duration::ZERO, grace, out);
-    }
-
-    fn set_ready(&mut self, now: Monotonic, out: &mut Vec<Effect>) {
-        let Phase::Up(up) = &mut self.phase else {
-            return;
-        };
-        up.ready_at = None;
-        up.stable_since.get_or_insert(now);
-        if !self.ready {
-            self.ready = true;
-            self.not_ready = None;
-            out.push(Effect::Report(Report::Ready));
-        }
-    }
-
-    fn set_not_ready(&mut self, reason: Reason, out: &mut Vec<Effect>) {
-        if self.ready {
-            self.ready = false;
-            self.not_ready = Some(reason.clone());
-            out.push(Effect::Report(Report::NotReady(reason)));
-        }
-    }
-
     // Deadlines.
 
     fn first_due(&self, now: Monotonic) -> Option<Deadline> {
@@ -722,70 +394,12 @@ impl Machine {
             self.spawn(Some(respawn), out);
         }
     }
-
-    // Questions.
-
-    /// Whether the process of the newest run may exist and its end is awaited.
-    const fn runs(&self) -> bool {
-        match self.phase {
-            Phase::Starting { .. }
-            | Phase::Startup { .. }
-            | Phase::Up(_)
-            | Phase::Stopping { .. }
-            | Phase::StuckProcess { .. } => true,
-            Phase::Idle
-            | Phase::Reaping { .. }
-            | Phase::StuckGroup { .. }
-            | Phase::Backoff(_)
-            | Phase::Final(_) => false,
-        }
-    }
-
-    fn stable_since(&self) -> Option<Monotonic> {
-        match &self.phase {
-            Phase::Up(up) => up.stable_since,
-            Phase::Stopping { stable_since, .. } | Phase::StuckProcess { stable_since, .. } => {
-                *stable_since
-            }
-            _ => None,
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn granted_in_window(&self) -> usize {
-        self.budget.granted()
-    }
-}
-
-/// The probe of this kind, where this phase runs it.
-fn probing<'a>(
-    phase: &'a mut Phase,
-    config: &'a Config,
-    kind: ProbeKind,
-) -> Option<(&'a mut Track, &'a ProbeTiming)> {
-    match (phase, kind) {
-        (Phase::Startup { probe }, ProbeKind::Startup) => Some((probe, config.startup.as_ref()?)),
-        (Phase::Up(up), ProbeKind::Liveness) => {
-            Some((up.liveness.as_mut()?, config.liveness.as_ref()?))
-        }
-        (Phase::Up(up), ProbeKind::Readiness) => {
-            Some((up.readiness.as_mut()?, config.readiness.as_ref()?))
-        }
-        _ => None,
-    }
 }
 
 /// Part of `span`, below it, as `random` decides.
 fn fraction(span: Duration, random: u64) -> Duration {
     let ms = (span.as_millis() * u128::from(random)) >> 64;
     Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
-}
-
-/// How a run ended, or was found to have no chance.
-enum End {
-    Exited(ExitStatus),
-    NotStarted(StartFailure),
-    Conflict(Final),
 }
 
 /// What a status tells of a machine; the driver adds `seq`, `pid`, wall times and probe output.
@@ -826,7 +440,3 @@ pub struct RunFailure {
 
 /// Keeps the draws of the spread apart from those of the jitter.
 const SPREAD: u64 = 0x7370_7265_6164_0000;
-
-#[cfg(test)]
-#[path = "machine_test.rs"]
-mod machine_test;
