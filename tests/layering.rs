@@ -176,13 +176,19 @@ fn room_of(file: &Path) -> String {
     first.trim_end_matches(".rs").to_owned()
 }
 
-/// The code without comments, up to the tests.
+/// The code without comments and without the text of strings, up to the tests.
 fn code(text: &str) -> String {
     let before_tests = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = before_tests
+    let line = |line: &str| {
+        // Every other part between quotes is a string's text.
+        let outside: String = line.split('"').step_by(2).collect();
+        outside.split("//").next().unwrap_or_default().to_owned()
+    };
+    before_tests
         .lines()
-        .map(|line| line.split("//").next().unwrap_or_default());
-    lines.collect::<Vec<_>>().join("\n")
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
