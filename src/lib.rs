@@ -7,6 +7,7 @@ pub mod allocator;
 pub mod endpoints;
 pub mod host_addr;
 pub mod identity;
+pub mod plugin_abi;
 pub mod port;
 pub mod port_pool;
 pub mod profile;

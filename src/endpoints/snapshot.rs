@@ -121,12 +121,12 @@ impl<E: Entry> Snapshot<E> {
     }
 
     /// The endpoints of a default answer, by replica.
-    pub fn listed(&self) -> impl ExactSizeIterator<Item = &E> {
+    pub fn listed(&self) -> impl ExactSizeIterator<Item = &E> + Clone {
         self.listed.iter().map(|place| &self.set.endpoints[*place])
     }
 
     /// Every endpoint, by replica, with the revision of its last change.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&E, u64)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&E, u64)> + Clone {
         let revisions = self.entry_revisions.iter().copied();
         self.set.endpoints.iter().zip(revisions)
     }

@@ -1,0 +1,308 @@
+//! What readers are told: grants joined with addresses, host states and readiness, per service.
+//!
+//! Written by report calls only. A hot call leaves [`News`]; whoever reports next, or `pump`, posts it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::allocator::HostState;
+use crate::endpoints::{EndpointState, EndpointTable, Entry, ServiceEndpoints};
+use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
+use crate::plugin_abi::constants::{PR_ENOENT, PR_ESTALE};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::Handle;
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::register::{Key, News, Placed};
+
+/// One replica as readers see it; numbers only, so that reading allocates nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Member {
+    pub(super) handle: Handle,
+    pub(super) key: Key,
+    pub(super) incarnation: u32,
+    /// Where the host stands now.
+    pub(super) host: u32,
+    pub(super) address: Option<IpAddr>,
+    pub(super) state: EndpointState,
+    /// Shared with every version of it; names and numbers of the published ports.
+    pub(super) placed: SharedPlace,
+}
+
+/// A grant, equal to itself only: it never changes.
+#[derive(Clone, Debug)]
+pub(super) struct SharedPlace(pub(super) Arc<Placed>);
+
+impl PartialEq for SharedPlace {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Entry for Member {
+    type Key = Key;
+
+    fn key(&self) -> Key {
+        self.key
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        Incarnation(self.incarnation)
+    }
+
+    fn is_listed(&self) -> bool {
+        self.state.is_listed() && self.address.is_some()
+    }
+
+    fn same_but_for_age(&self, other: &Self) -> bool {
+        let ageless = |member: &Self| Self {
+            state: EndpointState::Ready,
+            ..member.clone()
+        };
+        self == other
+            || self.state.is_listed() && other.state.is_listed() && ageless(self) == ageless(other)
+    }
+}
+
+/// A host, whatever index it stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostNo(pub(super) u32);
+
+/// Everything that is told to readers of one context.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    posted: BTreeMap<Handle, Posted>,
+    by_service: BTreeMap<ServiceId, BTreeSet<Handle>>,
+    services: BTreeMap<ServiceId, ServiceName>,
+    hosts: BTreeMap<HostNo, PostedHost>,
+    at: BTreeMap<u32, HostNo>,
+    touched: BTreeSet<ServiceId>,
+    revision: u64,
+    /// Swapped with the register's, so that neither loses its room.
+    pub(super) news: Vec<News>,
+}
+
+#[derive(Debug)]
+struct Posted {
+    placed: Arc<Placed>,
+    state: EndpointState,
+    newest: Option<(u32, u64)>,
+    releasing: bool,
+}
+
+#[derive(Debug)]
+struct PostedHost {
+    name: HostName,
+    index: u32,
+    state: HostState,
+    newest: Option<u64>,
+    address: Option<IpAddr>,
+    members: BTreeSet<Handle>,
+}
+
+impl Board {
+    /// Makes a service known, with no replica yet.
+    pub(super) fn know(&mut self, profile: &Profile) {
+        let id = profile.service_id;
+        self.services
+            .entry(id)
+            .or_insert_with(|| profile.service.clone());
+        self.touched.insert(id);
+    }
+
+    /// Where hosts stand from now on; whom the list leaves out is forgotten.
+    pub(super) fn stand(&mut self, at: BTreeMap<u32, HostNo>) {
+        let known: BTreeSet<HostNo> = at.values().copied().collect();
+        self.hosts.retain(|host, _| known.contains(host));
+        self.at = at;
+    }
+
+    /// Who stands at an index.
+    pub(super) fn host_at(&self, index: u32) -> Result<HostNo, Failure> {
+        let host = self.at.get(&index).copied();
+        host.ok_or(Failure::value(PR_ENOENT, "host", u64::from(index)))
+    }
+
+    /// Where a host stands, and how it is.
+    pub(super) fn put_host(&mut self, host: HostNo, name: &HostName, index: u32, state: HostState) {
+        let posted = self.hosts.entry(host).or_insert_with(|| PostedHost {
+            name: name.clone(),
+            index,
+            state,
+            newest: None,
+            address: None,
+            members: BTreeSet::new(),
+        });
+        posted.index = index;
+        posted.state = state;
+        self.touch_host(host);
+    }
+
+    /// How a host is now.
+    pub(super) fn set_state(&mut self, host: HostNo, state: HostState) {
+        if let Some(posted) = self.hosts.get_mut(&host) {
+            posted.state = state;
+            self.touch_host(host);
+        }
+    }
+
+    /// The name of the host at an index, and its number.
+    pub(super) fn host_named_at(&self, index: u32) -> Result<(HostNo, HostName), Failure> {
+        let host = self.host_at(index)?;
+        let name = self.hosts.get(&host).map(|posted| posted.name.clone());
+        let name = name.ok_or(Failure::value(PR_ENOENT, "host", u64::from(index)))?;
+        Ok((host, name))
+    }
+
+    /// Takes a newer report of a host's address.
+    pub(super) fn report_address(
+        &mut self,
+        host: HostNo,
+        seq: u64,
+        address: Option<IpAddr>,
+    ) -> Result<(), Failure> {
+        let Some(posted) = self.hosts.get_mut(&host) else {
+            return Err(Failure::value(PR_ENOENT, "host", u64::from(host.0)));
+        };
+        if posted.newest.is_some_and(|newest| seq <= newest) {
+            return Err(Failure::value(PR_ESTALE, "seq is not greater", seq));
+        }
+        posted.newest = Some(seq);
+        if posted.address != address {
+            posted.address = address;
+            self.touch_host(host);
+        }
+        Ok(())
+    }
+
+    /// Takes a newer report of a replica's readiness; `None` if nothing is posted under the handle.
+    pub(super) fn report_ready(
+        &mut self,
+        handle: Handle,
+        order: (u32, u64),
+        state: EndpointState,
+    ) -> Option<Result<(), Failure>> {
+        let posted = self.posted.get_mut(&handle)?;
+        if posted.newest.is_some_and(|newest| order <= newest) {
+            let stale = Failure::value(PR_ESTALE, "(run, seq) is not greater, seq", order.1);
+            return Some(Err(stale));
+        }
+        posted.newest = Some(order);
+        posted.state = state;
+        self.touched.insert(posted.placed.profile.service_id);
+        Some(Ok(()))
+    }
+
+    /// What a restored grant is shown as until its replica reports.
+    pub(super) fn presume(&mut self, handle: Handle, state: EndpointState) {
+        if let Some(posted) = self.posted.get_mut(&handle) {
+            posted.state = state;
+        }
+    }
+
+    /// Posts what hot calls left.
+    pub(super) fn post_news(&mut self) {
+        let mut news = std::mem::take(&mut self.news);
+        for item in news.drain(..) {
+            match item {
+                News::Held(placed) => self.post(placed),
+                News::Releasing(handle) => {
+                    if let Some(posted) = self.posted.get_mut(&handle) {
+                        posted.releasing = true;
+                        self.touched.insert(posted.placed.profile.service_id);
+                    }
+                }
+                News::Ended(handle) => self.take_down(handle),
+            }
+        }
+        self.news = news;
+    }
+
+    fn post(&mut self, placed: Arc<Placed>) {
+        let (handle, service) = (placed.handle, placed.profile.service_id);
+        if let Some(host) = self.hosts.get_mut(&placed.host) {
+            host.members.insert(handle);
+        }
+        self.by_service.entry(service).or_default().insert(handle);
+        self.touched.insert(service);
+        self.posted.insert(
+            handle,
+            Posted {
+                placed,
+                state: EndpointState::NotReady,
+                newest: None,
+                releasing: false,
+            },
+        );
+    }
+
+    fn take_down(&mut self, handle: Handle) {
+        let Some(posted) = self.posted.remove(&handle) else {
+            return;
+        };
+        let service = posted.placed.profile.service_id;
+        if let Some(host) = self.hosts.get_mut(&posted.placed.host) {
+            host.members.remove(&handle);
+        }
+        if let Some(members) = self.by_service.get_mut(&service) {
+            members.remove(&handle);
+        }
+        self.touched.insert(service);
+    }
+
+    fn touch_host(&mut self, host: HostNo) {
+        let members = self.hosts.get(&host).into_iter().flat_map(|h| &h.members);
+        let posted = members.filter_map(|handle| self.posted.get(handle));
+        let services: Vec<_> = posted.map(|p| p.placed.profile.service_id).collect();
+        self.touched.extend(services);
+    }
+
+    /// Shows readers every service that something touched: one swap each, if it differs at all.
+    pub(super) fn publish(&mut self, table: &EndpointTable<Member>) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let sets = touched.into_iter().filter_map(|id| self.set_of(id));
+        if table.publish(self.revision + 1, sets.collect(), &[]) {
+            self.revision += 1;
+        }
+    }
+
+    fn set_of(&self, id: ServiceId) -> Option<ServiceEndpoints<Member>> {
+        let members = self.by_service.get(&id).into_iter().flatten();
+        let posted = members.filter_map(|handle| self.posted.get(handle));
+        Some(ServiceEndpoints {
+            service: self.services.get(&id)?.clone(),
+            // How many there shall be is the scheduler's business; nobody reads it here.
+            desired: 0,
+            endpoints: posted.map(|posted| self.member(posted)).collect(),
+        })
+    }
+
+    fn member(&self, posted: &Posted) -> Member {
+        let placed = &posted.placed;
+        let host = self.hosts.get(&placed.host);
+        Member {
+            handle: placed.handle,
+            key: placed.key,
+            incarnation: placed.incarnation,
+            host: host.map_or(u32::MAX, |host| host.index),
+            address: host.and_then(|host| host.address),
+            state: shown(posted, host.map_or(HostState::Lost, |h| h.state)),
+            placed: SharedPlace(Arc::clone(placed)),
+        }
+    }
+}
+
+/// What readers are told of a replica: its own report, as far as its stop and its host allow.
+fn shown(posted: &Posted, host: HostState) -> EndpointState {
+    use EndpointState::{NotReady, Ready, Serving, Terminating, Unconfirmed};
+    match (posted.state, host) {
+        (_, HostState::Lost) => NotReady,
+        (Serving, _) => Serving,
+        _ if posted.releasing => Terminating,
+        (Ready, HostState::Suspect) => Unconfirmed,
+        (reported, _) => reported,
+    }
+}

@@ -1,0 +1,401 @@
+//! One owner of pools: its settings, its locks, and what each class of call may take of it.
+//!
+//! * The **cycle** holds all that decides. Hot calls try its lock and answer `PR_EBUSY`; control calls and
+//!   `pump` wait for it, for as long as one call takes.
+//! * The **board** holds what readers are told. Only control and report calls take it.
+//! * The **register** holds the grants by id. Everybody takes it, for a moment.
+//!
+//! Who takes several takes them in this order. Readers take none: they use the endpoint table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
+use crate::endpoints::EndpointTable;
+use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
+use crate::plugin_abi::board::{Board, HostNo, Member};
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::contexts;
+use crate::plugin_abi::entry::{Class, outside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
+use crate::plugin_abi::memory::{Output, read_sized, read_text};
+use crate::plugin_abi::process::ProcessMark;
+use crate::plugin_abi::profile::{Profile, is_variable};
+use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog};
+use crate::port::PortName;
+use crate::time::Monotonic;
+
+/// See `create` in the header.
+pub(super) unsafe extern "C" fn create(config: *const PrConfig, ctx: *mut PrCtx) -> i32 {
+    outside(|| {
+        // SAFETY: by C's promise null, or a struct of the size it says.
+        let config = unsafe { read_sized::<PrConfig>(config, "config") }?;
+        // SAFETY: by C's promise null, or writable.
+        let ctx = unsafe { Output::new(ctx, "ctx") }?;
+        // SAFETY: the caller's promise for what the struct points to.
+        let settings = unsafe { Settings::read(&config) }?;
+        let handle = contexts::add(|handle| Context::new(handle, settings))?;
+        ctx.set(handle.id());
+        Ok(PR_OK)
+    })
+}
+
+/// See `destroy` in the header. Answers for a poisoned context too.
+pub(super) unsafe extern "C" fn destroy(ctx: PrCtx) -> i32 {
+    outside(|| {
+        contexts::remove(Handle::read(ctx, Kind::Context)?)?;
+        Ok(PR_OK)
+    })
+}
+
+/// What `create` was told.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) prefix: String,
+    pub(super) limits: Limits,
+    pub(super) seed: u64,
+    cooling: Duration,
+    foreign_rest: Duration,
+    restoring: bool,
+    log: Option<Log>,
+}
+
+/// The most there may be of each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) hosts: u32,
+    pub(super) allocs: u32,
+    pub(super) profiles: u32,
+    /// Of one transaction.
+    pub(super) ports: u32,
+}
+
+/// The scheduler's log.
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    call: PrLog,
+    ud: *mut c_void,
+}
+
+// SAFETY: the pointer is never followed here, only handed back; the header lets any thread that is in a
+// control or report call do so, and the caller promised with `create` that its callback bears that.
+unsafe impl Send for Log {}
+// SAFETY: as above.
+unsafe impl Sync for Log {}
+
+impl Settings {
+    /// # Safety
+    ///
+    /// `raw` holds what the header says.
+    unsafe fn read(raw: &PrConfig) -> Result<Self, Failure> {
+        const MOST_PREFIX: usize = 64;
+        if raw.flags & !PR_CFG_NO_RESTORE != 0 {
+            return Err(Failure::value(
+                PR_EINVAL,
+                "config.flags",
+                u64::from(raw.flags),
+            ));
+        }
+        // SAFETY: the caller's promise.
+        let prefix = unsafe { read_text(raw.env_prefix, MOST_PREFIX, "config.env_prefix") }?;
+        if prefix.as_deref().is_some_and(|prefix| !is_variable(prefix)) {
+            return Err(Failure::malformed(
+                "config.env_prefix",
+                "write A-Z, a-z, 0-9 and _, no digit first",
+            ));
+        }
+        let most = |value, otherwise, most, what| match value {
+            0 => Ok(otherwise),
+            value if value <= most => Ok(value),
+            value => Err(Failure::limit(what, u64::from(value), u64::from(most))),
+        };
+        let span = |ms| Duration::from_millis(u64::from(if ms == 0 { 60_000 } else { ms }));
+        most(raw.max_waits, 4096, SLOTS, "config.max_waits")?;
+        most(raw.max_watches, 1024, 1 << 20, "config.max_watches")?;
+        Ok(Self {
+            prefix: prefix.unwrap_or_else(|| crate::variables::PREFIX.to_owned()),
+            limits: Limits {
+                hosts: most(raw.max_hosts, 16_384, 1 << 20, "config.max_hosts")?,
+                allocs: most(raw.max_allocs, 131_072, SLOTS, "config.max_allocs")?,
+                profiles: most(raw.max_profiles, 4096, 1 << 20, "config.max_profiles")?,
+                ports: most(raw.max_ports, 65_536, SLOTS, "config.max_ports")?,
+            },
+            seed: raw.seed,
+            cooling: span(raw.cool_ms),
+            foreign_rest: span(raw.foreign_rest_ms),
+            restoring: raw.flags & PR_CFG_NO_RESTORE == 0,
+            log: raw.log.map(|call| Log { call, ud: raw.ud }),
+        })
+    }
+}
+
+/// One owner of pools.
+#[derive(Debug)]
+pub(super) struct Context {
+    handle: Handle,
+    process: ProcessMark,
+    settings: Settings,
+    poisoned: AtomicBool,
+    ended: AtomicBool,
+    /// The largest moment that any call told.
+    newest: AtomicU64,
+    cycle: Mutex<Cycle>,
+    board: Mutex<Board>,
+    register: Mutex<Register>,
+    table: EndpointTable<Member>,
+}
+
+impl Context {
+    fn new(handle: Handle, settings: Settings) -> Result<Self, Failure> {
+        let register = Register::new(handle, settings.limits.allocs)?;
+        let allocator = Allocator::new(AllocatorConfig {
+            cooling: settings.cooling,
+            foreign_rest: settings.foreign_rest,
+            max_hosts: settings.limits.hosts,
+        });
+        Ok(Self {
+            handle,
+            process: ProcessMark::make(),
+            poisoned: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            newest: AtomicU64::new(0),
+            cycle: Mutex::new(Cycle::new(allocator, settings.restoring)),
+            board: Mutex::default(),
+            register: Mutex::new(register),
+            // One context is one number line; C has no word for its epoch.
+            table: EndpointTable::new(String::new(), 0),
+            settings,
+        })
+    }
+
+    pub(super) const fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) const fn table(&self) -> &EndpointTable<Member> {
+        &self.table
+    }
+
+    pub(super) fn is_of_this_process(&self) -> bool {
+        self.process.is_here()
+    }
+
+    /// That no defect was caught here.
+    pub(super) fn check_sound(&self) -> Result<(), Failure> {
+        if self.poisoned.load(Ordering::Acquire) {
+            let words = "a defect was caught in an earlier call";
+            return Err(Failure::said(PR_EPOISON, words));
+        }
+        Ok(())
+    }
+
+    /// Notes that a call ended in a panic, and tells the scheduler's log where the class allows it.
+    pub(super) fn poison(&self, words: &str, class: Class) -> Failure {
+        self.poisoned.store(true, Ordering::Release);
+        if matches!(class, Class::Control | Class::Report) {
+            self.log(3, PR_EPOISON, words);
+        }
+        Failure::told(PR_EPOISON, words)
+    }
+
+    /// Tells the scheduler's log. Not from hot calls, and under no lock.
+    pub(super) fn log(&self, level: i32, code: i32, words: &str) {
+        if let Some(log) = &self.settings.log {
+            let at = words.as_ptr().cast();
+            // SAFETY: the caller of `create` gave a function of this type that may be called until
+            // `destroy` has returned, with its own `ud`; `words` lives for the call.
+            unsafe { (log.call)(log.ud, level, code, at, words.len() as u64) };
+        }
+    }
+
+    /// The moment `ms`, or the largest one told before if that is later.
+    pub(super) fn at(&self, ms: u64) -> Monotonic {
+        Monotonic::from_millis(ms.max(self.newest.fetch_max(ms, Ordering::AcqRel)))
+    }
+
+    /// For control calls: nobody else decides, and no transaction is open.
+    pub(super) fn control(&self) -> Result<MutexGuard<'_, Cycle>, Failure> {
+        let cycle = self.whole(self.cycle.lock())?;
+        if cycle.open.is_some() {
+            return Err(Failure::said(PR_EBUSY, "a transaction is open"));
+        }
+        Ok(cycle)
+    }
+
+    /// For hot calls: never waits.
+    pub(super) fn hot(&self) -> Result<MutexGuard<'_, Cycle>, Failure> {
+        let cycle = self.cycle.try_lock();
+        let busy = Failure::said(PR_EBUSY, "another thread is in a call of this context");
+        self.whole(cycle.ok_or(busy)?)
+    }
+
+    /// For hot calls inside a transaction.
+    pub(super) fn transaction(&self, txn: Handle) -> Result<MutexGuard<'_, Cycle>, Failure> {
+        let cycle = self.hot()?;
+        match &cycle.open {
+            Some(open) if open.handle == txn => Ok(cycle),
+            _ => Err(txn.stale()),
+        }
+    }
+
+    /// For `pump`: waits, and a transaction may be open.
+    pub(super) fn between(&self) -> Result<MutexGuard<'_, Cycle>, Failure> {
+        self.whole(self.cycle.lock())
+    }
+
+    fn whole<'a>(&self, cycle: MutexGuard<'a, Cycle>) -> Result<MutexGuard<'a, Cycle>, Failure> {
+        if self.ended.load(Ordering::Acquire) {
+            return Err(self.handle.stale());
+        }
+        Ok(cycle)
+    }
+
+    pub(super) fn register(&self) -> MutexGuard<'_, Register> {
+        self.register.lock()
+    }
+
+    /// Posts what hot calls left, lets `tell` add to it, and shows readers what differs.
+    pub(super) fn report<R>(&self, tell: impl FnOnce(&mut Board) -> R) -> R {
+        let mut board = self.board.lock();
+        std::mem::swap(&mut self.register.lock().news, &mut board.news);
+        board.post_news();
+        let told = tell(&mut board);
+        board.publish(&self.table);
+        told
+    }
+
+    /// Ends the context: whoever waits for a lock finds it stale. Returns the highest generation in
+    /// any id it gave out.
+    pub(super) fn end(&self) -> u32 {
+        let mut cycle = self.cycle.lock();
+        self.ended.store(true, Ordering::Release);
+        cycle.open = None;
+        self.register.lock().highest_generation()
+    }
+}
+
+/// Everything that decides: pools, hosts, profiles, and the open transaction.
+#[derive(Debug)]
+pub(super) struct Cycle {
+    pub(super) allocator: Allocator,
+    pub(super) profiles: Vec<Arc<Profile>>,
+    /// Every host by name; the board and the grants know it by this number.
+    pub(super) hosts: BTreeMap<HostName, HostNo>,
+    next_host: u32,
+    services: BTreeMap<ServiceName, ServiceId>,
+    port_names: BTreeMap<PortName, u32>,
+    pub(super) restoring: bool,
+    pub(super) open: Option<Open>,
+    pub(super) commits: u64,
+    /// Grants whose records share a number with another's.
+    pub(super) conflicts: BTreeSet<ReplicaId>,
+    /// What rests according to records, until the moment of the restart is told.
+    pub(super) resting: Vec<CoolingRecord>,
+    /// Swapped with the register's, so that neither loses its room.
+    queue: Vec<Queued>,
+}
+
+/// The open transaction.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) handle: Handle,
+    pub(super) what_if: bool,
+    /// What it took, in order.
+    pub(super) taken: Vec<Handle>,
+    /// How many numbers it took.
+    pub(super) numbers: u32,
+    pub(super) marks: Vec<MarkHere>,
+    pub(super) next_mark: u32,
+}
+
+/// A point in the open transaction.
+#[derive(Debug)]
+pub(super) struct MarkHere {
+    pub(super) number: u32,
+    pub(super) mark: Mark,
+    /// How many grants had been taken.
+    pub(super) taken: usize,
+    /// How many numbers had been taken.
+    pub(super) numbers: u32,
+}
+
+impl Cycle {
+    const fn new(allocator: Allocator, restoring: bool) -> Self {
+        Self {
+            allocator,
+            profiles: Vec::new(),
+            hosts: BTreeMap::new(),
+            next_host: 0,
+            services: BTreeMap::new(),
+            port_names: BTreeMap::new(),
+            restoring,
+            open: None,
+            commits: 0,
+            conflicts: BTreeSet::new(),
+            resting: Vec::new(),
+            queue: Vec::new(),
+        }
+    }
+
+    /// What `profile_put` made known under `id`.
+    pub(super) fn profile(&self, id: u32) -> Result<Arc<Profile>, Failure> {
+        let profile = self.profiles.get(id as usize);
+        let unknown = Failure::value(PR_ENOENT, "profile", u64::from(id));
+        profile.cloned().ok_or(unknown)
+    }
+
+    /// The number of a service.
+    pub(super) fn id_of_service(&mut self, service: &ServiceName) -> ServiceId {
+        let next = ServiceId(self.services.len() as u64);
+        *self.services.entry(service.clone()).or_insert(next)
+    }
+
+    /// The number of a port's name.
+    pub(super) fn number_of_port_name(&mut self, name: &PortName) -> u32 {
+        let next = u32::try_from(self.port_names.len()).unwrap_or(u32::MAX);
+        *self.port_names.entry(name.clone()).or_insert(next)
+    }
+
+    /// The number of a host, a new one for a new name.
+    pub(super) fn number_of_host(&mut self, name: &HostName) -> HostNo {
+        if let Some(known) = self.hosts.get(name) {
+            return *known;
+        }
+        let number = HostNo(self.next_host);
+        self.next_host += 1;
+        self.hosts.insert(name.clone(), number);
+        number
+    }
+
+    /// Lets the allocator know what calls of other threads left in the register.
+    pub(super) fn apply_queue(&mut self, context: &Context) {
+        let mut queue = std::mem::take(&mut self.queue);
+        context.register().swap_queue(&mut queue);
+        for queued in queue.drain(..) {
+            let harmless = match queued {
+                Queued::Begin(replica) => self.allocator.begin_release(replica).is_ok(),
+                Queued::Confirm { replica, at, after } => {
+                    self.allocator.confirm_release(replica, at, after).is_ok()
+                }
+                Queued::State(name, state) => match self.allocator.host_id(&name) {
+                    Some(host) => self.allocator.set_host_state(host, state).is_ok(),
+                    // It was displaced since.
+                    None => true,
+                },
+            };
+            debug_assert!(harmless, "the register and the allocator disagree");
+        }
+        self.queue = queue;
+    }
+}

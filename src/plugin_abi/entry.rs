@@ -1,0 +1,95 @@
+//! The way in: nothing unwinds out, and a refusal is remembered for the thread that got it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use crate::plugin_abi::constants::PR_EPOISON;
+use crate::plugin_abi::context::Context;
+use crate::plugin_abi::contexts;
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind};
+
+/// What a call may do; the letters of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// C: may block.
+    Control,
+    /// H: no system call, no log, no waiting.
+    Hot,
+    /// R: bounded.
+    Report,
+    /// A: never waits for a writer.
+    Read,
+}
+
+/// Runs a call without a context.
+pub(super) fn outside(call: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    answer(guarded(call))
+}
+
+/// Runs a call on the context that `id` belongs to.
+pub(super) fn inside<A: From<i32>>(
+    id: u64,
+    kind: Kind,
+    class: Class,
+    call: impl FnOnce(&Context, Handle) -> Result<A, Failure>,
+) -> A {
+    answer(guarded(|| {
+        let handle = Handle::read(id, kind)?;
+        let found = contexts::find(handle)?;
+        let context = found.context().ok_or_else(|| handle.stale())?;
+        context.check_sound()?;
+        // Caught here once more, because only here it is known whose state is now in doubt.
+        match catch_unwind(AssertUnwindSafe(|| call(context, handle))) {
+            Ok(answered) => answered,
+            Err(panic) => Err(context.poison(&said(&*panic), class)),
+        }
+    }))
+}
+
+/// Runs `call` and turns a panic into a refusal.
+pub(super) fn guarded<A>(call: impl FnOnce() -> Result<A, Failure>) -> Result<A, Failure> {
+    quiet_panics();
+    let outer = IN_CALL.replace(true);
+    let answered = catch_unwind(AssertUnwindSafe(call));
+    IN_CALL.set(outer);
+    answered.unwrap_or_else(|panic| Err(Failure::told(PR_EPOISON, said(&*panic))))
+}
+
+fn answer<A: From<i32>>(answered: Result<A, Failure>) -> A {
+    match answered {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let code = failure.code();
+            failure.remember();
+            code.into()
+        }
+    }
+}
+
+/// The words of a panic.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("caught: {}", words.unwrap_or("a panic without words"))
+}
+
+thread_local! {
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The standard hook writes to stderr, which is the scheduler's, not ours; inside a call the words go
+/// to `last_error` and the log callback instead. Panics elsewhere in the process keep their hook.
+fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IN_CALL.try_with(Cell::get).unwrap_or(false) {
+                usual(panic);
+            }
+        }));
+    });
+}

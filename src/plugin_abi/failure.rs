@@ -1,0 +1,162 @@
+//! Why a call was refused: a code for the program, words for its log.
+//!
+//! A hot call that refuses keeps numbers and static words only; they become text when `last_error` asks.
+
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::fmt;
+
+use crate::plugin_abi::constants::{PR_EINVAL, PR_ELIMIT};
+use crate::plugin_abi::entry::guarded;
+use crate::plugin_abi::memory::{Output, Room, write_bytes};
+use crate::plugin_abi::words;
+
+/// A refusal.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    code: i32,
+    detail: Detail,
+}
+
+#[derive(Clone, Debug)]
+enum Detail {
+    None,
+    Said(&'static str),
+    Missing(&'static str),
+    Misaligned(&'static str),
+    Value(&'static str, u64),
+    Limited(&'static str, u64, u64),
+    Size(&'static str, u64, usize),
+    Told(Box<str>),
+}
+
+impl Failure {
+    const NONE: Self = Self {
+        code: 0,
+        detail: Detail::None,
+    };
+
+    /// With fixed words.
+    pub(super) const fn said(code: i32, words: &'static str) -> Self {
+        Self {
+            code,
+            detail: Detail::Said(words),
+        }
+    }
+
+    /// With the value that was refused.
+    pub(super) const fn value(code: i32, what: &'static str, value: u64) -> Self {
+        Self {
+            code,
+            detail: Detail::Value(what, value),
+        }
+    }
+
+    /// With a value and what it may be at most.
+    pub(super) const fn limited(code: i32, what: &'static str, value: u64, most: u64) -> Self {
+        Self {
+            code,
+            detail: Detail::Limited(what, value, most),
+        }
+    }
+
+    /// More than there is room for.
+    pub(super) const fn limit(what: &'static str, value: u64, most: u64) -> Self {
+        Self::limited(PR_ELIMIT, what, value, most)
+    }
+
+    /// A null pointer.
+    pub(super) const fn missing(what: &'static str) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Missing(what),
+        }
+    }
+
+    /// A pointer that no C compiler makes for this type.
+    pub(super) const fn misaligned(what: &'static str) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Misaligned(what),
+        }
+    }
+
+    /// A struct of a size we cannot read.
+    pub(super) const fn size(what: &'static str, size: u64, known: usize) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Size(what, size, known),
+        }
+    }
+
+    /// Words made for the occasion; not from a hot call, as it allocates.
+    pub(super) fn told(code: i32, words: impl fmt::Display) -> Self {
+        Self {
+            code,
+            detail: Detail::Told(words.to_string().into()),
+        }
+    }
+
+    /// A malformed argument with the reason; not from a hot call.
+    pub(super) fn malformed(what: &'static str, reason: impl fmt::Display) -> Self {
+        Self::told(PR_EINVAL, format_args!("{what}: {reason}"))
+    }
+
+    pub(super) const fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// Keeps it as this thread's last.
+    pub(super) fn remember(self) {
+        // A thread that ends has nobody to ask for its last failure.
+        let _ended = LAST.try_with(|last| last.replace(self));
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.code == 0 {
+            return Ok(());
+        }
+        f.write_str(words::of_code(self.code).to_str().unwrap_or_default())?;
+        match &self.detail {
+            Detail::None => Ok(()),
+            Detail::Said(words) => write!(f, ": {words}"),
+            Detail::Missing(what) => write!(f, ": {what} is NULL"),
+            Detail::Misaligned(what) => write!(f, ": {what} is misaligned"),
+            Detail::Value(what, value) => write!(f, ": {what}: {value:#x} ({value})"),
+            Detail::Limited(what, value, most) => {
+                write!(f, ": {what}: {value}, where {most} is the most")
+            }
+            Detail::Size(what, size, known) => {
+                write!(
+                    f,
+                    ": {what} has size {size}, where {known} to 4096 can be read"
+                )
+            }
+            Detail::Told(words) => write!(f, ": {words}"),
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Failure> = const { RefCell::new(Failure::NONE) };
+}
+
+/// See `last_error` in the header.
+pub(super) unsafe extern "C" fn last_error(buf: *mut c_char, cap: u32, need: *mut u32) -> i32 {
+    let answered = guarded(|| {
+        // SAFETY: null, or writable by C's promise, for the duration of the call.
+        let need = unsafe { Output::new(need, "need") }?;
+        // SAFETY: null, or room for `cap` by C's promise, for the duration of the call.
+        let room = unsafe { Room::new(buf, cap, "buf") }?;
+        let mut text = LAST.with_borrow(ToString::to_string).into_bytes();
+        text.push(0);
+        write_bytes(&text, &room, &need)
+    });
+    match answered {
+        Ok(code) => code,
+        // Its own refusals must not replace what was asked for.
+        Err(failure) => failure.code(),
+    }
+}

@@ -1,0 +1,290 @@
+//! Ids that C keeps: kind, context, slot and generation in 64 bits; never a pointer.
+//!
+//! An id is never given twice within a process: a slot is reused with a higher generation, and a later
+//! context in the place of an ended one begins above all that the earlier one gave out.
+
+use std::collections::VecDeque;
+
+use crate::plugin_abi::constants::{PR_ENOMEM, PR_ESTALE};
+use crate::plugin_abi::failure::Failure;
+
+/// What an id stands for. 0 is nothing's, so a zeroed id is stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Context = 1,
+    Transaction = 2,
+    Alloc = 3,
+}
+
+/// An id, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Handle {
+    kind: u32,
+    place: u32,
+    slot: u32,
+    generation: u32,
+}
+
+const KIND_BITS: u32 = 4;
+const PLACE_BITS: u32 = 8;
+const SLOT_BITS: u32 = 24;
+const GENERATION_BITS: u32 = 28;
+const _: () = assert!(KIND_BITS + PLACE_BITS + SLOT_BITS + GENERATION_BITS == u64::BITS);
+
+/// How many contexts an id can tell apart.
+pub(super) const PLACES: usize = 1 << PLACE_BITS;
+/// How many slots of one context an id can tell apart.
+pub(super) const SLOTS: u32 = 1 << SLOT_BITS;
+/// The last generation: what has reached it rests for good.
+pub(super) const LAST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+
+impl Handle {
+    pub(super) const fn new(kind: Kind, place: u32, slot: u32, generation: u32) -> Self {
+        debug_assert!((place as usize) < PLACES && slot < SLOTS && generation <= LAST_GENERATION);
+        Self {
+            kind: kind as u32,
+            place,
+            slot,
+            generation,
+        }
+    }
+
+    /// The handle that `id` spells.
+    ///
+    /// # Errors
+    ///
+    /// `PR_ESTALE` if it is of another kind.
+    pub(super) const fn read(id: u64, kind: Kind) -> Result<Self, Failure> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most 28 bits are left after the mask"
+        )]
+        const fn field(id: u64, shift: u32, bits: u32) -> u32 {
+            ((id >> shift) & ((1 << bits) - 1)) as u32
+        }
+        let handle = Self {
+            kind: field(id, u64::BITS - KIND_BITS, KIND_BITS),
+            place: field(id, SLOT_BITS + GENERATION_BITS, PLACE_BITS),
+            slot: field(id, GENERATION_BITS, SLOT_BITS),
+            generation: field(id, 0, GENERATION_BITS),
+        };
+        if handle.kind == kind as u32 {
+            Ok(handle)
+        } else {
+            Err(Failure::value(PR_ESTALE, "an id of another kind", id))
+        }
+    }
+
+    pub(super) const fn id(self) -> u64 {
+        ((self.kind as u64) << (u64::BITS - KIND_BITS))
+            | ((self.place as u64) << (SLOT_BITS + GENERATION_BITS))
+            | ((self.slot as u64) << GENERATION_BITS)
+            | self.generation as u64
+    }
+
+    /// The `number`th transaction of all contexts in a place.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "both parts are masked to their fields"
+    )]
+    pub(super) const fn transaction(self, number: u64) -> Self {
+        let slot = (number >> GENERATION_BITS) & (SLOTS as u64 - 1);
+        let generation = number & LAST_GENERATION as u64;
+        Self::new(
+            Kind::Transaction,
+            self.place,
+            slot as u32,
+            generation as u32,
+        )
+    }
+
+    pub(super) const fn is(self, kind: Kind) -> bool {
+        self.kind == kind as u32
+    }
+
+    pub(super) const fn slot(self) -> u32 {
+        self.slot
+    }
+
+    pub(super) const fn place(self) -> usize {
+        self.place as usize
+    }
+
+    pub(super) const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// That nothing lives under this handle (any more).
+    pub(super) const fn stale(self) -> Failure {
+        Failure::value(PR_ESTALE, "nothing lives under this id", self.id())
+    }
+}
+
+/// Values of one context under handles.
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    kind: Kind,
+    place: u32,
+    /// Above every generation of earlier contexts in this place.
+    first_generation: u32,
+    highest_generation: u32,
+    most: u32,
+    live: u32,
+    slots: Vec<Slot<T>>,
+    /// Oldest first, so that generations rise evenly.
+    free: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Slots<T> {
+    /// Room for `most` values, taken now.
+    ///
+    /// # Errors
+    ///
+    /// `PR_ENOMEM` if there is no memory for them.
+    pub(super) fn new(kind: Kind, context: Handle, most: u32) -> Result<Self, Failure> {
+        let mut slots = Vec::new();
+        let mut free = VecDeque::new();
+        let room = most as usize;
+        let reserved = slots
+            .try_reserve_exact(room)
+            .and_then(|()| free.try_reserve_exact(room));
+        reserved.map_err(|_| Failure::value(PR_ENOMEM, "room for grants", u64::from(most)))?;
+        Ok(Self {
+            kind,
+            place: context.place,
+            first_generation: context.generation,
+            highest_generation: context.generation,
+            most,
+            live: 0,
+            slots,
+            free,
+        })
+    }
+
+    /// The handle that the next value gets.
+    ///
+    /// # Errors
+    ///
+    /// `PR_ELIMIT` if there are as many as may be.
+    pub(super) fn next(&self) -> Result<Handle, Failure> {
+        let full = Failure::limit("grants", u64::from(self.live) + 1, u64::from(self.most));
+        if self.live >= self.most {
+            return Err(full);
+        }
+        let (slot, generation) = match self.free.front() {
+            Some(slot) => (*slot, self.slots[*slot as usize].generation),
+            None => match u32::try_from(self.slots.len()) {
+                Ok(slot) if slot < SLOTS => (slot, self.first_generation),
+                _ => return Err(full),
+            },
+        };
+        Ok(Handle::new(self.kind, self.place, slot, generation))
+    }
+
+    /// Keeps a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Slots::next`].
+    pub(super) fn insert(&mut self, value: T) -> Result<Handle, Failure> {
+        let handle = self.next()?;
+        if self.free.pop_front().is_none() {
+            self.slots.push(Slot {
+                generation: handle.generation,
+                value: None,
+            });
+        }
+        self.slots[handle.slot as usize].value = Some(value);
+        self.live += 1;
+        Ok(handle)
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Option<&T> {
+        let slot = self.slots.get(handle.slot as usize)?;
+        let same = slot.generation == handle.generation && self.place == handle.place;
+        slot.value.as_ref().filter(|_| same)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let slot = self.slots.get_mut(handle.slot as usize)?;
+        let same = slot.generation == handle.generation && self.place == handle.place;
+        slot.value.as_mut().filter(|_| same)
+    }
+
+    /// Ends a value; its handle is stale from here on, for ever.
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<T> {
+        self.get(handle)?;
+        let slot = &mut self.slots[handle.slot as usize];
+        let value = slot.value.take();
+        self.live -= 1;
+        if slot.generation < LAST_GENERATION {
+            slot.generation += 1;
+            self.highest_generation = self.highest_generation.max(slot.generation);
+            self.free.push_back(handle.slot);
+        }
+        value
+    }
+
+    /// The highest generation any of its handles has or had.
+    pub(super) const fn highest_generation(&self) -> u32 {
+        self.highest_generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(most: u32) -> Slots<u32> {
+        let context = Handle::new(Kind::Context, 7, 0, 5);
+        Slots::new(Kind::Alloc, context, most).unwrap()
+    }
+
+    #[test]
+    fn an_id_spells_its_handle() {
+        let handle = Handle::new(Kind::Alloc, 255, SLOTS - 1, LAST_GENERATION);
+        assert_eq!(Handle::read(handle.id(), Kind::Alloc).unwrap(), handle);
+        assert!(Handle::read(handle.id(), Kind::Context).is_err());
+        assert!(Handle::read(0, Kind::Context).is_err());
+    }
+
+    #[test]
+    fn a_reused_slot_never_answers_to_an_old_id() {
+        // abi 13
+        let mut slots = slots(1);
+        let first = slots.insert(0).unwrap();
+        slots.remove(first);
+        let mut newest = first;
+        for round in 1..=1 << 20 {
+            newest = slots.insert(round).unwrap();
+            assert!(slots.get(first).is_none());
+            assert_eq!(slots.remove(newest), Some(round));
+        }
+        assert!(slots.remove(newest).is_none());
+        assert_eq!(slots.highest_generation(), 5 + (1 << 20) + 1);
+    }
+
+    #[test]
+    fn a_full_context_refuses_and_stays_unchanged() {
+        let mut slots = slots(2);
+        let first = slots.insert(1).unwrap();
+        slots.insert(2).unwrap();
+        assert!(slots.insert(3).is_err());
+        assert_eq!(slots.get(first), Some(&1));
+    }
+
+    #[test]
+    fn an_id_of_another_context_is_stale() {
+        let mut slots = slots(2);
+        let mine = slots.insert(1).unwrap();
+        let other = Handle::new(Kind::Alloc, 8, 0, mine.generation);
+        assert!(slots.get(other).is_none());
+    }
+}

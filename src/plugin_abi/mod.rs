@@ -1,0 +1,38 @@
+//! The core behind a C table: `include/portreeve.h` in Rust, for schedulers that load the plugin.
+//!
+//! Promises kept here, whatever C passes:
+//! * An id is never followed blindly: it names a slot and a generation, and what has ended is `PR_ESTALE`.
+//! * Nothing unwinds into C. A caught panic poisons its context, which then only lets itself be destroyed.
+//! * The caller's memory is read and written during the call only, by value, after checks of null,
+//!   alignment, size and count.
+//! * No thread, no clock, no file, no environment: time and reports are arguments.
+//!
+//! This is the only place with unsafe code, and most of it is in `memory`. The decisions are elsewhere:
+//! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
+//! [`crate::variables`].
+
+mod board;
+pub mod constants;
+mod context;
+mod contexts;
+mod entry;
+mod failure;
+mod grants;
+mod handle;
+mod host;
+mod memory;
+mod process;
+mod profile;
+mod register;
+mod release;
+mod report;
+mod reserve;
+mod resolve;
+mod restore;
+mod table;
+mod txn;
+pub mod types;
+mod unbuilt;
+mod words;
+
+pub use table::pr_get_api;

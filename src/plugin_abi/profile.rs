@@ -1,0 +1,288 @@
+//! The ports of a kind of job, parsed once so that no hot call reads a name.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use crate::identity::{ServiceId, ServiceName};
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::{Context, Cycle};
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::Kind;
+use crate::plugin_abi::memory::{Input, Output, read_sized, read_strided, read_text};
+use crate::plugin_abi::types::{PrCtx, PrPort, PrProfile, PrRange};
+use crate::port::{Port, PortName, PortRange, PortRanges, Protocol};
+use crate::port_pool::{PortRequest, Want, WantedPort};
+
+/// What `profile_put` made known.
+#[derive(Debug)]
+pub(super) struct Profile {
+    pub(super) id: u32,
+    pub(super) service: ServiceName,
+    pub(super) service_id: ServiceId,
+    pub(super) request: PortRequest,
+    /// In the order of the request.
+    pub(super) ports: Vec<DeclaredPort>,
+}
+
+/// What a port is beside its request.
+#[derive(Debug)]
+pub(super) struct DeclaredPort {
+    pub(super) alias: Option<String>,
+    pub(super) published: bool,
+    /// The number of its name.
+    pub(super) name: u32,
+}
+
+impl Profile {
+    /// How many numbers one replica gets, at most 256.
+    pub(super) fn numbers(&self) -> u32 {
+        let ports = self.request.as_slice().iter();
+        ports.map(|port| u32::from(port.count().get())).sum()
+    }
+}
+
+/// The longest text of a profile.
+const MOST_TEXT: usize = 255;
+
+/// See `profile_put` in the header.
+pub(super) unsafe extern "C" fn profile_put(
+    ctx: PrCtx,
+    profile: *const PrProfile,
+    id: *mut u32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Control, |context, _| {
+        // SAFETY: by C's promise null, or a struct of the size it says.
+        let raw = unsafe { read_sized(profile, "profile") }?;
+        // SAFETY: by C's promise null, or writable.
+        let id = unsafe { Output::new(id, "id") }?;
+        // SAFETY: `raw` is the caller's, and what it points to is readable during the call.
+        let written = unsafe { Written::read(&raw, &context.settings().prefix) }?;
+        id.set(put(context, written)?);
+        Ok(PR_OK)
+    })
+}
+
+fn put(context: &Context, written: Written) -> Result<u32, Failure> {
+    let mut cycle = context.control()?;
+    let most = context.settings().limits.profiles;
+    let id = u32::try_from(cycle.profiles.len()).unwrap_or(u32::MAX);
+    if id >= most {
+        return Err(Failure::limit(
+            "profiles",
+            u64::from(id) + 1,
+            u64::from(most),
+        ));
+    }
+    let profile = Arc::new(written.known_to(&mut cycle, id));
+    cycle.profiles.push(Arc::clone(&profile));
+    // Still under the cycle's lock, so that no grant is posted before its service is known.
+    context.report(|board| board.know(&profile));
+    Ok(id)
+}
+
+/// A profile as written: valid, but without the context's numbers.
+struct Written {
+    service: ServiceName,
+    request: PortRequest,
+    ports: Vec<(Option<String>, bool)>,
+}
+
+impl Written {
+    /// # Safety
+    ///
+    /// `raw` points to what the header says.
+    unsafe fn read(raw: &PrProfile, prefix: &str) -> Result<Self, Failure> {
+        if raw.flags != 0 {
+            return Err(Failure::value(
+                PR_EINVAL,
+                "profile.flags",
+                u64::from(raw.flags),
+            ));
+        }
+        // The profile's own name is for the scheduler's log; it must at least be a text.
+        // SAFETY: the caller's promise for each text.
+        unsafe { read_text(raw.name, MOST_TEXT, "profile.name") }?;
+        // SAFETY: as above.
+        let service = unsafe { read_text(raw.service, MOST_TEXT, "profile.service") }?;
+        let service = service.ok_or_else(|| Failure::missing("profile.service"))?;
+        let service = service
+            .parse()
+            .map_err(|fault| Failure::malformed("profile.service", fault))?;
+        if raw.n_ports > PortRequest::MAX_NUMBERS {
+            let most = u64::from(PortRequest::MAX_NUMBERS);
+            return Err(Failure::limit(
+                "profile.n_ports",
+                u64::from(raw.n_ports),
+                most,
+            ));
+        }
+        // SAFETY: the caller's promise: `n_ports` elements of `port_size` bytes.
+        let raw_ports =
+            unsafe { read_strided(raw.ports, raw.n_ports, raw.port_size, "profile.ports") }?;
+        let mut wanted = Vec::with_capacity(raw_ports.len());
+        let mut ports = Vec::with_capacity(raw_ports.len());
+        let mut aliases = BTreeSet::new();
+        for port in &raw_ports {
+            // SAFETY: the caller's promise holds for what each port points to.
+            let (port, alias, published) = unsafe { read_port(port, prefix) }?;
+            if let Some(alias) = &alias
+                && !aliases.insert(alias.clone())
+            {
+                return Err(Failure::malformed(
+                    "port.env",
+                    format_args!("{alias} is the alias of two ports"),
+                ));
+            }
+            wanted.push(port);
+            ports.push((alias, published));
+        }
+        let request = PortRequest::new(wanted).map_err(|fault| {
+            let code = match fault {
+                crate::port_pool::PortRequestError::TooMany { .. } => PR_ELIMIT,
+                _ => PR_EINVAL,
+            };
+            Failure::told(code, fault)
+        })?;
+        Ok(Self {
+            service,
+            request,
+            ports,
+        })
+    }
+
+    fn known_to(self, cycle: &mut Cycle, id: u32) -> Profile {
+        let names = self.request.as_slice().iter().map(|port| &port.name);
+        let ports = self.ports.into_iter().zip(names);
+        let ports = ports.map(|((alias, published), name)| DeclaredPort {
+            alias,
+            published,
+            name: cycle.number_of_port_name(name),
+        });
+        Profile {
+            id,
+            ports: ports.collect(),
+            service_id: cycle.id_of_service(&self.service),
+            service: self.service,
+            request: self.request,
+        }
+    }
+}
+
+/// # Safety
+///
+/// `raw` points to what the header says.
+unsafe fn read_port(
+    raw: &PrPort,
+    prefix: &str,
+) -> Result<(WantedPort, Option<String>, bool), Failure> {
+    if raw.flags & !PR_PORT_UNPUBLISHED != 0 {
+        return Err(Failure::value(
+            PR_EINVAL,
+            "port.flags",
+            u64::from(raw.flags),
+        ));
+    }
+    if raw.network.n != 0 {
+        return Err(Failure::said(PR_ENOSYS, "named networks are not built yet"));
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { read_text(raw.name, MOST_TEXT, "port.name") }?;
+    let name: PortName = name
+        .ok_or_else(|| Failure::missing("port.name"))?
+        .parse()
+        .map_err(|fault| Failure::malformed("port.name", fault))?;
+    // SAFETY: the caller's promise.
+    let alias = unsafe { read_text(raw.env, MOST_TEXT, "port.env") }?;
+    if let Some(alias) = &alias {
+        check_alias(alias, prefix)?;
+    }
+    // SAFETY: the caller's promise.
+    let within = unsafe { read_ranges(raw.within, raw.n_within, "port.within") }?;
+    let want = match (Port::new(raw.fixed), NonZeroU16::new(raw.count)) {
+        (Some(_), Some(count)) if count.get() > 1 => {
+            return Err(Failure::said(
+                PR_EINVAL,
+                "a port is fixed and a block at once",
+            ));
+        }
+        (Some(fixed), _) => Want::Fixed(fixed),
+        (None, count) => Want::Any {
+            count: count.unwrap_or(NonZeroU16::MIN),
+        },
+    };
+    let port = WantedPort {
+        name,
+        protocol: protocol(raw.proto)?,
+        want,
+        within,
+    };
+    Ok((port, alias, raw.flags & PR_PORT_UNPUBLISHED == 0))
+}
+
+fn protocol(proto: u32) -> Result<Protocol, Failure> {
+    match proto {
+        PR_TCP => Ok(Protocol::Tcp),
+        PR_UDP => Ok(Protocol::Udp),
+        PR_TCP_UDP => Ok(Protocol::TcpUdp),
+        _ => Err(Failure::value(PR_EINVAL, "proto", u64::from(proto))),
+    }
+}
+
+/// The header's number of a protocol.
+pub(super) const fn proto(protocol: Protocol) -> u32 {
+    match protocol {
+        Protocol::Tcp => PR_TCP,
+        Protocol::Udp => PR_UDP,
+        Protocol::TcpUdp => PR_TCP_UDP,
+    }
+}
+
+/// Whether `name` can name an environment variable everywhere.
+pub(super) fn is_variable(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.bytes().all(inner) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+}
+
+fn check_alias(alias: &str, prefix: &str) -> Result<(), Failure> {
+    if !is_variable(alias) {
+        return Err(Failure::malformed(
+            "port.env",
+            format_args!("{alias:?} is no variable: write A-Z, a-z, 0-9 and _, no digit first"),
+        ));
+    }
+    if alias.starts_with(prefix) {
+        return Err(Failure::malformed(
+            "port.env",
+            format_args!("{alias} begins with {prefix}, which is ours"),
+        ));
+    }
+    Ok(())
+}
+
+/// Copies a set of numbers; `None` for null.
+///
+/// # Safety
+///
+/// `first` is null or points to `n` ranges.
+pub(super) unsafe fn read_ranges(
+    first: *const PrRange,
+    n: u32,
+    what: &'static str,
+) -> Result<Option<PortRanges>, Failure> {
+    if first.is_null() && n == 0 {
+        return Ok(None);
+    }
+    let most = u32::try_from(PortRanges::MAX_RANGES).unwrap_or(u32::MAX);
+    // SAFETY: the caller's promise.
+    let ranges = unsafe { Input::new(first, n, most, what) }?;
+    let ranges = ranges.iter().map(|range| {
+        let ends = Port::new(range.lo).zip(Port::new(range.hi));
+        ends.and_then(|(first, last)| PortRange::new(first, last))
+    });
+    let ranges: Option<Vec<_>> = ranges.collect();
+    let ranges =
+        ranges.ok_or_else(|| Failure::malformed(what, "a range is reversed or has a 0"))?;
+    Ok(Some(PortRanges::new(ranges)))
+}

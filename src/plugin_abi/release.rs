@@ -1,0 +1,88 @@
+//! Giving ports back, in two steps, from any thread.
+
+use crate::allocator::AfterRelease;
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::Context;
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::memory::{Input, Room};
+use crate::plugin_abi::types::{PrAlloc, PrCtx};
+
+/// See `release_begin` in the header.
+pub(super) unsafe extern "C" fn release_begin(
+    ctx: PrCtx,
+    ids: *const PrAlloc,
+    n: u32,
+    flags: u32,
+    rc: *mut i32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Hot, |context, _| {
+        // SAFETY: by C's promise null, or `n` readable ids, and null or room for `n` codes.
+        let batch = unsafe { Batch::new(context, ids, n, rc) }?;
+        if flags != 0 {
+            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+        }
+        batch.each(|handle| context.register().begin_release(handle))
+    })
+}
+
+/// See `release_confirm` in the header.
+pub(super) unsafe extern "C" fn release_confirm(
+    ctx: PrCtx,
+    ids: *const PrAlloc,
+    n: u32,
+    flags: u32,
+    now_ms: u64,
+    rc: *mut i32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Hot, |context, _| {
+        // SAFETY: by C's promise null, or `n` readable ids, and null or room for `n` codes.
+        let batch = unsafe { Batch::new(context, ids, n, rc) }?;
+        let after = match flags {
+            0 => AfterRelease::Cool,
+            PR_REL_NO_COOL => AfterRelease::Free,
+            other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
+        };
+        let at = context.at(now_ms);
+        batch.each(|handle| context.register().confirm_release(handle, at, after))
+    })
+}
+
+/// Ids of grants with room for one code each.
+struct Batch {
+    ids: Input<PrAlloc>,
+    codes: Room<i32>,
+}
+
+impl Batch {
+    /// # Safety
+    ///
+    /// `ids` is null or points to `n` ids, `rc` is null or has room for `n` codes, during the call.
+    unsafe fn new(
+        context: &Context,
+        ids: *const PrAlloc,
+        n: u32,
+        rc: *mut i32,
+    ) -> Result<Self, Failure> {
+        let most = context.settings().limits.allocs;
+        Ok(Self {
+            // SAFETY: the caller's promise.
+            ids: unsafe { Input::new(ids, n, most, "ids") }?,
+            // SAFETY: the caller's promise.
+            codes: unsafe { Room::optional(rc, n, "rc") }?,
+        })
+    }
+
+    /// Tries each; the answer is the first refusal.
+    fn each(&self, mut act: impl FnMut(Handle) -> Result<(), Failure>) -> Result<i32, Failure> {
+        let mut first = None;
+        for (place, id) in (0..).zip(self.ids.iter()) {
+            let done = Handle::read(id, Kind::Alloc).and_then(&mut act);
+            self.codes
+                .set(place, done.as_ref().err().map_or(PR_OK, Failure::code));
+            first = first.or(done.err());
+        }
+        first.map_or(Ok(PR_OK), Err)
+    }
+}

@@ -1,0 +1,181 @@
+//! Reports: addresses and readiness, and the pump that lets readers see what hot calls did.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::endpoints::EndpointState;
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::Context;
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::memory::{Input, Output, Room};
+use crate::plugin_abi::register::{Reported, Stage, not_committed};
+use crate::plugin_abi::types::{PrAddr, PrCtx, PrReady};
+use crate::time::Monotonic;
+
+/// See `pump` in the header.
+pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64) -> i32 {
+    inside(ctx, Kind::Context, Class::Report, |context, _| {
+        // SAFETY: by C's promise null, or writable.
+        let next_ms = unsafe { Output::new(next_ms, "next_ms") }?;
+        let now = context.at(now_ms);
+        let due = {
+            let mut cycle = context.between()?;
+            if cycle.open.is_none() {
+                cycle.apply_queue(context);
+                // Nobody waits here yet, so whom the freed numbers would wake is not asked.
+                cycle.allocator.on_deadline(now);
+            }
+            cycle.allocator.next_deadline()
+        };
+        context.report(|_| ());
+        next_ms.set(due.map_or(PR_NEVER, Monotonic::as_millis));
+        Ok(PR_OK)
+    })
+}
+
+/// See `report_addr` in the header.
+pub(super) unsafe extern "C" fn report_addr(
+    ctx: PrCtx,
+    host: u32,
+    seq: u64,
+    addresses: *const PrAddr,
+    n: u32,
+) -> i32 {
+    const MOST_ADDRESSES: u32 = 256;
+    inside(ctx, Kind::Context, Class::Report, |context, _| {
+        // SAFETY: by C's promise null, or `n` readable elements.
+        let addresses = unsafe { Input::new(addresses, n, MOST_ADDRESSES, "addresses") }?;
+        let mut best: Option<((u32, u32), IpAddr)> = None;
+        for raw in addresses.iter() {
+            let (rank, address) = ((raw.pref, raw.scope), read_address(&raw)?);
+            // Strictly better only: among equals the earlier one wins.
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, address));
+            }
+        }
+        let published = best.map(|(_, address)| address);
+        context.report(|board| {
+            let number = board.host_at(host)?;
+            board.report_address(number, seq, published)?;
+            let known = &mut context.register().addresses;
+            match published {
+                Some(address) => known.insert(number, address),
+                None => known.remove(&number),
+            };
+            Ok(PR_OK)
+        })
+    })
+}
+
+fn read_address(raw: &PrAddr) -> Result<IpAddr, Failure> {
+    const HOST_SCOPE: u32 = 3;
+    if raw.flags != 0 {
+        return Err(Failure::value(
+            PR_EINVAL,
+            "address.flags",
+            u64::from(raw.flags),
+        ));
+    }
+    if raw.scope > HOST_SCOPE {
+        return Err(Failure::value(
+            PR_EINVAL,
+            "address.scope",
+            u64::from(raw.scope),
+        ));
+    }
+    let address = match (raw.family, raw.ip) {
+        (4, [a, b, c, d, rest @ ..]) if rest == [0; 12] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        (6, ip) => IpAddr::V6(Ipv6Addr::from(ip)),
+        _ => {
+            return Err(Failure::value(
+                PR_EINVAL,
+                "address.family",
+                u64::from(raw.family),
+            ));
+        }
+    };
+    if address.is_unspecified() || address.is_multicast() {
+        return Err(Failure::said(
+            PR_EINVAL,
+            "no client can connect to such an address",
+        ));
+    }
+    Ok(address)
+}
+
+/// See `report_ready` in the header.
+pub(super) unsafe extern "C" fn report_ready(
+    ctx: PrCtx,
+    reports: *const PrReady,
+    n: u32,
+    rc: *mut i32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Report, |context, _| {
+        let most = context.settings().limits.allocs;
+        // SAFETY: by C's promise null, or `n` readable elements.
+        let reports = unsafe { Input::new(reports, n, most, "reports") }?;
+        // SAFETY: by C's promise null, or room for `n` codes.
+        let codes = unsafe { Room::optional(rc, n, "rc") }?;
+        let mut first = None;
+        context.report(|board| {
+            for (place, report) in (0..).zip(reports.iter()) {
+                let done = read_report(&report).and_then(|(handle, state)| {
+                    let order = (report.run, report.seq);
+                    let taken = board.report_ready(handle, order, state);
+                    taken.unwrap_or_else(|| Err(why_not_posted(context, handle)))?;
+                    let reported = Reported {
+                        seq: report.seq,
+                        run: report.run,
+                        state: report.state,
+                        restarts: report.restarts,
+                    };
+                    context.register().note(handle, reported);
+                    Ok(())
+                });
+                codes.set(place, done.as_ref().err().map_or(PR_OK, Failure::code));
+                first = first.take().or(done.err());
+            }
+        });
+        first.map_or(Ok(PR_OK), Err)
+    })
+}
+
+fn read_report(report: &PrReady) -> Result<(Handle, EndpointState), Failure> {
+    let handle = Handle::read(report.id, Kind::Alloc)?;
+    Ok((handle, read_state(report.state)?))
+}
+
+/// The state of an endpoint.
+pub(super) fn read_state(state: u32) -> Result<EndpointState, Failure> {
+    match state {
+        PR_E_NOT_READY => Ok(EndpointState::NotReady),
+        PR_E_READY => Ok(EndpointState::Ready),
+        PR_E_SERVING => Ok(EndpointState::Serving),
+        PR_E_UNCONFIRMED => Ok(EndpointState::Unconfirmed),
+        PR_E_TERMINATING => Ok(EndpointState::Terminating),
+        other => Err(Failure::value(
+            PR_EINVAL,
+            "state of an endpoint",
+            u64::from(other),
+        )),
+    }
+}
+
+/// The header's number of a state.
+pub(super) const fn state_number(state: EndpointState) -> u32 {
+    match state {
+        EndpointState::NotReady => PR_E_NOT_READY,
+        EndpointState::Ready => PR_E_READY,
+        EndpointState::Serving => PR_E_SERVING,
+        EndpointState::Unconfirmed => PR_E_UNCONFIRMED,
+        EndpointState::Terminating => PR_E_TERMINATING,
+    }
+}
+
+fn why_not_posted(context: &Context, handle: Handle) -> Failure {
+    match context.register().get(handle) {
+        Ok((_, Stage::Tentative)) => not_committed(),
+        _ => handle.stale(),
+    }
+}

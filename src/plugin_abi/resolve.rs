@@ -1,0 +1,113 @@
+//! Reading endpoints: without a lock, from one version of the service.
+
+use std::net::IpAddr;
+
+use crate::endpoints::Entry;
+use crate::identity::ServiceName;
+use crate::plugin_abi::board::Member;
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::Kind;
+use crate::plugin_abi::memory::{Output, Room, read_text};
+use crate::plugin_abi::profile::proto;
+use crate::plugin_abi::report::state_number;
+use crate::plugin_abi::types::{PrCtx, PrEndpoint, PrStr};
+
+/// See `resolve` in the header.
+pub(super) unsafe extern "C" fn resolve(
+    ctx: PrCtx,
+    service: PrStr,
+    port: PrStr,
+    flags: u32,
+    endpoints: *mut PrEndpoint,
+    cap: u32,
+    need: *mut u32,
+    revision: *mut u64,
+) -> i32 {
+    const MOST_NAME: usize = 255;
+    inside(ctx, Kind::Context, Class::Read, |context, _| {
+        // SAFETY: by C's promise readable during the call.
+        let service = unsafe { read_text(service, MOST_NAME, "service") }?;
+        // SAFETY: as above.
+        let port = unsafe { read_text(port, MOST_NAME, "port") }?;
+        // SAFETY: by C's promise null, or room for `cap` elements.
+        let room = unsafe { Room::new(endpoints, cap, "endpoints") }?;
+        // SAFETY: by C's promise null, or writable.
+        let need = unsafe { Output::new(need, "need") }?;
+        // SAFETY: by C's promise null, or writable.
+        let revision = unsafe { Output::new(revision, "revision") }?;
+        if flags & !PR_RESOLVE_ALL != 0 {
+            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+        }
+        let all = flags & PR_RESOLVE_ALL != 0;
+        let service: ServiceName = service
+            .ok_or_else(|| Failure::missing("service"))?
+            .parse()
+            .map_err(|fault| Failure::malformed("service", fault))?;
+        let told = context.table().read(&service, |snapshot| {
+            let entries = snapshot.entries();
+            let shown = entries.filter(|(member, _)| all || member.is_listed());
+            let rows = shown.flat_map(|(member, since)| rows(member, since, port.as_deref()));
+            let count = u32::try_from(rows.clone().count()).unwrap_or(u32::MAX);
+            need.set(count);
+            room.fits(count)?;
+            room.fill(rows);
+            revision.set(if all {
+                snapshot.mod_revision()
+            } else {
+                snapshot.ready_revision()
+            });
+            Ok(PR_OK)
+        });
+        told.unwrap_or_else(|| {
+            Err(Failure::told(
+                PR_ENOENT,
+                format_args!("no service {service} is known"),
+            ))
+        })
+    })
+}
+
+/// One row per published port of a replica.
+fn rows<'a>(
+    member: &'a Member,
+    revision: u64,
+    port: Option<&'a str>,
+) -> impl Iterator<Item = PrEndpoint> + Clone + 'a {
+    let placed = &member.placed.0;
+    let declared = &placed.profile.ports;
+    let granted = placed.grant.ports.iter().zip(declared);
+    let wanted = granted.filter(move |(granted, declared)| {
+        declared.published && port.is_none_or(|port| granted.name.as_str() == port)
+    });
+    let (ip, family) = spelled(member.address);
+    wanted.map(move |(granted, declared)| PrEndpoint {
+        id: member.handle.id(),
+        revision,
+        ip,
+        port: granted.numbers.first().number(),
+        // A block has at most 256 numbers.
+        count: u16::try_from(granted.numbers.count()).unwrap_or(u16::MAX),
+        family,
+        proto: proto(granted.protocol),
+        state: state_number(member.state),
+        service: u32::try_from(placed.profile.service_id.0).unwrap_or(u32::MAX),
+        name: declared.name,
+        replica: member.key.replica,
+        host: member.host,
+    })
+}
+
+/// An address as the header writes it; family 0 if there is none.
+fn spelled(address: Option<IpAddr>) -> ([u8; 16], u32) {
+    let mut ip = [0; 16];
+    match address {
+        None => (ip, 0),
+        Some(IpAddr::V4(v4)) => {
+            ip[..4].copy_from_slice(&v4.octets());
+            (ip, 4)
+        }
+        Some(IpAddr::V6(v6)) => (v6.octets(), 6),
+    }
+}

@@ -1,0 +1,113 @@
+//! The table, and the one function that hands it out.
+
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::entry::outside;
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::memory::{Output, read_sized};
+use crate::plugin_abi::types::{PrApi, PrHostinfo};
+use crate::plugin_abi::{
+    context, failure, grants, host, profile, release, report, reserve, resolve, restore, txn,
+    unbuilt, words,
+};
+
+/// What we can do. The supervision calls are in the table but not built, so nobody may count on them.
+const CAPABILITIES: u64 = PR_CAP_ENDPOINTS;
+
+/// In the order of the header.
+static API: PrApi = PrApi {
+    size: SIZE,
+    abi: PR_ABI,
+    caps: CAPABILITIES,
+    create: context::create,
+    destroy: context::destroy,
+    host_put: host::host_put,
+    host_remove: unbuilt::host_remove,
+    network_put: unbuilt::network_put,
+    profile_put: profile::profile_put,
+    profile_drop: unbuilt::profile_drop,
+    restore_put: restore::restore_put,
+    restore_end: restore::restore_end,
+    export_: unbuilt::export_,
+    txn_begin: txn::txn_begin,
+    feasible: txn::feasible,
+    explain: unbuilt::explain,
+    explain_all: unbuilt::explain_all,
+    reserve: reserve::reserve,
+    give: unbuilt::give,
+    mark: txn::mark,
+    rollback: txn::rollback,
+    commit: txn::commit,
+    abort_: txn::abort,
+    holders: unbuilt::holders,
+    release_begin: release::release_begin,
+    release_confirm: release::release_confirm,
+    release_job: unbuilt::release_job,
+    grant_find: grants::grant_find,
+    grant_get: grants::grant_get,
+    env: grants::env,
+    pump: report::pump,
+    host_state: host::host_state,
+    report_addr: report::report_addr,
+    report_foreign: unbuilt::report_foreign,
+    report_conflict: unbuilt::report_conflict,
+    report_ready: report::report_ready,
+    wait_put: unbuilt::wait_put,
+    wait_drop: unbuilt::wait_drop,
+    wait_fd: unbuilt::wait_fd,
+    wait_next: unbuilt::wait_next,
+    resolve: resolve::resolve,
+    snap_open: unbuilt::snap_open,
+    snap_read: unbuilt::snap_read,
+    snap_close: unbuilt::snap_close,
+    watch_open: unbuilt::watch_open,
+    watch_next: unbuilt::watch_next,
+    watch_close: unbuilt::watch_close,
+    text: unbuilt::text,
+    stats: unbuilt::stats,
+    dump: unbuilt::dump,
+    last_error: failure::last_error,
+    strerror_: words::strerror,
+    reason_: words::reason,
+    sup_new: unbuilt::sup_new,
+    sup_load: unbuilt::sup_load,
+    sup_save: unbuilt::sup_save,
+    sup_event: unbuilt::sup_event,
+    sup_deadline: unbuilt::sup_deadline,
+    sup_next_deadline: unbuilt::sup_next_deadline,
+    sup_next_effect: unbuilt::sup_next_effect,
+    sup_free: unbuilt::sup_free,
+};
+
+#[expect(clippy::cast_possible_truncation, reason = "58 functions and 16 bytes")]
+const SIZE: u32 = size_of::<PrApi>() as u32;
+
+/// Hands out the table: the only symbol of the plugin.
+///
+/// # Safety
+///
+/// `host` is null or points to a struct of the size that it says; `api` and `plugin_abi` are null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pr_get_api(
+    host: *const PrHostinfo,
+    api: *mut *const PrApi,
+    plugin_abi: *mut u32,
+) -> i32 {
+    outside(|| {
+        // SAFETY: the caller's promise.
+        let host = unsafe { read_sized::<PrHostinfo>(host, "host") }?;
+        // SAFETY: the caller's promise.
+        let api = unsafe { Output::new(api, "api") }?;
+        // SAFETY: the caller's promise.
+        let plugin_abi = unsafe { Output::optional(plugin_abi, "plugin_abi") }?;
+        if host.abi != PR_ABI || host.want_caps & !CAPABILITIES != 0 {
+            if let Some(plugin_abi) = plugin_abi {
+                plugin_abi.set(PR_ABI);
+            }
+            let asked = u64::from(host.abi);
+            return Err(Failure::value(PR_EVERSION, "we speak 1; asked was", asked));
+        }
+        api.set(&raw const API);
+        Ok(PR_OK)
+    })
+}

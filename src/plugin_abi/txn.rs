@@ -1,0 +1,295 @@
+//! Transactions: begin, ask, mark, go back, commit or abort.
+
+use crate::allocator::{HostSet, Transaction};
+use crate::identity::{HostId, Incarnation, ReplicaId};
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::{Context, Cycle, MarkHere, Open};
+use crate::plugin_abi::contexts;
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::memory::{Input, Output, Room, read};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
+use crate::port::Protocol;
+use crate::port_pool::Want;
+
+/// See `txn_begin` in the header.
+pub(super) unsafe extern "C" fn txn_begin(
+    ctx: PrCtx,
+    flags: u32,
+    now_ms: u64,
+    txn: *mut PrTxn,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Hot, |context, _| {
+        // SAFETY: by C's promise null, or writable.
+        let txn = unsafe { Output::new(txn, "txn") }?;
+        if flags & !PR_TXN_WHATIF != 0 {
+            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+        }
+        let mut cycle = context.hot()?;
+        if cycle.open.is_some() {
+            return Err(Failure::said(PR_EBUSY, "a transaction is open already"));
+        }
+        cycle.apply_queue(context);
+        cycle.allocator.begin(context.at(now_ms)).suspend();
+        let handle = contexts::next_transaction(context.handle());
+        cycle.open = Some(Open {
+            handle,
+            what_if: flags & PR_TXN_WHATIF != 0,
+            taken: Vec::new(),
+            numbers: 0,
+            marks: Vec::new(),
+            next_mark: 0,
+        });
+        txn.set(handle.id());
+        Ok(PR_OK)
+    })
+}
+
+impl Cycle {
+    /// The allocator's transaction, for one call.
+    ///
+    /// Leave it by [`Transaction::suspend`]; dropped, it would abort.
+    pub(super) fn resume(&mut self) -> Result<Transaction<'_>, Failure> {
+        self.allocator.resume().ok_or(NOT_OPEN)
+    }
+}
+
+/// See `feasible` in the header.
+pub(super) unsafe extern "C" fn feasible(
+    txn: PrTxn,
+    need: *const PrNeed,
+    cand: *const u64,
+    out: *mut u64,
+    max_replicas: *mut u16,
+    nwords: u32,
+) -> i64 {
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        // SAFETY: by C's promise null, or readable.
+        let need = unsafe { read(need, "need") }?;
+        let candidates = if cand.is_null() {
+            None
+        } else {
+            // SAFETY: by C's promise `nwords` readable words.
+            Some(unsafe { Input::new(cand, nwords, MOST_WORDS, "cand") }?)
+        };
+        if nwords > MOST_WORDS {
+            return Err(Failure::limit("nwords", nwords.into(), MOST_WORDS.into()));
+        }
+        // SAFETY: by C's promise room for `nwords` words; it may be `cand`, which is read first.
+        let out = unsafe { Room::new(out, nwords, "out") }?;
+        // SAFETY: by C's promise null, or room for 64 numbers per word.
+        let most = unsafe { Room::optional(max_replicas, nwords * 64, "max_replicas") }?;
+        // The whole of `cand` is read before the first word of `out` is written.
+        let words: Option<Vec<u64>> = candidates.map(|words| words.iter().collect());
+        let fitting = fitting(context, txn, &need, words.as_deref(), most.is_wanted())?;
+        let mut answer = vec![0; nwords as usize];
+        let count = HostSet::write_words(&fitting.hosts, &mut answer);
+        out.fill(answer);
+        if most.is_wanted() {
+            most.fill((0..nwords * 64).map(|_| 0));
+            for (host, replicas) in fitting.most {
+                if host.0 < nwords * 64 {
+                    most.set(host.0, replicas);
+                }
+            }
+        }
+        Ok(i64::try_from(count).unwrap_or(i64::MAX))
+    })
+}
+
+/// Words beyond this name hosts that cannot be.
+const MOST_WORDS: u32 = (1 << 20) / 64;
+
+struct Fitting {
+    hosts: HostSet,
+    most: Vec<(HostId, u16)>,
+}
+
+fn fitting(
+    context: &Context,
+    txn: Handle,
+    need: &PrNeed,
+    words: Option<&[u64]>,
+    count: bool,
+) -> Result<Fitting, Failure> {
+    let mut cycle = context.transaction(txn)?;
+    let profile = cycle.profile(need.profile)?;
+    if need.at_ms > context.at(0).as_millis() {
+        return Err(Failure::said(
+            PR_ENOSYS,
+            "a need later than now is not built yet",
+        ));
+    }
+    let candidates = words.map(HostSet::from_words);
+    let mut transaction = cycle.resume()?;
+    let mut hosts = transaction.feasible(&profile.request, profile.service_id, candidates.as_ref());
+    if need.replicas > 1 {
+        let room = |host: &HostId| fits(&mut transaction, *host, &profile, need.replicas);
+        hosts = hosts.iter().filter(room).collect();
+    }
+    let most = if count {
+        let most = |host| (host, at_least(&transaction, host, &profile, need.replicas));
+        hosts.iter().map(most).collect()
+    } else {
+        Vec::new()
+    };
+    transaction.suspend();
+    Ok(Fitting { hosts, most })
+}
+
+/// Whether so many replicas fit on a host at once: tried, and given back without a trace.
+fn fits(transaction: &mut Transaction<'_>, host: HostId, profile: &Profile, replicas: u32) -> bool {
+    if profile.request.is_empty() {
+        return true;
+    }
+    let before = transaction.mark();
+    let all = (0..replicas).all(|place| {
+        // No grant has such a number: slots end long before.
+        let nobody = ReplicaId {
+            service: profile.service_id,
+            index: u32::MAX - place,
+            incarnation: Incarnation(0),
+        };
+        let tried = transaction.reserve(host, nobody, &profile.request, None);
+        tried.is_ok()
+    });
+    let back = transaction.rollback(before);
+    debug_assert!(back.is_ok(), "the mark was set here");
+    all
+}
+
+/// How many replicas certainly fit on a host that fits `known` of them.
+///
+/// Numbers that only cool are left out, so that it costs no search.
+fn at_least(transaction: &Transaction<'_>, host: HostId, profile: &Profile, known: u32) -> u16 {
+    let ports = profile.request.as_slice();
+    let certain = if ports.is_empty() {
+        u32::from(u16::MAX)
+    } else if ports.iter().any(|port| matches!(port.want, Want::Fixed(_))) {
+        1
+    } else {
+        let single = |protocol| {
+            let plain = |port: &&crate::port_pool::WantedPort| {
+                port.protocol == protocol && port.within.is_none() && port.count().get() == 1
+            };
+            ports.iter().filter(plain).count() == ports.len()
+        };
+        let counts = transaction.allocator().counts(host);
+        let each = profile.numbers();
+        match (single(Protocol::Tcp), single(Protocol::Udp)) {
+            (true, _) => counts.free_tcp / each,
+            (_, true) => counts.free_udp / each,
+            // Blocks, pairs and narrowed ranges would have to be tried.
+            _ => 1,
+        }
+    };
+    u16::try_from(certain.max(known).max(1)).unwrap_or(u16::MAX)
+}
+
+/// See `mark` in the header.
+pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
+    const MOST_MARKS: usize = 1 << 16;
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        // SAFETY: by C's promise null, or writable.
+        let out = unsafe { Output::new(mark, "mark") }?;
+        let mut cycle = context.transaction(txn)?;
+        let marks = cycle.open.as_ref().map_or(0, |open| open.marks.len());
+        if marks >= MOST_MARKS {
+            return Err(Failure::limit("marks", marks as u64 + 1, MOST_MARKS as u64));
+        }
+        out.set(cycle.set_mark()?);
+        Ok(PR_OK)
+    })
+}
+
+/// See `rollback` in the header.
+pub(super) unsafe extern "C" fn rollback(txn: PrTxn, mark: u32) -> i32 {
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        context.transaction(txn)?.roll_back(context, mark)?;
+        Ok(PR_OK)
+    })
+}
+
+/// See `commit` in the header.
+pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        // SAFETY: by C's promise null, or writable.
+        let commit_no = unsafe { Output::new(commit_no, "commit_no") }?;
+        let mut cycle = context.transaction(txn)?;
+        if cycle.open.as_ref().is_some_and(|open| open.what_if) {
+            return Err(Failure::said(PR_ESTATE, "a what-if is never committed"));
+        }
+        cycle.resume()?.commit();
+        let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
+        if !taken.is_empty() {
+            cycle.commits += 1;
+            let mut register = context.register();
+            for handle in taken {
+                register.hold(handle);
+            }
+        }
+        commit_no.set(cycle.commits);
+        Ok(PR_OK)
+    })
+}
+
+/// See `abort_` in the header.
+pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        let mut cycle = context.transaction(txn)?;
+        // Dropped without commit, it gives everything back.
+        drop(cycle.resume()?);
+        let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
+        let mut register = context.register();
+        for handle in taken {
+            register.forget(handle);
+        }
+        Ok(PR_OK)
+    })
+}
+
+impl Cycle {
+    /// Sets a mark in the open transaction.
+    pub(super) fn set_mark(&mut self) -> Result<u32, Failure> {
+        let mut transaction = self.resume()?;
+        let mark = transaction.mark();
+        transaction.suspend();
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
+        let number = open.next_mark;
+        open.next_mark = number.wrapping_add(1);
+        open.marks.push(MarkHere {
+            number,
+            mark,
+            taken: open.taken.len(),
+            numbers: open.numbers,
+        });
+        Ok(number)
+    }
+
+    /// Gives back what was taken since a mark. Later marks become stale, this one stays.
+    pub(super) fn roll_back(&mut self, context: &Context, number: u32) -> Result<(), Failure> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
+        let place = open.marks.iter().rposition(|here| here.number == number);
+        let place = place.ok_or(Failure::value(PR_ESTALE, "mark", u64::from(number)))?;
+        open.marks.truncate(place + 1);
+        let here = &open.marks[place];
+        open.numbers = here.numbers;
+        let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
+        let mut transaction = self.resume()?;
+        let back = transaction.rollback(mark);
+        debug_assert!(
+            back.is_ok(),
+            "the allocator keeps the marks that are kept here"
+        );
+        transaction.suspend();
+        let mut register = context.register();
+        for handle in taken {
+            register.forget(handle);
+        }
+        Ok(())
+    }
+}
+
+const NOT_OPEN: Failure = Failure::said(PR_ESTALE, "no transaction is open");

@@ -1,0 +1,52 @@
+//! Calls whose place in the table is fixed and whose work is not built yet.
+
+use std::ffi::{c_char, c_void};
+
+use crate::plugin_abi::constants::PR_ENOSYS;
+use crate::plugin_abi::entry::outside;
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::types::*;
+
+macro_rules! unbuilt {
+    ($($name:ident($($type:ty),*);)*) => {$(
+        /// See the header. Touches nothing and answers `PR_ENOSYS`.
+        pub(super) unsafe extern "C" fn $name($(_: $type),*) -> i32 {
+            outside(|| Err(Failure::said(PR_ENOSYS, stringify!($name))))
+        }
+    )*};
+}
+
+unbuilt! {
+    host_remove(PrCtx, u32, u32);
+    network_put(PrCtx, *const PrNetwork, u32);
+    profile_drop(PrCtx, u32);
+    export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
+    explain(PrTxn, *const PrNeed, u32, *mut PrWhy, u32, *mut u32);
+    explain_all(PrTxn, *const PrNeed, *const u64, u32, *mut u32, u32);
+    give(PrTxn, *const PrAlloc, u32, *mut i32);
+    holders(PrTxn, u32, *mut u32, *mut PrHeld, u32, *mut u32);
+    release_job(PrCtx, u64, u32, u32, u64, *mut u32);
+    report_foreign(PrCtx, u32, u64, *const PrForeign, u32);
+    report_conflict(PrCtx, PrAlloc, u16, u32, u32);
+    wait_put(PrCtx, *const PrWant, u32, *mut i32);
+    wait_drop(PrCtx, *const PrWant, u32, *mut i32);
+    wait_fd(PrCtx, *mut i32);
+    wait_next(PrCtx, *mut PrWant, u32, *mut u32, *mut u32);
+    snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);
+    snap_read(PrSnap, u32, *mut PrEndpoint, u32, *mut u32);
+    snap_close(PrSnap);
+    watch_open(PrCtx, PrStr, u64, *mut PrWatch, *mut i32);
+    watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
+    watch_close(PrWatch);
+    text(PrCtx, u32, u32, *mut c_char, u32, *mut u32);
+    stats(PrCtx, *mut PrStats);
+    dump(PrCtx, *mut c_char, u32, *mut u32);
+    sup_new(PrStr, u64, *mut PrSup);
+    sup_load(PrStr, *const c_void, u64, *mut PrSup);
+    sup_save(PrSup, *mut c_void, u32, *mut u32);
+    sup_event(PrSup, u64, *const PrSupEvent);
+    sup_deadline(PrSup, u64);
+    sup_next_deadline(PrSup, *mut u64);
+    sup_next_effect(PrSup, *mut PrSupEffect);
+    sup_free(PrSup);
+}
