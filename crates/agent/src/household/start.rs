@@ -31,10 +31,6 @@ impl Household {
             return false;
         };
         let (desired, token) = (wanted.desired.clone(), wanted.token.clone());
-        if let Err(refusal) = own_user(&desired) {
-            self.fail(name, StartFailure::Prepare(refusal));
-            return true;
-        }
         let Some(address) = self.observed.borrow().published else {
             // Woken when the host finds an address; until then the controller knows that there is none.
             warn!("{name} waits: this host publishes no address");
@@ -59,13 +55,6 @@ impl Household {
         let Some(keeping) = self.keeping.get(name) else {
             return false;
         };
-        if let Some(moment) = keeping
-            .start_after
-            .filter(|moment| *moment > Instant::now())
-        {
-            self.later(moment);
-            return false;
-        }
         let silent = self
             .residents
             .get(name)
@@ -78,6 +67,13 @@ impl Household {
             );
             self.fail(name, StartFailure::Prepare(words));
             return true;
+        }
+        if let Some(moment) = keeping
+            .start_after
+            .filter(|moment| *moment > Instant::now())
+        {
+            self.later(moment);
+            return false;
         }
         let Some(assignment) = self.assignment_again(name, told) else {
             error!("{name} has lost its assignment and nobody wants it: it is left alone");
@@ -274,18 +270,6 @@ fn words(why: &StartFailure) -> String {
         StartFailure::Prepare(words) => words.clone(),
         StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
     }
-}
-
-/// A job runs as its submitting user or not at all: a worker does not change its user.
-fn own_user(desired: &Desired) -> Result<(), String> {
-    let own = rustix::process::geteuid().as_raw();
-    if desired.uid == own {
-        return Ok(());
-    }
-    Err(format!(
-        "the agent of this host runs as uid {own} and starts jobs of that user only, not of {} (uid {})",
-        desired.user, desired.uid
-    ))
 }
 
 fn now() -> WallClock {
