@@ -214,7 +214,7 @@ impl Household {
         }
     }
 
-    /// What a worker that takes over is given: what is wanted now, else what stood there.
+    /// What a worker that takes over is given: what stood there, with what is wanted now.
     fn assignment_again(&self, name: &ReplicaName, told: Option<Told>) -> Option<Assignment> {
         let stood = self
             .keeping
@@ -224,14 +224,20 @@ impl Household {
             .wanted
             .as_ref()
             .and_then(|wanted| wanted.replicas.get(name));
-        let (mut desired, token) = match (wanted, stood) {
-            (Some(wanted), _) => (wanted.desired.clone(), wanted.token.clone()),
-            (None, Some(stood)) => (stood.desired.clone(), stood.token.clone()),
+        // An incarnation keeps its ports and its profile. Of one that was replaced, the controller may know
+        // no more than the name.
+        let mut desired = match (stood, wanted) {
+            (Some(stood), _) => stood.desired.clone(),
+            (None, Some(wanted)) => wanted.desired.clone(),
             (None, None) => return None,
+        };
+        let token = match (wanted, stood) {
+            (Some(wanted), _) => wanted.token.clone(),
+            (None, stood) => stood?.token.clone(),
         };
         if let Some(told) = told {
             desired.want = told.want;
-            desired.restart_no = told.restart_no;
+            desired.restart_no = told.restart_no.max(desired.restart_no);
         }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
