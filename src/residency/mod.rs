@@ -109,15 +109,16 @@ impl Copy<'_> {
         }
     }
 
-    /// Of the incarnations that ended, the newest keeps its logs. One that the controller still names
-    /// keeps its folder too: without it, its end would have to be told anew.
+    /// Of the incarnations that ended, the newest keeps its logs. One whose end the controller still waits
+    /// for keeps its folder too: without it, the end would have to be told anew.
     fn clear_logs(&self, actions: &mut Vec<Action>) {
         let ended = self
             .residents
             .iter()
             .filter(|(_, resident)| resident.life == Life::Ended);
         for (name, _) in ended.rev().skip(1) {
-            if !self.wanted.contains_key(*name) {
+            let waited_for = |told: &Told| told.want != Want::Forget;
+            if !self.wanted.get(*name).is_some_and(waited_for) {
                 actions.push(Action::Remove {
                     name: (*name).clone(),
                 });

@@ -5,9 +5,8 @@
 //! next one adopts them by boot, process number and start time. It stops nothing by itself; see
 //! [`portreeve::residency`] for every decision about a replica.
 //!
-//! Five tasks, each with one part of the truth: [`facts`] looks at the host, [`household`] owns the
-//! replicas' folders, [`uplink`] reports and keeps the lease, [`orders`] holds the long poll, and
-//! [`log_read`] answers readers of logs.
+//! Each task has one part of the truth: `facts` looks at the host, `household` owns the replicas' folders,
+//! `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
 
 mod agent;
 mod config;

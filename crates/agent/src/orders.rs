@@ -66,6 +66,8 @@ impl Orders {
     /// Polls one controller until it wants a full report.
     async fn poll(&mut self, instance: &str) {
         let mut since = None;
+        // Another controller counts its readers anew.
+        self.reads.known.clear();
         loop {
             match self.ask(since).await {
                 Ok(None) => {}

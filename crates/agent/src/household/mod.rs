@@ -4,22 +4,21 @@
 //! [`portreeve::residency`]; here it is done, and what failed is tried again later.
 
 mod folder;
+mod keeping;
 mod start;
 mod talk;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use portreeve::identity::Incarnation;
 use portreeve::port::{PortRange, Protocol};
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
 use portreeve_api::body::{DesiredReplica, DesiredSet};
-use portreeve_api::local::{Assignment, ReplicaFolder};
+use portreeve_api::local::ReplicaFolder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -29,6 +28,7 @@ use crate::Config;
 use crate::facts::{Granted, Observed};
 
 pub(crate) use folder::parse_name;
+use keeping::Keeping;
 use worker::Worker;
 
 /// What other tasks say to the household.
@@ -58,21 +58,6 @@ pub(crate) struct Household {
     ends: mpsc::UnboundedSender<ReplicaReport>,
     granted: watch::Sender<Granted>,
     observed: watch::Receiver<Observed>,
-}
-
-/// What only the agent needs to know of a resident.
-struct Keeping {
-    folder: ReplicaFolder,
-    assignment: Option<Assignment>,
-    /// The process of its worker.
-    worker: Option<u32>,
-    /// The published address that its worker knows.
-    address: Option<IpAddr>,
-    /// Workers started for it in a row that soon ended.
-    attempts: u32,
-    started: Option<Instant>,
-    start_after: Option<Instant>,
-    talk_after: Option<Instant>,
 }
 
 struct Wanted {
@@ -256,13 +241,21 @@ impl Household {
         }
         keeping.worker = None;
         keeping.start_after = Some(keeping.next_start());
-        resident.status = folder::status(&keeping.folder).or(resident.status.take());
-        // It is told to go once the controller has everything.
-        let dismissed = resident
-            .told
-            .is_some_and(|told| told.want == residency::Want::Forget);
-        resident.reported |= dismissed && resident.is_final();
         resident.told = None;
+        if keeping.folder.ended().exists() {
+            // Dismissed, it has cleared the folder itself.
+            resident.life = Life::Ended;
+            keeping.assignment = None;
+            info!("{name} is forgotten; its logs are kept");
+            return;
+        }
+        if !keeping.folder.path().exists() {
+            // The process that its life hung on is gone, and its service with it.
+            self.residents.remove(name);
+            self.keeping.remove(name);
+            return;
+        }
+        resident.status = folder::status(&keeping.folder).or(resident.status.take());
         resident.life = Life::Orphaned;
         if !resident.is_final() {
             warn!("the worker {pid} of {name} is gone; another one takes over");
@@ -359,62 +352,6 @@ impl Household {
 
     fn later(&mut self, moment: Instant) {
         self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
-    }
-}
-
-impl Keeping {
-    /// A worker that lived this long was started well.
-    const SETTLED: Duration = Duration::from_secs(60);
-    /// The longest wait before a worker is started again.
-    const LONGEST: Duration = Duration::from_secs(60);
-
-    fn new(folder: ReplicaFolder) -> Self {
-        Self {
-            folder,
-            assignment: None,
-            worker: None,
-            address: None,
-            attempts: 0,
-            started: None,
-            start_after: None,
-            talk_after: None,
-        }
-    }
-
-    fn watch(
-        &mut self,
-        name: &ReplicaName,
-        worker: Worker,
-        watches: &mut JoinSet<(ReplicaName, u32)>,
-    ) {
-        let (name, pid) = (name.clone(), worker.pid);
-        self.worker = Some(pid);
-        self.started = Some(Instant::now());
-        self.talk_after = None;
-        watches.spawn(async move {
-            if let Err(cause) = worker.ended().await {
-                error!("the worker {pid} of {name} cannot be waited for: {cause}");
-            }
-            (name, pid)
-        });
-    }
-
-    /// When the next worker may start: at once the first time, then after twice the wait each time.
-    fn next_start(&mut self) -> Instant {
-        let now = Instant::now();
-        let settled = self
-            .started
-            .is_some_and(|started| now - started >= Self::SETTLED);
-        self.attempts = if settled {
-            0
-        } else {
-            self.attempts.saturating_add(1)
-        };
-        let wait = match self.attempts {
-            0 => Duration::ZERO,
-            some => Duration::from_millis(100).saturating_mul(1 << some.min(16)),
-        };
-        now + wait.min(Self::LONGEST)
     }
 }
 

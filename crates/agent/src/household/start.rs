@@ -31,10 +31,6 @@ impl Household {
             return false;
         };
         let (desired, token) = (wanted.desired.clone(), wanted.token.clone());
-        if let Err(refusal) = own_user(&desired) {
-            self.fail(name, StartFailure::Prepare(refusal));
-            return true;
-        }
         let Some(address) = self.observed.borrow().published else {
             // Woken when the host finds an address; until then the controller knows that there is none.
             warn!("{name} waits: this host publishes no address");
@@ -59,13 +55,6 @@ impl Household {
         let Some(keeping) = self.keeping.get(name) else {
             return false;
         };
-        if let Some(moment) = keeping
-            .start_after
-            .filter(|moment| *moment > Instant::now())
-        {
-            self.later(moment);
-            return false;
-        }
         let silent = self
             .residents
             .get(name)
@@ -78,6 +67,13 @@ impl Household {
             );
             self.fail(name, StartFailure::Prepare(words));
             return true;
+        }
+        if let Some(moment) = keeping
+            .start_after
+            .filter(|moment| *moment > Instant::now())
+        {
+            self.later(moment);
+            return false;
         }
         let Some(assignment) = self.assignment_again(name, told) else {
             error!("{name} has lost its assignment and nobody wants it: it is left alone");
@@ -218,7 +214,7 @@ impl Household {
         }
     }
 
-    /// What a worker that takes over is given: what is wanted now, else what stood there.
+    /// What a worker that takes over is given: what stood there, with what is wanted now.
     fn assignment_again(&self, name: &ReplicaName, told: Option<Told>) -> Option<Assignment> {
         let stood = self
             .keeping
@@ -228,14 +224,20 @@ impl Household {
             .wanted
             .as_ref()
             .and_then(|wanted| wanted.replicas.get(name));
-        let (mut desired, token) = match (wanted, stood) {
-            (Some(wanted), _) => (wanted.desired.clone(), wanted.token.clone()),
-            (None, Some(stood)) => (stood.desired.clone(), stood.token.clone()),
+        // An incarnation keeps its ports and its profile. Of one that was replaced, the controller may know
+        // no more than the name.
+        let mut desired = match (stood, wanted) {
+            (Some(stood), _) => stood.desired.clone(),
+            (None, Some(wanted)) => wanted.desired.clone(),
             (None, None) => return None,
+        };
+        let token = match (wanted, stood) {
+            (Some(wanted), _) => wanted.token.clone(),
+            (None, stood) => stood?.token.clone(),
         };
         if let Some(told) = told {
             desired.want = told.want;
-            desired.restart_no = told.restart_no;
+            desired.restart_no = told.restart_no.max(desired.restart_no);
         }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
@@ -274,18 +276,6 @@ fn words(why: &StartFailure) -> String {
         StartFailure::Prepare(words) => words.clone(),
         StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
     }
-}
-
-/// A job runs as its submitting user or not at all: a worker does not change its user.
-fn own_user(desired: &Desired) -> Result<(), String> {
-    let own = rustix::process::geteuid().as_raw();
-    if desired.uid == own {
-        return Ok(());
-    }
-    Err(format!(
-        "the agent of this host runs as uid {own} and starts jobs of that user only, not of {} (uid {})",
-        desired.user, desired.uid
-    ))
 }
 
 fn now() -> WallClock {

@@ -6,13 +6,15 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
-use portreeve_api::local::{ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{
+    ProcessIdentity, ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand,
+};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
@@ -161,8 +163,8 @@ pub(super) async fn tell(
 async fn exchange(replica: &ReplicaFolder, command: &WorkerCommand) -> io::Result<WorkerAnswer> {
     /// An answer holds one status, with at most 4 KiB of a probe's output.
     const MOST: u64 = 1 << 20;
-    let folder = File::open(replica.path())?;
-    let mut stream = UnixStream::connect(reachable(&folder, &replica.worker_socket())).await?;
+    let path = SocketPath::of(&replica.worker_socket())?;
+    let mut stream = UnixStream::connect(path.as_path()).await?;
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line).await?;
@@ -172,10 +174,43 @@ async fn exchange(replica: &ReplicaFolder, command: &WorkerCommand) -> io::Resul
     Ok(serde_json::from_slice(&answer)?)
 }
 
-/// A path to the socket that fits into the 108 bytes of its address, however deep the folder is.
-fn reachable(folder: &File, socket: &Path) -> PathBuf {
-    let name = socket.file_name().unwrap_or_default();
-    Path::new("/proc/self/fd")
-        .join(folder.as_raw_fd().to_string())
-        .join(name)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_has_not_said_who_it_is_is_found_by_its_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let replica = ReplicaFolder::at(place.path().join("web.alice~0~0"));
+        fs::create_dir(replica.path()).unwrap();
+        let program = place.path().join("worker.sh");
+        let mut file = OpenOptions::new();
+        let file = file.write(true).create(true).truncate(true).mode(0o755);
+        let script = "#!/bin/sh\nwhile [ -e \"$3\" ]; do sleep 0.1; done\n";
+        io::Write::write_all(&mut file.open(&program).unwrap(), script.as_bytes()).unwrap();
+
+        assert!(search(&replica).is_none());
+        let worker = Worker::start(&program, &replica).unwrap();
+        let identity = ProcessIdentity::of(worker.pid).unwrap();
+        assert_eq!(search(&replica).unwrap().pid, worker.pid);
+        assert_eq!(Worker::recognise(&identity).unwrap().pid, worker.pid);
+        let impostor = ProcessIdentity {
+            start_ticks: identity.start_ticks + 1,
+            ..identity.clone()
+        };
+        assert!(Worker::recognise(&impostor).is_none());
+
+        fs::remove_dir_all(replica.path()).unwrap();
+        worker.ended().await.unwrap();
+        // Reaped: nothing is left that could be taken for it.
+        assert!(!identity.is_alive());
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_told_and_leaves_no_process() {
+        let place = tempfile::tempdir().unwrap();
+        let replica = ReplicaFolder::at(place.path());
+        let refused = Worker::start(Path::new("/nowhere/portreeve"), &replica);
+        assert_eq!(refused.unwrap_err(), Errno::ENOENT);
+    }
 }

@@ -1,0 +1,83 @@
+//! What the agent keeps of a resident beside what residency decides on.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use portreeve::residency::ReplicaName;
+use portreeve_api::local::{Assignment, ReplicaFolder};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::error;
+
+use super::worker::Worker;
+
+/// What only the agent needs to know of a resident.
+pub(super) struct Keeping {
+    pub(super) folder: ReplicaFolder,
+    pub(super) assignment: Option<Assignment>,
+    /// The process of its worker.
+    pub(super) worker: Option<u32>,
+    /// The published address that its worker knows.
+    pub(super) address: Option<IpAddr>,
+    /// Workers started for it in a row that soon ended.
+    pub(super) attempts: u32,
+    pub(super) started: Option<Instant>,
+    pub(super) start_after: Option<Instant>,
+    pub(super) talk_after: Option<Instant>,
+}
+
+impl Keeping {
+    /// A worker that lived this long was started well.
+    const SETTLED: Duration = Duration::from_secs(60);
+    /// The longest wait before a worker is started again.
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    pub(super) fn new(folder: ReplicaFolder) -> Self {
+        Self {
+            folder,
+            assignment: None,
+            worker: None,
+            address: None,
+            attempts: 0,
+            started: None,
+            start_after: None,
+            talk_after: None,
+        }
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        name: &ReplicaName,
+        worker: Worker,
+        watches: &mut JoinSet<(ReplicaName, u32)>,
+    ) {
+        let (name, pid) = (name.clone(), worker.pid);
+        self.worker = Some(pid);
+        self.started = Some(Instant::now());
+        self.talk_after = None;
+        watches.spawn(async move {
+            if let Err(cause) = worker.ended().await {
+                error!("the worker {pid} of {name} cannot be waited for: {cause}");
+            }
+            (name, pid)
+        });
+    }
+
+    /// When the next worker may start: at once the first time, then after twice the wait each time.
+    pub(super) fn next_start(&mut self) -> Instant {
+        let now = Instant::now();
+        let settled = self
+            .started
+            .is_some_and(|started| now - started >= Self::SETTLED);
+        self.attempts = if settled {
+            0
+        } else {
+            self.attempts.saturating_add(1)
+        };
+        let wait = match self.attempts {
+            0 => Duration::ZERO,
+            some => Duration::from_millis(100).saturating_mul(1 << some.min(16)),
+        };
+        now + wait.min(Self::LONGEST)
+    }
+}

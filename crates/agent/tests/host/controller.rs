@@ -1,0 +1,179 @@
+//! A controller that writes down what it hears and wants what a test says.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path as UrlPath, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Json;
+use axum::routing::{get, post, put};
+use portreeve::registry::HostFacts;
+use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LogRead};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Every wait of a test ends after this, with what was awaited.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Controller {
+    shared: Arc<Shared>,
+    serving: JoinHandle<()>,
+}
+
+struct Shared {
+    heard: Mutex<Heard>,
+    /// Moves with everything that is heard or wanted.
+    news: watch::Sender<u64>,
+}
+
+/// What a controller was told, and what it wants.
+#[derive(Clone, Default)]
+pub(crate) struct Heard {
+    pub(crate) instance: String,
+    pub(crate) reports: Vec<HostFacts>,
+    pub(crate) leases: u32,
+    pub(crate) pieces: Vec<(u64, u64, Vec<u8>)>,
+    pub(crate) revision: u64,
+    pub(crate) report_first: bool,
+    pub(crate) replicas: Vec<DesiredReplica>,
+    pub(crate) reads: Vec<LogRead>,
+}
+
+impl Controller {
+    /// Answers at `socket` under this instance, wanting nothing.
+    pub(crate) fn start(socket: &Path, instance: &str) -> Self {
+        _ = std::fs::remove_file(socket);
+        let listener = UnixListener::bind(socket).unwrap();
+        let shared = Arc::new(Shared {
+            heard: Mutex::new(Heard {
+                instance: instance.to_owned(),
+                revision: 1,
+                ..Heard::default()
+            }),
+            news: watch::channel(0).0,
+        });
+        let routes = Router::new()
+            .route("/api/v1/hosts/{host}/report", put(report))
+            .route("/api/v1/hosts/{host}/lease", post(lease))
+            .route("/api/v1/hosts/{host}/desired", get(desired))
+            .route("/api/v1/hosts/{host}/reads/{read}", put(piece))
+            .with_state(shared.clone());
+        let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self { shared, serving }
+    }
+
+    /// Nobody listens any more; a poll that is held stays without an answer.
+    pub(crate) async fn stop(self) {
+        self.serving.abort();
+        _ = self.serving.await;
+    }
+
+    pub(crate) fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.shared.heard.lock().unwrap()
+    }
+
+    /// Wants something else from now on.
+    pub(crate) fn want(&self, change: impl FnOnce(&mut Heard)) {
+        {
+            let mut heard = self.heard();
+            change(&mut heard);
+            heard.revision += 1;
+        }
+        self.shared.tell();
+    }
+
+    /// Waits until what was heard fits, and gives it.
+    pub(crate) async fn until(&self, what: &str, fits: impl Fn(&Heard) -> bool) -> Heard {
+        let mut news = self.shared.news.subscribe();
+        let waiting = async {
+            loop {
+                news.borrow_and_update();
+                let heard = self.heard().clone();
+                if fits(&heard) {
+                    return heard;
+                }
+                news.changed().await.unwrap();
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(heard) => heard,
+            Err(_) => panic!("{what}: not heard; reports: {:#?}", self.heard().reports),
+        }
+    }
+}
+
+impl Shared {
+    fn tell(&self) {
+        self.news.send_modify(|news| *news += 1);
+    }
+
+    fn hear(&self, change: impl FnOnce(&mut Heard)) {
+        change(&mut self.heard.lock().unwrap());
+        self.tell();
+    }
+}
+
+async fn report(State(shared): State<Arc<Shared>>, Json(facts): Json<HostFacts>) -> StatusCode {
+    shared.hear(|heard| {
+        heard.report_first &= !facts.full;
+        heard.reports.push(facts);
+        heard.revision += 1;
+    });
+    StatusCode::NO_CONTENT
+}
+
+async fn lease(State(shared): State<Arc<Shared>>) -> Json<Lease> {
+    shared.hear(|heard| heard.leases += 1);
+    let instance = shared.heard.lock().unwrap().instance.clone();
+    Json(Lease { instance })
+}
+
+#[derive(serde::Deserialize)]
+struct Since {
+    since: Option<u64>,
+}
+
+async fn desired(
+    State(shared): State<Arc<Shared>>,
+    Query(Since { since }): Query<Since>,
+) -> Json<DesiredSet> {
+    let mut news = shared.news.subscribe();
+    loop {
+        news.borrow_and_update();
+        {
+            let heard = shared.heard.lock().unwrap();
+            if since != Some(heard.revision) {
+                return Json(DesiredSet {
+                    instance: heard.instance.clone(),
+                    revision: heard.revision,
+                    report_first: heard.report_first,
+                    replicas: heard.replicas.clone(),
+                    reads: heard.reads.clone(),
+                });
+            }
+        }
+        news.changed().await.unwrap();
+    }
+}
+
+async fn piece(
+    State(shared): State<Arc<Shared>>,
+    UrlPath((_, read)): UrlPath<(String, u64)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let offset = headers[LOG_OFFSET_HEADER]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    shared.hear(|heard| {
+        heard.reads.retain(|waiting| waiting.read != read);
+        heard.pieces.push((read, offset, body.to_vec()));
+    });
+    StatusCode::NO_CONTENT
+}

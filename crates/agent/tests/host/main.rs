@@ -1,0 +1,11 @@
+//! An agent between a controller that is played and workers that are played: join, lease, acting on what
+//! is wanted, adoption, and what it tells of the host.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke by panicking")]
+
+mod adoption;
+mod controller;
+mod house;
+mod reports;
+mod wanted;
+mod worker;

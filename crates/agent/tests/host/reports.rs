@@ -1,0 +1,114 @@
+//! What the controller hears of a host: everything once, then changes, then only the lease.
+
+use std::net::TcpListener;
+
+use portreeve::port::{Port, PortRange, PortRanges};
+use portreeve::registry::Want;
+use portreeve::supervision::State;
+use portreeve_agent::{Agent, Config};
+
+use crate::controller::Heard;
+use crate::house::{House, holding, wanted};
+
+#[tokio::test]
+async fn a_host_joins_with_everything_and_then_keeps_its_lease_in_silence() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let agent = house.agent().await;
+    let heard = controller
+        .until("three leases", |heard| heard.leases == 3)
+        .await;
+    assert_eq!(heard.reports.len(), 1);
+    let facts = &heard.reports[0];
+    assert!(facts.full);
+    assert_eq!(facts.host.as_str(), "n17");
+    assert_eq!(facts.published, Some("127.0.0.1".parse().unwrap()));
+    assert_eq!(facts.address_rule, "single host: loopback");
+    assert!(facts.capabilities.contains(&"pidfd".to_owned()));
+    assert!(!facts.ephemeral.is_empty());
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_comes_later_is_joined() {
+    let house = House::new();
+    let agent = house.agent().await;
+    let controller = house.controller("late");
+    controller
+        .until("the join", |heard| heard.leases == 1)
+        .await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_controller_is_told_everything_once_and_nothing_restarts() {
+    let house = House::new();
+    let first = house.controller("first");
+    first.want(|set| set.replicas = vec![wanted(0, Want::Run)]);
+    let agent = house.agent().await;
+    let worker = house.worker(0).await;
+    first.stop().await;
+
+    let second = house.controller("second");
+    // It wants a report before it says anything, and has not loaded what it wants yet.
+    second.want(|set| set.report_first = true);
+    let heard = second.until("the full report", |heard| {
+        heard.reports.iter().any(|report| report.full)
+    });
+    let heard = heard.await;
+    assert_eq!(heard.reports.len(), 1);
+    let replicas = &heard.reports[0].replicas;
+    assert_eq!(replicas.len(), 1);
+    assert_eq!(replicas[0].status.state, State::Up);
+    second.want(|set| set.replicas = vec![wanted(0, Want::Run)]);
+    second.until("a lease", |heard| heard.leases >= 2).await;
+    assert_eq!(second.heard().reports.len(), 1);
+    assert!(worker.is_alive());
+    assert_eq!(house.starts().len(), 1);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn strangers_are_reported_when_they_come_and_when_they_go_and_never_in_between() {
+    // P08, P13
+    let house = House::new();
+    let controller = house.controller("first");
+    let reserved = TcpListener::bind("127.0.0.1:0").unwrap();
+    let number = reserved.local_addr().unwrap().port();
+    drop(reserved);
+    let config = Config {
+        fixed: PortRanges::new([PortRange::single(Port::new(number).unwrap())]),
+        ..house.config()
+    };
+    let agent = Agent::start(config).await.unwrap();
+    controller
+        .until("the join", |heard| heard.leases >= 1)
+        .await;
+
+    // Loopback counts: a later bind to the wildcard address would fail.
+    let stranger = TcpListener::bind(("127.0.0.1", number)).unwrap();
+    let came = |heard: &Heard| {
+        heard
+            .reports
+            .last()
+            .is_some_and(|report| report.foreign.len() == 1)
+    };
+    let heard = controller.until("the stranger", came).await;
+    let told = heard.reports.last().unwrap();
+    assert_eq!(told.foreign[0].port.number(), number);
+    assert_eq!(told.foreign[0].pid, Some(std::process::id()));
+    assert!(!told.full && told.replicas.is_empty());
+
+    // Granted to a replica here it is no stranger's any more: whoever listens there, the worker looks.
+    controller.want(|set| set.replicas = vec![holding(wanted(0, Want::Run), number)]);
+    let went = |heard: &Heard| heard.reports.len() == 3;
+    let heard = controller.until("no stranger", went).await;
+    assert!(heard.reports[2].foreign.is_empty());
+    drop(stranger);
+    let leases = heard.leases;
+    let heard = controller
+        .until("two leases", |heard| heard.leases >= leases + 2)
+        .await;
+    assert_eq!(heard.reports.len(), 3);
+    agent.stop().await;
+}
