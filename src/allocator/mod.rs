@@ -46,6 +46,13 @@ mod summary;
 mod transaction;
 mod waiting;
 
+#[cfg(test)]
+mod cases_test;
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod testing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -58,7 +58,7 @@ fn shown(replica: &ReplicaId) -> String {
 }
 
 /// Releases of a while ago, so that a repeated one is told from a stranger's.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Released {
     until: BTreeMap<ReplicaId, Monotonic>,
     by_age: BTreeSet<(Monotonic, ReplicaId)>,

@@ -9,7 +9,7 @@ use super::host::Host;
 use super::{Allocator, HostSet};
 
 /// Who waits for what, and where.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Waiting {
     requests: BTreeMap<ReplicaId, (Option<HostId>, PortRequest)>,
     /// The numbers of requests that take any host.

@@ -117,4 +117,14 @@ impl PortPool {
             .flat_map(move |numbers| spans_in(&numbers.free, window))
             .chain(untouched.into_iter().flatten())
     }
+
+    /// The free sets as they would be stored, to hold undo against.
+    #[cfg(test)]
+    pub(crate) fn free_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for numbers in Side::BOTH.into_iter().filter_map(|side| self.numbers(side)) {
+            numbers.free.serialize_into(&mut bytes).unwrap();
+        }
+        bytes
+    }
 }

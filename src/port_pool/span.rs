@@ -228,6 +228,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case walks all 65,535 numbers.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn walks_over_runs_agree_with_sets(a in edge_heavy(), b in edge_heavy()) {
             let both: BTreeSet<u16> = a.intersection(&b).copied().collect();
