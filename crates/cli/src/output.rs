@@ -48,7 +48,7 @@ pub(crate) fn rows(heading: &[&str], rows: Vec<Vec<String>>) -> String {
 pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_header(heading.iter().copied());
     table.set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = width {

@@ -357,7 +357,8 @@ impl Driver {
     }
 
     fn order(&self, host: &HostName) {
-        if let Some((revision, report_first, replicas)) = self.registry.desired(host) {
+        {
+            let (revision, report_first, replicas) = self.registry.desired(host);
             self.shown.desks.of(host).put(Orders {
                 revision,
                 report_first,

@@ -186,10 +186,8 @@ pub(crate) struct Shim {
 
 impl Shim {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        Ok(portreeve_worker::shim::run(
-            &ReplicaFolder::at(self.folder),
-            Run(self.run),
-        )?)
+        portreeve_worker::shim::run(&ReplicaFolder::at(self.folder), Run(self.run))
+            .map_err(Failure::plain)
     }
 }
 

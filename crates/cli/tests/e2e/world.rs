@@ -158,11 +158,11 @@ impl World {
 
     /// Starts a daemon of ours, its output in files, and waits until the controller answers.
     pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Running {
-        let out = std::fs::File::options().create(true).append(true);
-        let out = {
-            let mut out = out.clone();
-            out.open(self.path(&format!("{name}.out"))).unwrap()
-        };
+        let out = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.out")))
+            .unwrap();
         let err = out.try_clone().unwrap();
         let child = self
             .portreeve(arguments)
