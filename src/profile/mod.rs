@@ -24,7 +24,7 @@ use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
-pub use parse::{Checked, MAX_FILE, PREFIX, known_fields};
+pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, known_fields};
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.

@@ -512,6 +512,15 @@ fn what_is_unwise_is_told_but_accepted() {
     );
     let late = "[restart]\ngive_up = { max_restarts = 3, window = \"10m\" }\n[startup]\ncommand = [\"true\"]\nwithin = \"5m\"";
     warns(late, "start-ups that time out never reach the rule");
+    warns(
+        "pre_exec = [\"get\", \"postgres://bob:abc@host/db\"]",
+        "the password of an address",
+    );
+    let hidden = &checked("pre_exec = \"get https://bob@h/?token=abc\"").warnings[0];
+    assert!(
+        hidden.text.starts_with("the value of token stands"),
+        "{hidden}"
+    );
     for quiet in [
         "--max-tokens 5",
         "--token-file /t",
@@ -668,6 +677,35 @@ fn what_is_written_out_reads_back_equal() {
         assert_eq!(serde_json::to_string(&again).unwrap(), json);
         assert_eq!(Profile::from_json_text(&json).unwrap().profile, profile);
     }
+}
+
+#[test]
+fn a_profile_at_the_edge_of_every_bound_can_be_stored() {
+    // A stored profile that is not read again would keep its controller from starting.
+    let dollars = "$".repeat(131_071);
+    let codes: Vec<_> = (200..600).step_by(2).map(|code| code.to_string()).collect();
+    let codes = codes.join(",");
+    let lines = format!(
+        "env = {{ A = '{dollars}' }}\n[ports]\nhttp = \"any\"\n[readiness]\nhttp = {{ expect = [\"{codes}\", \"300-310,305-320\"] }}\n\
+         [restart]\nbackoff = {{ initial = \"1h\", max = \"1h\" }}\ngive_up = {{ max_restarts = 10000 }}\n\
+         [startup]\ninterval = \"1d\"\ninitial_delay = \"1d\"\nfailure_threshold = 1000000\n\
+         [placement]\nhosts = \"n[1-8000],m[1-8000],x[1-384]\"\n"
+    );
+    let profile = profile(&lines);
+    let json = serde_json::to_string(&profile).unwrap();
+    assert_eq!(serde_json::from_str::<Profile>(&json).unwrap(), profile);
+}
+
+#[test]
+fn json_nested_beyond_any_profile_is_refused() {
+    let mut deep = json!(1);
+    for _ in 0..200 {
+        deep = serde_json::Value::Array(vec![deep]);
+    }
+    let errors = Profile::from_json(&deep).unwrap_err();
+    assert!(errors.to_string().contains("nested too deeply"));
+    let text = format!("{}1", "[".repeat(100_000));
+    assert!(Profile::from_json_text(&text).is_err());
 }
 
 #[test]
