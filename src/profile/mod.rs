@@ -202,5 +202,8 @@ pub struct PlacementRule {
 }
 
 #[cfg(test)]
+#[path = "stored_test.rs"]
+mod stored_tests;
+#[cfg(test)]
 #[path = "profile_test.rs"]
 mod tests;
