@@ -24,7 +24,7 @@ use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
-pub use parse::{Checked, MAX_FILE, PREFIX, known_fields};
+pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, known_fields};
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.
@@ -201,6 +201,9 @@ pub struct PlacementRule {
     pub labels: BTreeMap<String, String>,
 }
 
+#[cfg(test)]
+#[path = "stored_test.rs"]
+mod stored_tests;
 #[cfg(test)]
 #[path = "profile_test.rs"]
 mod tests;

@@ -14,8 +14,11 @@ use super::syntax::{self, Lost};
 /// Begins every variable of ours unless a site sets its own prefix.
 pub const PREFIX: &str = "PORTREEVE_";
 
-/// The longest profile in bytes.
+/// The longest profile in bytes of TOML.
 pub const MAX_FILE: usize = 262_144;
+
+/// The longest profile in bytes of JSON, which writes every default out.
+pub const MAX_JSON: usize = 1_048_576;
 
 /// A valid profile and what to know of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +45,7 @@ impl Profile {
     ///
     /// As [`Profile::from_toml`].
     pub fn from_toml_with(text: &str, prefix: &str) -> Result<Checked, ProfileErrors> {
-        within_bounds(text)?;
+        within_bounds(text, MAX_FILE)?;
         let lines = Lines::of(text);
         let (document, broken, lost) = syntax::read(text);
         let mut reader = Reader::new(Some(prefix), &lost);
@@ -75,7 +78,7 @@ impl Profile {
     ///
     /// [`ProfileErrors`]: broken JSON with line and column, else as [`Profile::from_json`].
     pub fn from_json_text(text: &str) -> Result<Checked, ProfileErrors> {
-        within_bounds(text)?;
+        within_bounds(text, MAX_JSON)?;
         let document: Node = serde_json::from_str(text).map_err(|error| {
             let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             ProfileErrors::one(ProfileError {
@@ -169,12 +172,12 @@ fn finish(
     }
 }
 
-fn within_bounds(text: &str) -> Result<(), ProfileErrors> {
-    if text.len() <= MAX_FILE {
+fn within_bounds(text: &str, most: usize) -> Result<(), ProfileErrors> {
+    if text.len() <= most {
         return Ok(());
     }
     let problem = format!("a profile of {} bytes is too long", text.len());
-    Err(whole(&problem, &format!("write at most {MAX_FILE} bytes")))
+    Err(whole(&problem, &format!("write at most {most} bytes")))
 }
 
 fn whole(problem: &str, allowed: &str) -> ProfileErrors {

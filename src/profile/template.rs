@@ -1,6 +1,6 @@
 //! Text with `${...}` in it, parsed at submit and filled in on the host.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::port::{PortName, excerpt};
 
@@ -94,11 +94,23 @@ fn reference(name: &str) -> Result<Segment, ParseTemplateError> {
 }
 
 impl fmt::Display for Template {
-    /// The text as it was written, dollars doubled where needed.
+    /// The text that reads back as this; dollars are doubled only where a single one would mean
+    /// something, so that it is never longer than what was written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.0 {
+        for (place, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Text(text) => f.write_str(&text.replace('$', "$$"))?,
+                Segment::Text(text) => {
+                    // What follows is another reference, which begins with a dollar.
+                    let at_end = (place + 1 < self.0.len()).then_some('$');
+                    let mut rest = text.chars().peekable();
+                    while let Some(char) = rest.next() {
+                        let next = rest.peek().copied().or(at_end);
+                        if char == '$' && matches!(next, Some('$' | '{')) {
+                            f.write_char('$')?;
+                        }
+                        f.write_char(char)?;
+                    }
+                }
                 Segment::Port(name) => write!(f, "${{port.{name}}}")?,
                 Segment::Addr(name) => write!(f, "${{addr.{name}}}")?,
                 Segment::HostAddress => f.write_str("${host.address}")?,
@@ -134,6 +146,7 @@ pub enum ParseTemplateError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn references_and_dollars_are_told_apart() {
@@ -142,6 +155,18 @@ mod tests {
         assert_eq!(template.0[0], Segment::Text("a $ $HOME ".into()));
         assert_eq!(template.0.len(), 4);
         assert_eq!(Template::parse(&template.to_string()).unwrap(), template);
+    }
+
+    proptest! {
+        // A stored profile is read again under the same bounds, so its texts must not grow.
+        #[test]
+        fn what_is_written_out_reads_back_equal_and_no_longer(text in r"([${}]|\$\{port\.a\}|\$\{host\.name\}|x){0,24}") {
+            if let Ok(template) = Template::parse(&text) {
+                let again = template.to_string();
+                prop_assert!(again.len() <= text.len(), "{again:?} is longer than {text:?}");
+                prop_assert_eq!(Template::parse(&again), Ok(template));
+            }
+        }
     }
 
     #[test]

@@ -267,14 +267,29 @@ fn secret_option(texts: &[Template]) -> Option<String> {
             || option.ends_with("api_key")
     };
     words.iter().enumerate().find_map(|(place, word)| {
+        if password_in_url(word) {
+            return Some("the password of an address".to_owned());
+        }
         let (option, value) = match word.split_once('=') {
             Some((option, value)) => (option, value),
             None if word.starts_with('-') => (word.as_str(), words.get(place + 1)?.as_str()),
             None => return None,
         };
         let given = !value.trim_matches(['\'', '"']).is_empty() && !value.starts_with('-');
-        (secret(option) && given).then(|| format!("the value of {}", excerpt(option)))
+        // What stands before the option, as in an address, may itself be no business of a log's.
+        let name = option.rsplit(['/', '?', '&', '@', '"', '\'']).next();
+        let name = name.unwrap_or_default();
+        (secret(name) && given).then(|| format!("the value of {}", excerpt(name)))
     })
+}
+
+/// `scheme://user:password@host`
+fn password_in_url(word: &str) -> bool {
+    let authority = word.split_once("://").map(|(_, rest)| rest);
+    let authority = authority.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@'));
+    let password = user.and_then(|(user, _)| user.split_once(':'));
+    password.is_some_and(|(_, password)| !password.is_empty())
 }
 
 /// Whether a shell takes this as the name of a variable.

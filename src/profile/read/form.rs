@@ -183,9 +183,7 @@ impl<'d> Reader<'d> {
         if matches!(&field.node.value, Value::List(items) if items.is_empty()) {
             self.refuse(field, "no code would ever be a success", CODES);
         }
-        ranges.sort_unstable();
-        ranges.dedup();
-        ranges
+        merged(ranges)
     }
 
     fn headers(&mut self, field: &Field<'d>, ports: &Ports<'d>) -> BTreeMap<String, Template> {
@@ -215,6 +213,19 @@ impl<'d> Reader<'d> {
         }
         headers
     }
+}
+
+/// The same codes in as few ranges as possible, ascending.
+fn merged(mut ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    ranges.sort_unstable();
+    let mut merged: Vec<(u16, u16)> = Vec::new();
+    for (low, high) in ranges {
+        match merged.last_mut() {
+            Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
+            _ => merged.push((low, high)),
+        }
+    }
+    merged
 }
 
 fn code_range(text: &str) -> Option<(u16, u16)> {
