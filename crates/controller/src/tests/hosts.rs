@@ -16,10 +16,7 @@ async fn a_submit_wakes_the_agent_and_a_ready_replica_is_resolved() {
     let agent = FakeAgent::join(&site).await;
     let empty = agent.desired_until(|set| !set.report_first).await;
     let web = profile("web", 1);
-    let (set, _) = tokio::join!(
-        agent.desired(Some(empty.revision)),
-        site.submit(&web)
-    );
+    let (set, _) = tokio::join!(agent.desired(Some(empty.revision)), site.submit(&web));
     assert!(set.revision > empty.revision);
     let replica = &set.replicas[0];
     let number = replica.desired.grant.ports[0].numbers.first().number();
@@ -108,7 +105,8 @@ async fn an_equal_status_moves_nothing_and_writes_nothing() {
 async fn a_final_report_is_durable_before_it_is_acknowledged() {
     let site = Site::start().await;
     let agent = FakeAgent::join(&site).await;
-    site.submit(&profile("web", 1)).await;
+    let once = format!("{}[restart]\npolicy = \"never\"\n", profile("web", 1));
+    site.submit(&once).await;
     let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
     agent
         .tell(&set.replicas[0], &status(1, State::Up, true))

@@ -117,7 +117,8 @@ async fn hidden_is_answered_like_unknown_byte_for_byte() {
     assert_eq!(answer.service.to_string(), format!("web.{OWNER}"));
     let hidden = format!("web.{OWNER}");
     let unknown = format!("wob.{OWNER}");
-    let ways: [(Method, fn(&dyn std::fmt::Display) -> String); 8] = [
+    type PathOf = fn(&dyn std::fmt::Display) -> String;
+    let ways: [(Method, PathOf); 8] = [
         (Method::GET, |name| paths::service(name)),
         (Method::DELETE, |name| paths::service(name)),
         (Method::POST, |name| paths::service_part(name, "stop")),
