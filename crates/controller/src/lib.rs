@@ -41,7 +41,7 @@ pub use store::RedbStore;
 use account::Accounts;
 use app::App;
 use data_dir::DataDir;
-use driver::{Driver, Shown};
+use driver::Driver;
 use listen::{Limits, Listener};
 use reads::Reads;
 use socket::SocketPlace;
@@ -67,7 +67,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Controller {
     addresses: Vec<Target>,
-    shown: Arc<Shown>,
+    app: Arc<App>,
     stopping: StopSwitch,
     end: StopSwitch,
     listeners: Vec<JoinHandle<()>>,
@@ -130,7 +130,7 @@ impl Controller {
         Ok(Self {
             listeners: listeners.collect(),
             addresses: opened.addresses,
-            shown: Arc::clone(&app.shown),
+            app,
             stopping,
             end,
             driver: Some(driver),
@@ -148,7 +148,7 @@ impl Controller {
     /// How many commits became durable since the start. Unchanged facts make none.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.shown.commits.load(Ordering::Relaxed)
+        self.app.shown.commits.load(Ordering::Relaxed)
     }
 
     /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
@@ -240,4 +240,11 @@ fn random_name() -> Result<String, StartError> {
 }
 
 #[cfg(test)]
-mod controller_test;
+mod site;
+#[cfg(test)]
+mod tests {
+    mod hosts;
+    mod life;
+    mod limits;
+    mod services;
+}

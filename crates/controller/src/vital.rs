@@ -4,6 +4,7 @@
 //! again, it reads the truth from its store; so a restart is the safer answer to a bug of ours.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::task::JoinHandle;
 
@@ -17,8 +18,12 @@ pub(crate) fn spawn(
 
 /// `task`, but a panic in it ends the process.
 pub(crate) async fn guarded<T>(name: &'static str, task: impl Future<Output = T>) -> T {
-    let _guard = EndOnPanic(name);
-    task.await
+    let mut task = std::pin::pin!(task);
+    std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| end(name))
+    })
+    .await
 }
 
 /// Runs `work` where it may block; a panic in it ends the process.
@@ -27,8 +32,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     let done = tokio::task::spawn_blocking(move || {
-        let _guard = EndOnPanic(name);
-        work()
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| end(name))
     });
     match done.await {
         Ok(value) => value,
@@ -37,13 +41,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-struct EndOnPanic(&'static str);
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!(task = self.0, "a task panicked; the controller ends");
-            std::process::abort();
-        }
-    }
+/// What panicked has said why on standard error.
+fn end(name: &'static str) -> ! {
+    tracing::error!(task = name, "a task panicked; the controller ends");
+    std::process::abort();
 }

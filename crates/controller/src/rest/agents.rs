@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
-use portreeve::identity::HostName;
+use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{HostFacts, Input, ReplicaReport};
-use portreeve::supervision::State as ReplicaState;
+use portreeve::supervision::{State as ReplicaState, Status};
 use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
 
 use crate::app::App;
@@ -115,23 +115,34 @@ pub(crate) async fn status(
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    let report: ReplicaReport = body::json(request, body::MAX).await?;
-    let path = format!(
-        "{}/{}/{}",
-        names.text("service"),
-        names.text("index"),
-        names.text("incarnation")
+    let path = (
+        names.text("service").parse().map_err(Refused::name)?,
+        names.number("index")?,
+        Incarnation(names.number("incarnation")?),
     );
-    let told = format!("{}/{}/{}", report.service, report.index, report.incarnation);
-    if path != told || !speaks_for(&token, &report) {
+    if path != (token.service.clone(), token.index, token.incarnation) {
         return Err(Refused::forbidden(format!(
             "the token speaks for replica {}/{} in incarnation {} only",
             token.service, token.index, token.incarnation
         )));
     }
+    let host = host_of(&app, &token).ok_or_else(|| {
+        let reason = format!(
+            "incarnation {} of {}/{} is not known here, any more or yet",
+            token.incarnation, token.service, token.index
+        );
+        Refused::new(StatusCode::NOT_FOUND, "replica_not_found", reason)
+    })?;
+    let status: Status = body::json(request, body::MAX).await?;
     // An end frees ports: its worker may forget it only once that is on disk.
-    let truth = matches!(report.status.state, ReplicaState::Final(_));
-    let input = Input::Status(report);
+    let truth = matches!(status.state, ReplicaState::Final(_));
+    let input = Input::Status(ReplicaReport {
+        host,
+        service: token.service,
+        index: token.index,
+        incarnation: token.incarnation,
+        status,
+    });
     if truth {
         app.queue.tell_durably(input).await?;
     } else {
@@ -140,9 +151,15 @@ pub(crate) async fn status(
     Ok(acknowledged(&app))
 }
 
-fn speaks_for(token: &ReplicaToken, report: &ReplicaReport) -> bool {
-    (&token.service, token.index, token.incarnation)
-        == (&report.service, report.index, report.incarnation)
+/// Where the token's incarnation is placed: a worker does not say where it runs, we do.
+fn host_of(app: &App, token: &ReplicaToken) -> Option<HostName> {
+    let view = app.shown.view.borrow();
+    let service = view.services.get(&token.service)?;
+    let mut replicas = service.replicas.iter();
+    let replica = replicas.find(|replica| {
+        (replica.replica, replica.incarnation) == (token.index, token.incarnation)
+    })?;
+    (service.id == token.service_id).then(|| replica.host.clone())?
 }
 
 fn same_host(path: &HostName, told: &HostName) -> Result<(), Refused> {

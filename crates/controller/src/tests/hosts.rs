@@ -1,0 +1,275 @@
+//! Hosts, their agents and workers, and the endpoints that come of what they tell.
+
+use http::{Method, StatusCode};
+use portreeve::registry::{HostView, PortView};
+use portreeve::supervision::{Final, State};
+use portreeve_api::body::{Endpoints, HostList, LOG_OFFSET_HEADER, WhoAmI};
+use portreeve_api::paths;
+
+use crate::site::{
+    FakeAgent, OWNER, PATIENCE, STRANGER, Site, problem_of, profile, put, request, status,
+};
+
+#[tokio::test]
+async fn a_submit_wakes_the_agent_and_a_ready_replica_is_resolved() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let empty = agent.desired_until(|set| !set.report_first).await;
+    let web = profile("web", 1);
+    let (set, _) = tokio::join!(agent.desired(Some(empty.revision)), site.submit(&web));
+    assert!(set.revision > empty.revision);
+    let replica = &set.replicas[0];
+    let number = replica.desired.grant.ports[0].numbers.first().number();
+    let client = site.client();
+    let path = paths::resolve(&"web", None);
+    let resolve = async |path: &str| {
+        let reply = client
+            .send(Method::GET, path, None, "", PATIENCE)
+            .await
+            .unwrap();
+        String::from_utf8(reply.body.to_vec()).unwrap()
+    };
+    assert_eq!(resolve(&path).await, "", "known, but none is ready");
+    let before: Endpoints = site.get(&paths::service_part(&"web", "endpoints")).await;
+    let follow = format!(
+        "{}?revision={}&wait=5m",
+        paths::service_part(&"web", "endpoints"),
+        before.revision
+    );
+    let up = status(1, State::Up, true);
+    let (after, ()) = tokio::join!(
+        client.get::<Endpoints>(&follow, PATIENCE),
+        agent.tell(replica, &up),
+    );
+    let after = after.unwrap();
+    assert_eq!((after.ready, after.desired), (1, 1));
+    assert!(after.endpoints[0].conditions.ready);
+    assert_eq!(
+        after.endpoints[0].ports.len(),
+        1,
+        "only the published port is told"
+    );
+    let line = format!("127.0.0.1:{number}\n");
+    assert_eq!(resolve(&path).await, line);
+    assert_eq!(resolve(&paths::resolve(&"web", Some("http"))).await, line);
+    assert_eq!(resolve(&format!("{path}?pick=one")).await, line);
+    let unknown = paths::resolve(&"web", Some("internal"));
+    let unknown = client.send(Method::GET, &unknown, None, "", PATIENCE).await;
+    assert_eq!(problem_of(unknown).code, "port_not_found");
+    // P25: an asker that has this answer gets no body.
+    let path = paths::service_part(&"web", "endpoints");
+    let own = nix::unistd::geteuid().as_raw();
+    let first = site.as_user(own, request(Method::GET, &path)).await;
+    let tag = first.headers["etag"].clone();
+    let mut again = request(Method::GET, &path);
+    again.headers_mut().insert("if-none-match", tag.clone());
+    let again = site.as_user(own, again).await;
+    assert_eq!(
+        (again.status, again.body.len()),
+        (StatusCode::NOT_MODIFIED, 0)
+    );
+    // Not ready: the endpoint leaves at once, and state=all says so.
+    agent.tell(replica, &status(2, State::Backoff, false)).await;
+    assert_eq!(resolve(&paths::resolve(&"web", None)).await, "");
+    let all: Endpoints = site.get(&format!("{path}?state=all")).await;
+    assert_eq!((all.ready, all.endpoints.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_equal_status_moves_nothing_and_writes_nothing() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 1)).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let up = status(3, State::Up, true);
+    agent.tell(&set.replicas[0], &up).await;
+    let revision = site.service("web").await.revision;
+    // News is written with the next commit, at most a second later.
+    let mut before = None;
+    while before != Some(site.controller.commits()) {
+        before = Some(site.controller.commits());
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    }
+    for _ in 0..10 {
+        agent.tell(&set.replicas[0], &up).await;
+        // An older one that comes late says nothing either.
+        agent
+            .tell(&set.replicas[0], &status(1, State::Starting, false))
+            .await;
+    }
+    assert_eq!(Some(site.controller.commits()), before);
+    assert_eq!(site.service("web").await.revision, revision);
+}
+
+#[tokio::test]
+async fn a_final_report_is_durable_before_it_is_acknowledged() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let once = format!("{}[restart]\npolicy = \"never\"\n", profile("web", 1));
+    site.submit(&once).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    agent
+        .tell(&set.replicas[0], &status(1, State::Up, true))
+        .await;
+    let ended = status(2, State::Final(Final::Succeeded), false);
+    agent.tell(&set.replicas[0], &ended).await;
+    let site = site.killed_and_started().await;
+    assert_eq!(site.service("web").await.replicas[0].job_state, "DONE");
+}
+
+#[tokio::test]
+async fn a_token_speaks_for_its_incarnation_and_reads_as_its_owner() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    for (owner, name) in [(OWNER, "web"), (STRANGER, "other")] {
+        let asked = put(&paths::service(&name), "application/toml", profile(name, 1));
+        assert_eq!(site.as_user(owner, asked).await.status, StatusCode::OK);
+    }
+    let set = agent.desired_until(|set| set.replicas.len() == 2).await;
+    let of = |name: &str| {
+        let mut replicas = set.replicas.iter();
+        replicas
+            .find(|r| r.desired.service.label().as_str() == name)
+            .unwrap()
+    };
+    let client = site.client().with_token(Some(of("web").token.clone()));
+    let me: WhoAmI = client.get(&paths::whoami(), PATIENCE).await.unwrap();
+    assert_eq!(
+        (me.user, me.method.as_str(), me.admin),
+        (OWNER.to_string(), "token", false)
+    );
+    let path = paths::resolve(&"web", None);
+    assert!(
+        client
+            .send(Method::GET, &path, None, "", PATIENCE)
+            .await
+            .is_ok()
+    );
+    let path = paths::service(&format!("other.{STRANGER}"));
+    let hidden = client.send(Method::GET, &path, None, "", PATIENCE).await;
+    assert_eq!(problem_of(hidden).status, 404);
+    let stop = paths::service_part(&"web", "stop");
+    let refused = client.send(Method::POST, &stop, None, "", PATIENCE).await;
+    assert_eq!(problem_of(refused).status, 403);
+    let mut forged = of("web").clone();
+    forged.token = of("other").token.clone();
+    let refused = agent.try_tell(&forged, &status(1, State::Up, true)).await;
+    assert_eq!(problem_of(refused).status, 403);
+    forged.token.push('0');
+    let refused = agent.try_tell(&forged, &status(1, State::Up, true)).await;
+    assert_eq!(problem_of(refused).status, 401);
+}
+
+#[tokio::test]
+async fn only_root_and_the_controllers_account_speak_for_a_host() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let report = serde_json::to_vec(&agent.facts()).unwrap();
+    let part = |part: &str| paths::host_part(&agent.host, part);
+    for asked in [
+        put(&part("report"), "application/json", report),
+        request(Method::POST, &part("lease")),
+        request(Method::GET, &part("desired")),
+        put(
+            &paths::log_piece(&agent.host, 0),
+            "application/octet-stream",
+            "",
+        ),
+    ] {
+        let what = asked.uri().clone();
+        assert_eq!(
+            site.as_user(STRANGER, asked).await.status,
+            StatusCode::FORBIDDEN,
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_host_shows_its_numbers_and_only_visible_holders() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let mine = put(
+        &paths::service(&"web"),
+        "application/toml",
+        profile("web", 1),
+    );
+    site.as_user(OWNER, mine).await;
+    agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let hosts: HostList = site.get(&paths::hosts()).await;
+    assert_eq!(hosts.hosts[0].host, agent.host);
+    let host: HostView = site.get(&paths::host(&agent.host)).await;
+    assert_eq!(host.state, "up");
+    let path = paths::host_part(&agent.host, "ports");
+    let seen = async |uid| -> Vec<PortView> {
+        site.as_user(uid, request(Method::GET, &path)).await.json()
+    };
+    let (own, strange) = (seen(OWNER).await, seen(STRANGER).await);
+    let held = |ports: &[PortView]| ports.iter().filter(|port| port.state == "held").count();
+    assert_eq!((held(&own), held(&strange)), (2, 2));
+    assert!(own.iter().all(|port| port.service.is_some()));
+    assert!(
+        strange
+            .iter()
+            .all(|port| port.service.is_none() && port.detail.is_none())
+    );
+}
+
+#[tokio::test]
+async fn a_log_piece_goes_from_the_agent_to_the_reader() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 1)).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let client = site.client();
+    let path = format!(
+        "{}?stream=stderr&offset=7&max=100",
+        paths::replica_part(&"web", 0, "logs")
+    );
+    let answering = async {
+        let mut since = set.revision;
+        loop {
+            let set = agent.desired(Some(since)).await;
+            since = set.revision;
+            let Some(read) = set.reads.first() else {
+                continue;
+            };
+            assert_eq!(
+                (read.stream.as_str(), read.offset, read.max),
+                ("stderr", Some(7), 100)
+            );
+            let path = paths::log_piece(&agent.host, read.read);
+            let mut piece = put(&path, "application/octet-stream", "hello");
+            piece
+                .headers_mut()
+                .insert(LOG_OFFSET_HEADER, "7".parse().unwrap());
+            return site.as_user(0, piece).await.status;
+        }
+    };
+    let (reply, put) = tokio::join!(
+        client.send(Method::GET, &path, None, "", PATIENCE),
+        answering
+    );
+    let reply = reply.unwrap();
+    assert_eq!(put, StatusCode::OK);
+    assert_eq!(
+        (reply.headers[LOG_OFFSET_HEADER].as_bytes(), &reply.body[..]),
+        (&b"7"[..], &b"hello"[..])
+    );
+    let path = paths::replica_part(&"web", 9, "logs");
+    let unknown = client.send(Method::GET, &path, None, "", PATIENCE).await;
+    assert_eq!(problem_of(unknown).code, "replica_not_found");
+}
+
+#[tokio::test]
+async fn a_read_that_nobody_waits_for_is_refused() {
+    let site = Site::start().await;
+    let mut piece = put("/api/v1/hosts/n1/reads/9", "application/octet-stream", "x");
+    piece
+        .headers_mut()
+        .insert(LOG_OFFSET_HEADER, "0".parse().unwrap());
+    assert_eq!(
+        site.as_user(0, piece).await.problem().code,
+        "read_not_found"
+    );
+}

@@ -1,0 +1,108 @@
+//! What slow, silent and too many peers may do: nothing to others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::listen::{Limits, Listener, serve};
+use crate::site::Site;
+use crate::stop::StopSwitch;
+
+/// A listener of its own over the site's routes, with limits short enough to wait for.
+async fn listening(site: &Site, limits: Limits) -> (String, StopSwitch) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (switch, stop) = StopSwitch::new();
+    let router = crate::rest::router(Arc::clone(&site.controller.app));
+    tokio::spawn(serve(Listener::Tcp(listener), router, limits, stop));
+    (address, switch)
+}
+
+async fn rest_of(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    // A reset is an end too.
+    let _ = stream.read_to_string(&mut answer).await;
+    answer
+}
+
+const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn a_peer_that_does_not_finish_its_head_is_cut() {
+    let site = Site::start().await;
+    let limits = Limits {
+        head_within: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let (address, _switch) = listening(&site, limits).await;
+    let mut silent = TcpStream::connect(&address).await.unwrap();
+    let mut slow = TcpStream::connect(&address).await.unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: ")
+        .await
+        .unwrap();
+    let mut idle = TcpStream::connect(&address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(rest_of(&mut silent).await, "");
+    let _ = rest_of(&mut slow).await;
+    assert!(
+        rest_of(&mut idle).await.ends_with("ok\n"),
+        "answered, then closed when idle"
+    );
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so_and_the_others_go_on() {
+    let site = Site::start().await;
+    let limits = Limits {
+        connections: 2,
+        ..Limits::default()
+    };
+    let (address, _switch) = listening(&site, limits).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        // An answer proves that the connection counts.
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await.unwrap();
+        held.push(stream);
+    }
+    let mut third = TcpStream::connect(&address).await.unwrap();
+    let answer = rest_of(&mut third).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("too_many_connections"));
+    held.pop();
+    let served = async {
+        loop {
+            let mut next = TcpStream::connect(&address).await.unwrap();
+            let _ = next.write_all(HEALTH).await;
+            if rest_of(&mut next).await.ends_with("ok\n") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), served)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_ends_idle_connections() {
+    let site = Site::start().await;
+    let (address, switch) = listening(&site, Limits::default()).await;
+    let mut idle = TcpStream::connect(&address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut byte = [0];
+    idle.read_exact(&mut byte).await.unwrap();
+    switch.stop();
+    assert!(rest_of(&mut idle).await.ends_with("ok\n"));
+}
