@@ -145,7 +145,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
 
   /* Brings back what the scheduler's own records say is held, only before restore_end. Each pr_grant (or NULL) gets the new id and its own code.
    * Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held until released.
-   * PR_ESTATE the restore phase is over; PR_ENOENT unknown host or profile; PR_EEXIST the key is known; PR_ELIMIT; PR_EBUSY. Not built yet. */
+   * PR_ESTATE the restore phase is over; PR_ENOENT unknown host or profile; PR_EEXIST the key is known; PR_ELIMIT; PR_EBUSY. */
   int32_t (*restore_put)(pr_ctx, const pr_rec *, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *);
 
   /* Ends the restore phase, also when nothing was restored; *conflicts = records that share a number. flags 0.

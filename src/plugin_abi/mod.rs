@@ -12,15 +12,21 @@
 //! [`crate::variables`].
 
 mod board;
+#[cfg(test)]
+mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
 mod entry;
 mod failure;
+#[cfg(test)]
+mod flow_test;
 mod grants;
 mod handle;
 mod host;
 mod memory;
+#[cfg(test)]
+mod misuse_test;
 mod process;
 mod profile;
 mod register;
