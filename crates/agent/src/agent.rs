@@ -79,6 +79,7 @@ impl Agent {
             rejoin,
             household: to_household,
             reads: Reads::default(),
+            unfit: 0,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(async {

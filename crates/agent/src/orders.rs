@@ -18,7 +18,7 @@ use crate::uplink::Joined;
 
 /// The controller holds the poll up to 30 s; a poll without an answer after this is given up.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// The wait after an answer that cannot be acted on, so that no misunderstanding becomes a busy loop.
+/// The wait after an answer that again cannot be acted on, so that no misunderstanding becomes a busy loop.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The wait before a set is asked for again that holds nothing new.
 const BREATH: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub(crate) struct Orders {
     pub(crate) rejoin: Arc<Notify>,
     pub(crate) household: mpsc::Sender<Message>,
     pub(crate) reads: Reads,
+    /// Answers in a row that could not be acted on.
+    pub(crate) unfit: u32,
 }
 
 /// Pieces of logs that are being read.
@@ -73,11 +75,10 @@ impl Orders {
                 Ok(None) => {}
                 Ok(Some(set)) if set.instance != instance || set.report_first => {
                     debug!("the controller wants a full report first");
-                    tokio::time::sleep(PAUSE).await;
-                    self.rejoin.notify_one();
-                    return;
+                    return self.ask_for_rejoin().await;
                 }
                 Ok(Some(set)) => {
+                    self.unfit = 0;
                     let news = since != Some(set.revision);
                     since = Some(set.revision);
                     let read = self.reads.begin(&set, &self.config, &self.client);
@@ -90,9 +91,7 @@ impl Orders {
                 }
                 Err(ClientError::Refused(problem)) => {
                     debug!("the controller refuses the wanted set: {}", problem.detail);
-                    tokio::time::sleep(PAUSE).await;
-                    self.rejoin.notify_one();
-                    return;
+                    return self.ask_for_rejoin().await;
                 }
                 // The lease says it to people.
                 Err(cause) => {
@@ -101,6 +100,15 @@ impl Orders {
                 }
             }
         }
+    }
+
+    /// At once the first time; after that a full report seems not to be what it takes.
+    async fn ask_for_rejoin(&mut self) {
+        if self.unfit > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.unfit = self.unfit.saturating_add(1);
+        self.rejoin.notify_one();
     }
 
     async fn ask(&self, since: Option<u64>) -> Result<Option<DesiredSet>, ClientError> {

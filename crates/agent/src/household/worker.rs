@@ -109,7 +109,7 @@ impl Worker {
     pub(super) async fn ended(self) -> io::Result<()> {
         #[expect(
             deprecated,
-            reason = "its successor is unsafe for descriptors that may change; an OwnedFd cannot"
+            reason = "its successor asks for a promise by hand that an OwnedFd keeps by itself: the descriptor stays open and the same"
         )]
         let process = AsyncFd::with_interest(self.process, Interest::READABLE)?;
         process.readable().await?.retain_ready();
