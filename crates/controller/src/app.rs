@@ -9,7 +9,8 @@ use portreeve::rights::Caller;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
-use crate::driver::{Queue, Shown};
+use crate::driver::Shown;
+use crate::queue::Queue;
 use crate::reads::Reads;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;

@@ -9,17 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use portreeve::endpoints::EndpointTable;
-use portreeve::identity::{HostName, ServiceName};
+use portreeve::identity::HostName;
 use portreeve::registry::{
-    Answer, Batch, BatchNumber, Command, Effect, EventView, Input, Refusal, Registry, Store,
-    StoreError, Ticket, View,
+    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Ticket, View,
 };
-use portreeve::rights::Caller;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::desk::{Desks, Orders};
+use crate::queue::{Fact, Question, Queue, Reply};
 use crate::stop::Stop;
 use crate::vital;
 
@@ -35,99 +34,6 @@ pub(crate) struct Shown {
     pub(crate) commits: AtomicU64,
     /// Whether the newest commit was accepted.
     pub(crate) writable: AtomicBool,
-}
-
-/// The way to the driver. Clones reach the same one.
-#[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    facts: mpsc::Sender<Fact>,
-    questions: mpsc::Sender<Question>,
-}
-
-/// Something for the registry.
-enum Fact {
-    Command {
-        by: Caller,
-        command: Command,
-        reply: oneshot::Sender<Result<Answer, Refusal>>,
-    },
-    Input {
-        input: Input,
-        reply: Reply,
-    },
-}
-
-/// When an input is acknowledged.
-enum Reply {
-    /// Once it is taken in: it is news.
-    TakenIn(oneshot::Sender<Result<(), String>>),
-    /// Once what it changed is on disk.
-    Durable(oneshot::Sender<Result<(), String>>),
-}
-
-/// Something only the registry knows.
-struct Question {
-    service: ServiceName,
-    reply: oneshot::Sender<Vec<EventView>>,
-}
-
-/// Why an input was not acknowledged. The sender keeps it and sends it again.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unacknowledged {
-    /// The store refused.
-    NotStored(String),
-    /// The controller is going down.
-    Stopping,
-}
-
-impl Queue {
-    /// How much may wait; a sender beyond it waits for its turn.
-    const DEPTH: usize = 1024;
-
-    /// Asks for something. `None`: the controller is going down and nothing changed.
-    pub(crate) async fn command(
-        &self,
-        by: Caller,
-        command: Command,
-    ) -> Option<Result<Answer, Refusal>> {
-        let (reply, answer) = oneshot::channel();
-        let fact = Fact::Command { by, command, reply };
-        self.facts.send(fact).await.ok()?;
-        answer.await.ok()
-    }
-
-    /// Tells news; returns once readers see it.
-    pub(crate) async fn tell(&self, input: Input) -> Result<(), Unacknowledged> {
-        self.input(input, Reply::TakenIn).await
-    }
-
-    /// Tells what may be truth; returns once it is durable.
-    pub(crate) async fn tell_durably(&self, input: Input) -> Result<(), Unacknowledged> {
-        self.input(input, Reply::Durable).await
-    }
-
-    async fn input(
-        &self,
-        input: Input,
-        when: fn(oneshot::Sender<Result<(), String>>) -> Reply,
-    ) -> Result<(), Unacknowledged> {
-        let (reply, done) = oneshot::channel();
-        let reply = when(reply);
-        let sent = self.facts.send(Fact::Input { input, reply }).await;
-        sent.map_err(|_| Unacknowledged::Stopping)?;
-        let done = done.await.map_err(|_| Unacknowledged::Stopping)?;
-        done.map_err(Unacknowledged::NotStored)
-    }
-
-    /// What happened to a service.
-    pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
-        let (reply, answer) = oneshot::channel();
-        self.questions
-            .send(Question { service, reply })
-            .await
-            .ok()?;
-        answer.await.ok()
-    }
 }
 
 /// Owns the registry and the store.
@@ -170,15 +76,14 @@ impl Driver {
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
         });
-        let (facts, facts_in) = mpsc::channel(Queue::DEPTH);
-        let (questions, questions_in) = mpsc::channel(Queue::DEPTH);
+        let (queue, facts, questions) = Queue::new();
         let (report_done, done) = mpsc::channel(1);
         let driver = Self {
             registry,
             store: Some(store),
             shown: Arc::clone(&shown),
-            facts: facts_in,
-            questions: questions_in,
+            facts,
+            questions,
             done,
             report_done,
             next_ticket: 0,
@@ -186,7 +91,7 @@ impl Driver {
             with_store: Vec::new(),
             behind: Vec::new(),
         };
-        (driver, shown, Queue { facts, questions })
+        (driver, shown, queue)
     }
 
     /// Shows what is stored, and makes durable what a start must have on disk first.
@@ -420,3 +325,7 @@ fn acknowledge(waiting: Vec<oneshot::Sender<Result<(), String>>>, outcome: &Resu
         let _ = reply.send(outcome.clone());
     }
 }
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod tests;

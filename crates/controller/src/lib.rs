@@ -26,8 +26,10 @@ mod driver;
 mod impatient;
 mod listen;
 mod peer;
+mod queue;
 mod reads;
 mod rest;
+mod share;
 mod socket;
 mod start_error;
 mod stop;
@@ -124,7 +126,8 @@ impl Controller {
         let router = rest::router(Arc::clone(&app));
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
-            let served = listen::serve(listener, router.clone(), Limits::default(), stop);
+            let limits = Limits::of_account(app.own_uid);
+            let served = listen::serve(listener, router.clone(), limits, stop);
             vital::spawn("listener", served)
         });
         Ok(Self {

@@ -20,6 +20,7 @@ use tower::ServiceExt;
 
 use crate::impatient::Impatient;
 use crate::peer::Peer;
+use crate::share::Shares;
 use crate::stop::Stop;
 use crate::vital;
 
@@ -28,6 +29,10 @@ use crate::vital;
 pub(crate) struct Limits {
     /// Connections at once; one more is told so and closed.
     pub(crate) connections: usize,
+    /// Connections at once of one user, so that none takes all. Agents' accounts have no such bound.
+    pub(crate) per_user: usize,
+    /// The controller's own account.
+    pub(crate) own_uid: u32,
     /// A request's head has to arrive within this time; so an idle connection ends too.
     pub(crate) head_within: Duration,
     /// A peer has to take some of an answer within this time.
@@ -36,10 +41,13 @@ pub(crate) struct Limits {
     pub(crate) finish_within: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// The limits of a controller that runs under this account.
+    pub(crate) const fn of_account(own_uid: u32) -> Self {
         Self {
             connections: 1024,
+            per_user: 256,
+            own_uid,
             head_within: Duration::from_secs(10),
             taken_within: Duration::from_secs(30),
             finish_within: Duration::from_secs(5),
@@ -68,14 +76,24 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) async fn serve(listener: Listener, router: Router, limits: Limits, mut stopping: Stop) {
     // Dropped with this task, so that no connection outlives its listener.
     let mut connections = JoinSet::new();
+    let shares = Shares::default();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if connections.len() >= limits.connections => turn_away(stream).await,
                 Ok((stream, peer)) => {
-                    let stream = Impatient::new(stream, limits.taken_within);
-                    let served = converse(stream, peer, router.clone(), limits, stopping.clone());
-                    connections.spawn(vital::guarded("connection", served));
+                    let (router, shares, stop) = (router.clone(), shares.clone(), stopping.clone());
+                    connections.spawn(vital::guarded("connection", async move {
+                        let uid = peer.uid().await;
+                        let bound = match uid {
+                            Some(uid) if uid == 0 || uid == limits.own_uid => limits.connections,
+                            _ => limits.per_user,
+                        };
+                        match shares.take(uid, bound) {
+                            Some(_share) => converse(stream, peer, router, limits, stop).await,
+                            None => turn_away(stream).await,
+                        }
+                    }));
                 }
                 Err(cause) => {
                     tracing::warn!(%cause, "a connection was not accepted");
@@ -118,12 +136,13 @@ impl Listener {
 
 /// Serves one connection until it ends, or until the answer that is due when the controller stops.
 async fn converse(
-    stream: impl Stream + 'static,
+    stream: Box<dyn Stream>,
     peer: Peer,
     router: Router,
     limits: Limits,
     mut stopping: Stop,
 ) {
+    let stream = Impatient::new(stream, limits.taken_within);
     let peer = Arc::new(peer);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
@@ -154,7 +173,7 @@ async fn turn_away(mut stream: Box<dyn Stream>) {
     let problem = Problem::new(
         status,
         "too_many_connections",
-        "the controller has as many connections as it may; ask again",
+        "the controller has as many connections as it may have, of all or of you; ask again",
     );
     let Ok(body) = serde_json::to_string(&problem) else {
         return;

@@ -14,7 +14,7 @@ use crate::vital;
 pub(crate) enum Peer {
     /// Told by the kernel when it connected.
     Unix { uid: u32 },
-    /// Looked up at the first question; an idle connection costs nothing.
+    /// Looked up once.
     Loopback {
         peer: SocketAddr,
         local: SocketAddr,

@@ -191,23 +191,7 @@ impl FakeAgent {
     }
 
     pub(crate) fn facts(&self) -> HostFacts {
-        HostFacts {
-            host: self.host.clone(),
-            boot_id: "boot-1".into(),
-            agent_version: "0".into(),
-            addresses: Vec::new(),
-            published: Some("127.0.0.1".parse().unwrap()),
-            address_rule: "the test's".into(),
-            dynamic: "20000-20099".parse().unwrap(),
-            fixed: "1024-65535".parse().unwrap(),
-            reserved: String::new().try_into().unwrap(),
-            ephemeral: "32768-60999".parse().unwrap(),
-            foreign: Vec::new(),
-            labels: std::collections::BTreeMap::new(),
-            capabilities: Vec::new(),
-            replicas: Vec::new(),
-            full: true,
-        }
+        facts(&self.host)
     }
 
     pub(crate) async fn report(&self, facts: &HostFacts) -> Lease {
@@ -251,6 +235,27 @@ impl FakeAgent {
         let path = paths::status(&desired.service, desired.index, desired.incarnation);
         let client = self.client.clone().with_token(Some(replica.token.clone()));
         client.call(Method::PUT, &path, status, PATIENCE).await
+    }
+}
+
+/// A host with a hundred free numbers and nothing on it.
+pub(crate) fn facts(host: &HostName) -> HostFacts {
+    HostFacts {
+        host: host.clone(),
+        boot_id: "boot-1".into(),
+        agent_version: "0".into(),
+        addresses: Vec::new(),
+        published: Some("127.0.0.1".parse().unwrap()),
+        address_rule: "the test's".into(),
+        dynamic: "20000-20099".parse().unwrap(),
+        fixed: "1024-65535".parse().unwrap(),
+        reserved: String::new().try_into().unwrap(),
+        ephemeral: "32768-60999".parse().unwrap(),
+        foreign: Vec::new(),
+        labels: std::collections::BTreeMap::new(),
+        capabilities: Vec::new(),
+        replicas: Vec::new(),
+        full: true,
     }
 }
 

@@ -6,7 +6,7 @@ use portreeve::identity::ServiceName;
 use portreeve::registry::Refusal;
 use portreeve_api::Problem;
 
-use crate::driver::Unacknowledged;
+use crate::queue::Unacknowledged;
 
 /// A request that is not served, and why.
 #[derive(Debug)]

@@ -1,0 +1,201 @@
+use parking_lot::{Condvar, Mutex};
+use portreeve::identity::ServiceName;
+use portreeve::profile::Profile;
+use portreeve::registry::{self, Batch, Command, MemoryStore, ReplicaReport, Stored, Submission};
+use portreeve::rights::Caller;
+use portreeve::supervision::State;
+
+use super::*;
+use crate::queue::Unacknowledged;
+use crate::site::{PATIENCE, facts, profile, status};
+use crate::stop::StopSwitch;
+
+/// What a store does with a batch, as the test says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Commits,
+    Refuses,
+    Hangs,
+}
+
+struct Moody {
+    inner: MemoryStore,
+    mood: Arc<(Mutex<Mood>, Condvar)>,
+}
+
+impl Store for Moody {
+    fn load(&mut self) -> Result<Stored, StoreError> {
+        self.inner.load()
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let (mood, changed) = &*self.mood;
+        let mut mood = mood.lock();
+        changed.wait_while(&mut mood, |mood| *mood == Mood::Hangs);
+        self.inner.failing_commits = u32::from(*mood == Mood::Refuses);
+        self.inner.commit(batch)
+    }
+}
+
+struct Driven {
+    mood: Arc<(Mutex<Mood>, Condvar)>,
+    shown: Arc<Shown>,
+    queue: Queue,
+    switch: StopSwitch,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn driven() -> Driven {
+    let mood = Arc::new((Mutex::new(Mood::Commits), Condvar::new()));
+    let config = registry::Config::default();
+    let registry = Registry::load(config, &Stored::default(), "e".into(), clock::now()).unwrap();
+    let store = Moody {
+        inner: MemoryStore::default(),
+        mood: Arc::clone(&mood),
+    };
+    let (mut driver, shown, queue) = Driver::new(registry, Box::new(store));
+    driver.begin().await.unwrap();
+    let (switch, stop) = StopSwitch::new();
+    let task = vital::spawn("driver", driver.run(stop));
+    Driven {
+        mood,
+        shown,
+        queue,
+        switch,
+        task,
+    }
+}
+
+fn submit(name: &str) -> (Caller, Command) {
+    let by = Caller {
+        user: "alice".into(),
+        uid: Some(1000),
+        groups: Vec::new(),
+        admin: false,
+    };
+    let profile = Profile::from_toml(&profile(name, 1)).unwrap().profile;
+    let submission = Submission {
+        service: format!("{name}.alice").parse().unwrap(),
+        profile,
+        replace: false,
+    };
+    (by, Command::Submit(submission))
+}
+
+impl Driven {
+    fn store(&self, mood: Mood) {
+        *self.mood.0.lock() = mood;
+        self.mood.1.notify_all();
+    }
+
+    /// Waits for a view that satisfies `enough`.
+    async fn view(&self, enough: impl FnMut(&Arc<View>) -> bool) -> Arc<View> {
+        let mut views = self.shown.view.subscribe();
+        let seen = tokio::time::timeout(PATIENCE, views.wait_for(enough));
+        Arc::clone(&*seen.await.unwrap().unwrap())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let view = self.shown.view.borrow();
+        view.services.keys().map(ToString::to_string).collect()
+    }
+}
+
+#[tokio::test]
+async fn truth_is_answered_and_shown_only_when_it_is_durable() {
+    let driven = driven().await;
+    driven.store(Mood::Hangs);
+    let (by, command) = submit("web");
+    let mut answer = std::pin::pin!(driven.queue.command(by, command));
+    let web = "web.alice".parse().unwrap();
+    tokio::select! {
+        biased;
+        early = &mut answer => panic!("{early:?}"),
+        // Asked behind it, and answered: so it was taken in.
+        events = driven.queue.events(web) => assert_eq!(events, Some(Vec::new())),
+    }
+    assert!(driven.names().is_empty());
+    driven.store(Mood::Commits);
+    assert!(answer.await.unwrap().unwrap().changed);
+    assert_eq!(driven.names(), ["web.alice"]);
+}
+
+#[tokio::test]
+async fn a_refused_commit_changes_nothing_and_says_so() {
+    let driven = driven().await;
+    driven.store(Mood::Refuses);
+    let (by, command) = submit("web");
+    let refused = driven.queue.command(by, command).await.unwrap();
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, Refusal::NotStored { .. }), "{refused}");
+    assert!(driven.names().is_empty());
+    assert!(!driven.shown.writable.load(Ordering::Relaxed));
+    // It heals by itself.
+    driven.store(Mood::Commits);
+    let (by, command) = submit("web");
+    let answer = driven.queue.command(by, command).await.unwrap();
+    assert!(answer.unwrap().changed);
+    assert!(driven.shown.writable.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn news_passes_while_a_commit_hangs() {
+    let driven = driven().await;
+    let n1 = "n1".parse().unwrap();
+    let joined = Input::HostReport(facts(&n1));
+    driven.queue.tell_durably(joined).await.unwrap();
+    let (by, command) = submit("web");
+    driven.queue.command(by, command).await.unwrap().unwrap();
+    let web: ServiceName = "web.alice".parse().unwrap();
+    let is_placed = |view: &Arc<View>| {
+        let web = view.services.get(&web);
+        web.is_some_and(|web| web.replicas[0].host.is_some())
+    };
+    let view = driven.view(is_placed).await;
+    let up = Input::Status(ReplicaReport {
+        host: n1,
+        service: web.clone(),
+        index: 0,
+        incarnation: view.services[&web].replicas[0].incarnation,
+        status: status(1, State::Up, true),
+    });
+    driven.store(Mood::Hangs);
+    let (by, command) = submit("other");
+    let mut hanging = std::pin::pin!(driven.queue.command(by, command));
+    tokio::select! {
+        biased;
+        early = &mut hanging => panic!("{early:?}"),
+        told = driven.queue.tell(up) => told.unwrap(),
+    }
+    let listed = |table: &EndpointTable| table.read(&web, |seen| seen.listed().len());
+    assert_eq!(
+        listed(&driven.shown.table),
+        Some(1),
+        "listed although the disk hangs"
+    );
+    driven.store(Mood::Commits);
+    hanging.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_writes_what_was_asked_before_it() {
+    let driven = driven().await;
+    driven.store(Mood::Hangs);
+    let (by, command) = submit("web");
+    let mut asked = std::pin::pin!(driven.queue.command(by, command));
+    let web = "web.alice".parse().unwrap();
+    tokio::select! {
+        biased;
+        early = &mut asked => panic!("{early:?}"),
+        _ = driven.queue.events(web) => {}
+    }
+    driven.switch.stop();
+    driven.store(Mood::Commits);
+    assert!(asked.await.unwrap().unwrap().changed);
+    driven.task.await.unwrap();
+    let lease = Input::Lease {
+        host: "n1".parse().unwrap(),
+    };
+    let late = driven.queue.tell(lease).await;
+    assert_eq!(late, Err(Unacknowledged::Stopping));
+}

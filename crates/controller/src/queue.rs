@@ -1,0 +1,106 @@
+//! The way to the one task that owns the truth: bounded, and answered when what was asked is true.
+
+use portreeve::identity::ServiceName;
+use portreeve::registry::{Answer, Command, EventView, Input, Refusal};
+use portreeve::rights::Caller;
+use tokio::sync::{mpsc, oneshot};
+
+/// The way to the driver. Clones reach the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    facts: mpsc::Sender<Fact>,
+    questions: mpsc::Sender<Question>,
+}
+
+/// Something for the registry.
+pub(crate) enum Fact {
+    Command {
+        by: Caller,
+        command: Command,
+        reply: oneshot::Sender<Result<Answer, Refusal>>,
+    },
+    Input {
+        input: Input,
+        reply: Reply,
+    },
+}
+
+/// When an input is acknowledged.
+pub(crate) enum Reply {
+    /// Once it is taken in: it is news.
+    TakenIn(oneshot::Sender<Result<(), String>>),
+    /// Once what it changed is on disk.
+    Durable(oneshot::Sender<Result<(), String>>),
+}
+
+/// Something only the registry knows.
+pub(crate) struct Question {
+    pub(crate) service: ServiceName,
+    pub(crate) reply: oneshot::Sender<Vec<EventView>>,
+}
+
+/// Why an input was not acknowledged. The sender keeps it and sends it again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unacknowledged {
+    /// The store refused.
+    NotStored(String),
+    /// The controller is going down.
+    Stopping,
+}
+
+impl Queue {
+    /// How much may wait; a sender beyond it waits for its turn.
+    const DEPTH: usize = 1024;
+
+    /// A queue, and the ends that its owner drains: facts, and questions, which wait behind facts.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Fact>, mpsc::Receiver<Question>) {
+        let (facts, facts_end) = mpsc::channel(Self::DEPTH);
+        let (questions, questions_end) = mpsc::channel(Self::DEPTH);
+        (Self { facts, questions }, facts_end, questions_end)
+    }
+
+    /// Asks for something. `None`: the controller is going down and nothing changed.
+    pub(crate) async fn command(
+        &self,
+        by: Caller,
+        command: Command,
+    ) -> Option<Result<Answer, Refusal>> {
+        let (reply, answer) = oneshot::channel();
+        let fact = Fact::Command { by, command, reply };
+        self.facts.send(fact).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Tells news; returns once readers see it.
+    pub(crate) async fn tell(&self, input: Input) -> Result<(), Unacknowledged> {
+        self.input(input, Reply::TakenIn).await
+    }
+
+    /// Tells what may be truth; returns once it is durable.
+    pub(crate) async fn tell_durably(&self, input: Input) -> Result<(), Unacknowledged> {
+        self.input(input, Reply::Durable).await
+    }
+
+    async fn input(
+        &self,
+        input: Input,
+        when: fn(oneshot::Sender<Result<(), String>>) -> Reply,
+    ) -> Result<(), Unacknowledged> {
+        let (reply, done) = oneshot::channel();
+        let reply = when(reply);
+        let sent = self.facts.send(Fact::Input { input, reply }).await;
+        sent.map_err(|_| Unacknowledged::Stopping)?;
+        let done = done.await.map_err(|_| Unacknowledged::Stopping)?;
+        done.map_err(Unacknowledged::NotStored)
+    }
+
+    /// What happened to a service.
+    pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
+        let (reply, answer) = oneshot::channel();
+        self.questions
+            .send(Question { service, reply })
+            .await
+            .ok()?;
+        answer.await.ok()
+    }
+}
