@@ -182,7 +182,7 @@ impl Allocator {
     }
 
     /// A bind to the number was refused: a stranger has it, reported or not. It is foreign for
-    /// [`AllocatorConfig::foreign_rest`] from `now`, and then free unless a report names it. Who
+    /// [`foreign_rest`](super::AllocatorConfig::foreign_rest) from `now`, and then free unless a report names it. Who
     /// holds it keeps holding it; its release is the caller's.
     ///
     /// # Errors

@@ -49,7 +49,11 @@ mod waiting;
 #[cfg(test)]
 mod cases_test;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod model_test;
+#[cfg(test)]
+mod promises_test;
 #[cfg(test)]
 mod testing;
 

@@ -29,6 +29,11 @@ mod span;
 mod strangers;
 mod take;
 
+#[cfg(test)]
+mod choice_test;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::collections::BTreeMap;
 
 use crate::identity::{ReplicaId, ServiceId};

@@ -34,6 +34,14 @@ impl<'a> Search<'a> {
 
     /// Numbers of which some or all cool: a single one oldest first, else the lowest run.
     pub(super) fn cooling(&self, count: u16) -> Option<Span> {
+        let cools = |side| {
+            self.pool
+                .numbers(side)
+                .is_some_and(|n| !n.cooling.is_empty())
+        };
+        if !Side::of(self.protocol).any(cools) {
+            return None;
+        }
         let side = match (self.protocol, count) {
             (Protocol::Tcp, 1) => Side::Tcp,
             (Protocol::Udp, 1) => Side::Udp,

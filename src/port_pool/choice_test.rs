@@ -1,0 +1,202 @@
+//! The order of choice, rule by rule.
+
+use std::time::Duration;
+
+use crate::identity::{Incarnation, ReplicaId, ServiceId};
+use crate::port::Protocol;
+use crate::time::Monotonic;
+
+use super::testing::{ask, granted, numbers, port, ranges};
+use super::{Ask, Awaited, Cause, Choice, Draw, Foreign, Phase, PortPool, Side, Why};
+
+const SERVICE: ServiceId = ServiceId(1);
+
+fn fresh(dynamic: &str, draw: Draw) -> PortPool {
+    PortPool::new(ranges(dynamic, "1024-65535", ""), draw)
+}
+
+fn who(index: u32) -> ReplicaId {
+    ReplicaId {
+        service: SERVICE,
+        index,
+        incarnation: Incarnation(0),
+    }
+}
+
+/// What `request` would get; nothing is taken.
+fn chosen(pool: &PortPool, request: &str) -> Result<String, Vec<Why>> {
+    take(&mut pool.clone(), u32::MAX, request)
+}
+
+/// Takes `request` for replica `index`; the numbers in the order of the request.
+fn take(pool: &mut PortPool, index: u32, request: &str) -> Result<String, Vec<Why>> {
+    let request = ask(request);
+    let nobody = Awaited::default();
+    let ask = Ask {
+        service: SERVICE,
+        request: &request,
+        former: None,
+        awaited: [&nobody, &nobody],
+        now: Monotonic::default(),
+    };
+    let (mut choice, mut why) = (Choice::default(), Vec::new());
+    if !pool.choose(&ask, &mut choice, Some(&mut why)) {
+        return Err(why);
+    }
+    pool.take(who(index), &request, &choice);
+    Ok(numbers(pool.holding(who(index)).unwrap().0))
+}
+
+fn hold(pool: &mut PortPool, index: u32, grant: &str) {
+    let clashes = pool.restore(who(index), &granted(grant), Phase::Held);
+    assert_eq!(clashes, []);
+}
+
+#[test]
+fn the_longest_block_chooses_first() {
+    let mut pool = fresh("20000-20007", Draw::NextFit);
+    hold(&mut pool, 0, "x=20004");
+    assert_eq!(
+        chosen(&pool, "a=any:3 b=any:4").unwrap(),
+        "20005-20007 20000-20003"
+    );
+}
+
+#[test]
+fn blocks_choose_before_single_numbers() {
+    let mut pool = fresh("20000-20004", Draw::NextFit);
+    hold(&mut pool, 0, "x=20003");
+    assert_eq!(chosen(&pool, "a=any b=any:3").unwrap(), "20004 20000-20002");
+}
+
+#[test]
+fn what_needs_both_sides_chooses_before_what_needs_one() {
+    let mut pool = fresh("20000-20005", Draw::NextFit);
+    hold(&mut pool, 0, "x=20001/udp y=20002-20005/udp");
+    assert_eq!(chosen(&pool, "a=any b=any/tcp+udp").unwrap(), "20001 20000");
+    let mut blocks = fresh("20000-20005", Draw::NextFit);
+    hold(&mut blocks, 0, "x=20003-20005/udp");
+    assert_eq!(
+        chosen(&blocks, "a=any:3 b=any:3/tcp+udp").unwrap(),
+        "20003-20005 20000-20002"
+    );
+}
+
+#[test]
+fn the_narrowest_upper_bound_chooses_first() {
+    let pool = fresh("20000-20002", Draw::NextFit);
+    assert_eq!(
+        chosen(&pool, "a=any b=any@20000-20001 c=any@1-20000").unwrap(),
+        "20002 20001 20000"
+    );
+}
+
+#[test]
+fn next_fit_comes_round_and_a_block_may_reach_over_the_cursor() {
+    let mut pool = fresh("20000-20005", Draw::NextFit);
+    take(&mut pool, 0, "a=any:3").unwrap();
+    pool.release(who(0), None);
+    assert_eq!(chosen(&pool, "a=any").unwrap(), "20003");
+    assert_eq!(chosen(&pool, "a=any:5").unwrap(), "20000-20004");
+    take(&mut pool, 1, "a=any:3").unwrap();
+    assert_eq!(chosen(&pool, "a=any").unwrap(), "20000");
+}
+
+#[test]
+fn lowest_draws_the_same_number_again_and_random_repeats_with_its_seed() {
+    let mut lowest = fresh("20000-20999", Draw::Lowest);
+    take(&mut lowest, 0, "a=any").unwrap();
+    lowest.release(who(0), None);
+    assert_eq!(chosen(&lowest, "a=any").unwrap(), "20000");
+    let drawn = |seed| {
+        let mut pool = fresh("20000-20999", Draw::Random { seed });
+        let draw = |index| take(&mut pool, index, "a=any").unwrap();
+        (0..8).map(draw).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+    let mut rising = drawn(1);
+    rising.sort();
+    assert_ne!(drawn(1), rising, "it jumps");
+}
+
+#[test]
+fn free_numbers_come_before_cooling_ones_and_the_lowest_cooling_run_is_taken() {
+    let mut pool = fresh("20000-20005", Draw::NextFit);
+    take(&mut pool, 0, "a=any:3/tcp+udp").unwrap();
+    pool.release(who(0), Some(Monotonic::from_millis(9)));
+    assert_eq!(chosen(&pool, "a=any:3/tcp+udp").unwrap(), "20003-20005");
+    hold(&mut pool, 1, "x=20005/udp");
+    assert_eq!(chosen(&pool, "a=any:3/tcp+udp").unwrap(), "20000-20002");
+    assert_eq!(chosen(&pool, "a=any/tcp+udp").unwrap(), "20003");
+    assert_eq!(chosen(&pool, "a=any@20000-20002").unwrap(), "20000");
+}
+
+#[test]
+fn a_cooling_number_that_is_foreign_or_reserved_too_is_not_given() {
+    let mut pool = fresh("20000-20001", Draw::NextFit);
+    take(&mut pool, 0, "a=any:2").unwrap();
+    pool.release(who(0), Some(Monotonic::from_millis(9)));
+    let listener = Foreign {
+        port: port(20_000),
+        protocol: Protocol::Tcp,
+        pid: None,
+        comm: None,
+    };
+    pool.set_foreign(&[listener]);
+    pool.set_ranges(ranges("20000-20001", "1024-65535", "20001"), Draw::NextFit);
+    for request in ["a=any", "a=20000", "a=20001"] {
+        assert!(chosen(&pool, request).is_err(), "{request} was given");
+    }
+    pool.set_foreign(&[]);
+    assert_eq!(chosen(&pool, "a=20000").unwrap(), "20000");
+}
+
+#[test]
+fn every_cause_against_a_request_is_told_once() {
+    let mut pool = fresh("20000-20003", Draw::NextFit);
+    hold(&mut pool, 7, "x=9100/tcp+udp y=20001");
+    let why = chosen(
+        &pool,
+        "a=80 b=9100/tcp+udp c=any:4 d=any@20001 e=any@20001 f=any@1-1000",
+    )
+    .unwrap_err();
+    let told: Vec<String> = why.iter().map(Why::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "port a: 80/tcp is NOT IN POOL",
+            "port b: 9100/tcp is HELD by another service",
+            "port b: 9100/udp is HELD by another service",
+            "port c (tcp): NO BLOCK OF 4",
+            "port f (tcp): NOT IN POOL",
+            "port d (tcp): TOO FEW FREE (0 of 2)",
+        ]
+    );
+    assert_eq!(why[1].cause, Cause::Held { by: who(7) });
+}
+
+#[test]
+fn the_udp_side_costs_nothing_until_it_is_used() {
+    let mut pool = fresh("20000-20003", Draw::NextFit);
+    take(&mut pool, 0, "a=any:2").unwrap();
+    assert!(pool.udp.is_none());
+    assert_eq!(pool.free_count(Protocol::Udp), 4);
+    assert_eq!(pool.free_count(Protocol::TcpUdp), 2);
+    take(&mut pool, 1, "a=20003/udp").unwrap();
+    assert_eq!(pool.free_count(Protocol::Udp), 3);
+    assert_eq!(pool.free_count(Protocol::TcpUdp), 1);
+    assert_eq!(pool.free_count(Protocol::Tcp), 2);
+}
+
+#[test]
+fn the_last_port_of_all_can_be_held_cooled_and_given_again() {
+    let mut pool = fresh("65534-65535", Draw::NextFit);
+    assert_eq!(take(&mut pool, 0, "a=any:2").unwrap(), "65534-65535");
+    let until = Monotonic::default() + Duration::from_secs(60);
+    pool.release(who(0), Some(until));
+    assert_eq!(pool.next_deadline(), Some(until));
+    assert!(pool.end_due(until));
+    assert_eq!(pool.state(Side::Tcp, port(65_535)), super::PortState::Free);
+    assert_eq!(chosen(&pool, "a=any:2").unwrap(), "65534-65535");
+}
