@@ -16,6 +16,7 @@ mod file;
 mod job;
 mod lifeline;
 mod orders;
+mod probe;
 mod probing;
 mod process;
 mod record;

@@ -35,7 +35,7 @@ impl Stat {
         })
     }
 
-    fn is_dead(self) -> bool {
+    pub(crate) fn is_dead(self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }

@@ -1,0 +1,221 @@
+//! A program whose exit code decides. It and everything it starts ends with the check.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use portreeve::supervision::{ExitStatus, ProbeOutcome};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+use super::ProbeReport;
+use crate::process::{self, Stat};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandCheck {
+    /// The program and its arguments.
+    pub(crate) argv: Vec<String>,
+    /// The whole environment, beside the mark of the check.
+    pub(crate) env: Vec<(String, String)>,
+    /// Where it runs.
+    pub(crate) working_dir: PathBuf,
+    /// What earlier checks of the same kind left; kept by the caller from check to check.
+    pub(crate) leftovers: Leftovers,
+}
+
+/// Processes of ended checks that were killed and may not be gone yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leftovers(Arc<Mutex<Vec<Stat>>>);
+
+impl Leftovers {
+    fn add(&self, killed: Vec<Stat>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(killed);
+    }
+
+    /// Waits until none of them is left: two checks of a kind never run at once.
+    async fn gone(&self) {
+        while self.any() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn any(&self) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|killed| {
+            let now = Stat::read(killed.pid);
+            now.is_ok_and(|now| now.start_ticks == killed.start_ticks && !now.is_dead())
+        });
+        !all.is_empty()
+    }
+}
+
+pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
+    check.leftovers.gone().await;
+    let Some((program, arguments)) = check.argv.split_first() else {
+        return ProbeReport::fail("cannot be started: no command");
+    };
+    let mark = mark();
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(check.env.iter().map(|(name, value)| (name, value)))
+        .env(MARK, &mark)
+        .current_dir(&check.working_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(cause) => {
+            return ProbeReport::of_refusal(&format!("{program:?} cannot be started"), &cause);
+        }
+    };
+    let mut group = Group {
+        child,
+        mark,
+        leftovers: &check.leftovers,
+        swept: false,
+    };
+    let output = Output::default();
+    let stdout = group.child.stdout.take();
+    let stderr = group.child.stderr.take();
+    let mut reading = std::pin::pin!(async {
+        tokio::join!(output.take(stdout), output.take(stderr));
+    });
+    let mut closed = false;
+    let ended = loop {
+        tokio::select! {
+            ended = group.child.wait() => break ended,
+            () = &mut reading, if !closed => closed = true,
+        }
+    };
+    // What it wrote last is in the pipes. One that left a child which holds them open is not waited for.
+    if !closed && tokio::time::timeout(LAST_WORDS, &mut reading).await.is_ok() {
+        closed = true;
+    }
+    // Nobody of it has its pipes, so nobody of it is left, or hides well.
+    group.swept = closed;
+    match ended {
+        Ok(status) => report(exit_status(status), &output.text()),
+        Err(cause) => ProbeReport {
+            outcome: ProbeOutcome::Inconclusive,
+            text: format!("its exit was lost: {cause}"),
+        },
+    }
+}
+
+/// A value no other check of any worker on this host has.
+fn mark() -> String {
+    static CHECKS: AtomicU64 = AtomicU64::new(0);
+    let me = std::process::id();
+    let began = Stat::read(me).map_or(0, |stat| stat.start_ticks);
+    format!("{me}-{began}-{}", CHECKS.fetch_add(1, Ordering::Relaxed))
+}
+
+fn report(status: ExitStatus, output: &str) -> ProbeReport {
+    let what = match status {
+        ExitStatus::Code(126) => "exit 126 (the command cannot be executed)".to_owned(),
+        ExitStatus::Code(127) => "exit 127 (the command was not found)".to_owned(),
+        status => status.to_string(),
+    };
+    let text = if output.is_empty() {
+        what
+    } else {
+        format!("{what}: {output}")
+    };
+    if status == ExitStatus::Code(0) {
+        ProbeReport::ok(text)
+    } else {
+        ProbeReport::fail(text)
+    }
+}
+
+fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (None, Some(signal)) => ExitStatus::Signal {
+            signal,
+            core: status.core_dumped(),
+            oom: false,
+        },
+        (None, None) => ExitStatus::Unknown,
+    }
+}
+
+/// A running check: dropped, it ends everything the check started.
+struct Group<'a> {
+    child: Child,
+    mark: String,
+    leftovers: &'a Leftovers,
+    /// Nothing is left to be ended.
+    swept: bool,
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if self.swept {
+            return;
+        }
+        let mut killed = Vec::new();
+        // Present until it is reaped, so the number cannot be another's.
+        if let Some(pid) = self.child.id() {
+            killed.extend(Stat::read(pid));
+            killed.extend(process::descendants(pid));
+            let group = i32::try_from(pid)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw);
+            if let Some(group) = group {
+                // It fails only if the group is gone.
+                _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            }
+        }
+        // Those in a session of their own whose parent ended are found by what they inherited.
+        let mark = (MARK.to_owned(), std::mem::take(&mut self.mark));
+        killed.extend(process::with_variables(&[mark]));
+        for process in &killed {
+            process::kill(process);
+        }
+        self.leftovers.add(killed);
+    }
+}
+
+/// The beginning of what a check writes, both streams as they come.
+#[derive(Default)]
+struct Output(Mutex<Vec<u8>>);
+
+impl Output {
+    /// Keeps what fits and drains the rest, so that a check that writes much is not stopped by a full pipe.
+    async fn take(&self, stream: Option<impl AsyncRead + Unpin>) {
+        let Some(mut stream) = stream else {
+            return;
+        };
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = KEPT_OUTPUT - kept.len().min(KEPT_OUTPUT);
+            kept.extend_from_slice(&buffer[..read.min(room)]);
+        }
+    }
+
+    fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).trim().to_owned()
+    }
+}
+
+/// By this variable the processes of one check are found again, whatever session or parent they chose.
+const MARK: &str = "PORTREEVE_PROBE_MARK";
+const KEPT_OUTPUT: usize = 4096;
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+#[path = "command_test.rs"]
+mod command_test;

@@ -1,0 +1,132 @@
+//! Whose a listening socket is: its inode, held against the open files of processes.
+
+use std::fs;
+use std::io;
+
+use portreeve::profile::ListenerOwner;
+
+use super::listeners::Listener;
+use crate::process;
+
+/// Whether a listener counts as the replica's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// It does.
+    Own,
+    /// It does not; the process that has it, where readable.
+    Stranger(Option<Holder>),
+    /// The open files of some process of the run cannot be read, and no readable one has it.
+    Unreadable,
+}
+
+/// A process that has a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) pid: u32,
+    pub(crate) comm: Option<String>,
+}
+
+/// Whether `listener` counts for a replica whose run lives at and below `root`.
+pub(crate) fn ownership(listener: &Listener, owner: ListenerOwner, root: Option<u32>) -> Ownership {
+    match owner {
+        ListenerOwner::Any => Ownership::Own,
+        ListenerOwner::User if listener.uid == rustix::process::getuid().as_raw() => Ownership::Own,
+        ListenerOwner::User => Ownership::Stranger(holder(listener.inode)),
+        ListenerOwner::Run => match root {
+            Some(root) => of_run(listener.inode, root),
+            None => Ownership::Unreadable,
+        },
+    }
+}
+
+fn of_run(inode: u64, root: u32) -> Ownership {
+    let mut unreadable = false;
+    for pid in members(root) {
+        match has_socket(pid, inode) {
+            Ok(true) => return Ownership::Own,
+            Ok(false) => {}
+            // One that ended meanwhile has nothing.
+            Err(cause) => unreadable |= cause.kind() == io::ErrorKind::PermissionDenied,
+        }
+    }
+    if unreadable {
+        Ownership::Unreadable
+    } else {
+        Ownership::Stranger(holder(inode))
+    }
+}
+
+/// The processes of the run.
+pub(crate) fn members(root: u32) -> impl Iterator<Item = u32> {
+    let below = process::descendants(root).into_iter();
+    std::iter::once(root).chain(below.map(|stat| stat.pid))
+}
+
+/// The first process that has the socket, of those whose open files we may read.
+pub(crate) fn holder(inode: u64) -> Option<Holder> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pid = pids.find(|pid| has_socket(*pid, inode).unwrap_or(false))?;
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    Some(Holder {
+        pid,
+        comm: comm.map(|name| name.trim_end().to_owned()),
+    })
+}
+
+/// Whether the process has the socket open.
+fn has_socket(pid: u32, inode: u64) -> io::Result<bool> {
+    Ok(sockets(pid)?.any(|own| own == inode))
+}
+
+/// The inodes of the sockets the process has open.
+pub(crate) fn sockets(pid: u32) -> io::Result<impl Iterator<Item = u64>> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd"))?;
+    Ok(files.flatten().filter_map(|file| {
+        let target = fs::read_link(file.path()).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?;
+        inode.strip_suffix(']')?.parse().ok()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::listeners::{Side, listeners};
+    use portreeve::port::Port;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_listener_belongs_to_the_run_that_has_it_open_and_to_no_other() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = Port::new(socket.local_addr().unwrap().port()).unwrap();
+        let [listener] = &listeners(Side::Tcp, port).unwrap()[..] else {
+            panic!("not exactly one listener");
+        };
+        let me = std::process::id();
+        assert_eq!(
+            ownership(listener, ListenerOwner::Run, Some(me)),
+            Ownership::Own
+        );
+        let mut child = std::process::Command::new("/bin/sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let found = ownership(listener, ListenerOwner::Run, Some(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let Ownership::Stranger(Some(holder)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(holder.pid, me);
+        assert!(holder.comm.is_some());
+        assert_eq!(
+            ownership(listener, ListenerOwner::User, None),
+            Ownership::Own
+        );
+        assert_eq!(
+            ownership(listener, ListenerOwner::Run, None),
+            Ownership::Unreadable
+        );
+    }
+}
