@@ -64,22 +64,6 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     found
 }
 
-/// Whether `pid` is `root` or below it.
-pub(crate) fn is_below(mut pid: u32, root: u32) -> bool {
-    // A tree deeper than this is not followed; a torn reading cannot loop.
-    const DEEPEST: u32 = 1024;
-    for _ in 0..DEEPEST {
-        if pid == root {
-            return true;
-        }
-        match Stat::read(pid) {
-            Ok(stat) if stat.parent > 1 => pid = stat.parent,
-            _ => return false,
-        }
-    }
-    false
-}
-
 /// Every living process whose environment holds exactly these variables, except ourselves.
 ///
 /// Processes of other users cannot be read and are left out.
@@ -148,8 +132,6 @@ mod tests {
             .spawn()
             .unwrap();
         let me = std::process::id();
-        assert!(is_below(child.id(), me));
-        assert!(!is_below(me, child.id()));
         assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();

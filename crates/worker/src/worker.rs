@@ -13,13 +13,14 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::{Mark, ShimBackend, ShimProgram};
-use crate::driver::{Driver, Ended, Progress, Sources};
+use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::job;
 use crate::lifeline;
 use crate::orders;
 use crate::probing::Probing;
 use crate::record::Record;
+use crate::sources::Sources;
 use crate::uplink;
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
@@ -79,7 +80,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .context("worker.json cannot be written")?;
 
     let (send_order, orders) = mpsc::channel(16);
-    tokio::spawn(orders::serve(listener, send_order));
+    let serving = tokio::spawn(orders::serve(listener, send_order));
     let (send_event, backend) = mpsc::unbounded_channel();
     let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
@@ -89,14 +90,13 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         paths::status(&desired.service, desired.index, desired.incarnation),
         told,
     ));
-    let (lifeline_ended, lifeline) = oneshot::channel();
-    // Without a lifeline the sender is kept, for dropped it would count as the end.
-    let _no_lifeline = match assignment.lifeline.clone() {
+    let lifeline = match assignment.lifeline.clone() {
         Some(process) => {
-            lifeline::watch(process, lifeline_ended).context("no thread for the lifeline")?;
-            None
+            let (ended, lifeline) = oneshot::channel();
+            lifeline::watch(process, ended).context("no thread for the lifeline")?;
+            Some(lifeline)
         }
-        None => Some(lifeline_ended),
+        None => None,
     };
     let mark = Mark {
         prefix: assignment.prefix.clone(),
@@ -119,6 +119,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             lifeline,
         })
         .await;
+    // Whoever said that it may end is answered first.
+    serving.await.context("the socket's task is lost")?;
     match ended {
         Ended::Forgotten => keep_logs_only(&folder),
         Ended::LifelineEnded => fs::remove_dir_all(folder.path()),
