@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use portreeve::identity::Run;
 use portreeve::registry::Want;
-use portreeve::supervision::{Effect, Event, ProbeKind, ProbeOutcome, StartFailure, State, Status};
+use portreeve::supervision::{
+    Effect, Event, ExitStatus, ProbeKind, ProbeOutcome, StartFailure, State, Status,
+};
 use portreeve::time::{Monotonic, Now};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
 use tokio::sync::watch;
@@ -115,21 +117,20 @@ impl Driver {
     /// Starts the first run, or finds out what became of the newest one.
     async fn begin(&mut self, sources: &mut Sources) {
         let mut effects = Vec::new();
-        let now = clock::now();
-        if !self.record.is_final() {
-            if self.record.machine.state() == State::Idle {
-                self.record
-                    .machine
-                    .handle(now.mono, Event::Start, &mut effects);
-            } else {
-                self.take_over(sources, &mut effects).await;
-            }
+        let fresh = self.record.machine.state() == State::Idle;
+        if !fresh && !self.record.is_final() {
+            self.take_over(sources, &mut effects).await;
         }
+        let now = clock::now();
         let wanted = WorkerCommand::Want {
             want: self.assignment.desired.want,
             restart_no: self.assignment.desired.restart_no,
         };
         self.on_command(now, &wanted, &mut effects);
+        // One that is not wanted any more is final by now and does not begin.
+        if fresh {
+            self.event(now, Event::Start, &mut effects);
+        }
         self.progress.changed = true;
         self.settle(now, effects);
         // What an earlier worker wrote down may not have been told.
@@ -165,9 +166,15 @@ impl Driver {
         }
         let starting = self.record.machine.state() == State::Starting;
         self.record.machine.handle(now.mono, adopt, effects);
-        if found == Found::Nothing && starting {
-            // It was decided and written down, and then not begun.
-            effects.push(Effect::Spawn { run });
+        if found == Found::Nothing {
+            if starting {
+                // It was decided and written down, and then not begun.
+                effects.push(Effect::Spawn { run });
+            } else {
+                // Somebody removed the files of a run that had begun.
+                let status = ExitStatus::Unknown;
+                self.progress.own.push(Event::Exited { run, status });
+            }
         }
     }
 

@@ -80,3 +80,48 @@ const fn rank(event: &BackendEvent) -> u8 {
         BackendEvent::GroupEmpty { .. } => 3,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portreeve::identity::Run;
+    use portreeve::supervision::{ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome};
+
+    #[tokio::test]
+    async fn one_wake_up_takes_everything_that_is_ready_in_the_order_of_one_instant() {
+        // supervision 1.1
+        let (_orders, orders) = mpsc::channel(1);
+        let (backend, events) = mpsc::unbounded_channel();
+        let (results, probes) = mpsc::unbounded_channel();
+        let mut sources = Sources {
+            orders,
+            backend: events,
+            probes,
+            lifeline: None,
+        };
+        let run = Run(1);
+        let status = ExitStatus::Code(1);
+        results
+            .send(ProbeEnd {
+                run,
+                kind: ProbeKind::Liveness,
+                probe: ProbeNumber(3),
+                outcome: ProbeOutcome::Fail,
+                text: String::new(),
+            })
+            .unwrap();
+        let exited = BackendEvent::Exited { run, status };
+        let empty = BackendEvent::GroupEmpty { run };
+        let failed = BackendEvent::SpawnFailed {
+            run,
+            why: portreeve::supervision::StartFailure::Errno(2),
+        };
+        for event in [&empty, &exited, &failed] {
+            backend.send(event.clone()).unwrap();
+        }
+        let happened = sources.next(Some(Monotonic::default())).await;
+        assert_eq!(happened.backend, [failed, exited, empty]);
+        assert_eq!(happened.probes.len(), 1);
+        assert!(!happened.lifeline_ended);
+    }
+}

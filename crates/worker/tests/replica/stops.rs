@@ -43,24 +43,30 @@ fn a_stop_during_pre_exec_ends_it_and_starts_nothing() {
 }
 
 #[test]
-fn a_forgotten_replica_leaves_its_logs_and_nothing_else() {
+fn a_forgotten_replica_ends_its_worker_and_keeps_its_logs() {
     let mut world = World::running("echo said; exec sleep 1000", "");
-    world.ready();
+    let ready = world.ready();
     let answer = world.order(&WorkerCommand::Tell).status.unwrap();
     assert!(answer.ready);
     world.want(Want::Stop, 0);
     world
         .controller
         .until("stopped", |status| status.state == STOPPED);
-    world.want(Want::Forget, 0);
+    let answer = world.want(Want::Forget, 0).status.unwrap();
+    assert_eq!(answer.state, STOPPED);
     assert!(world.worker_ends());
-    let mut left: Vec<_> = std::fs::read_dir(world.folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    left.sort();
-    assert_eq!(left, ["ended", "stderr.log", "stdout.log"]);
+    assert!(is_gone(ready.pid.unwrap()));
     assert_eq!(world.log(LogStream::Stdout), "said\n");
+}
+
+#[test]
+fn a_replica_that_is_not_wanted_any_more_never_begins() {
+    let mut world = World::prepared("touch started", "");
+    world.assignment.desired.want = Want::Stop;
+    world.start_worker();
+    let told = world.controller.next().status;
+    assert_eq!(told.state, STOPPED);
+    assert!(!world.path("started").exists());
 }
 
 #[test]
