@@ -3,10 +3,14 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use portreeve::identity::Run;
-use portreeve::port::{Port, Protocol};
-use portreeve::port_pool::PortGrant;
+use portreeve::port::{Port, PortName, Protocol};
+use portreeve::port_pool::{GrantedPort, PortGrant};
+use portreeve::profile::{DeclaredPort, ListenerOwner};
 use portreeve::supervision::Event;
 use socket2::{Domain, Socket, Type};
+
+use crate::probe::listeners::{Listener, Side, listeners};
+use crate::probe::owner::{Ownership, holder, ownership};
 
 /// A granted number that a stranger has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,19 @@ pub(crate) struct Conflict {
 }
 
 impl Conflict {
+    fn new(port: Port, side: Side, listener: Option<&Listener>) -> Self {
+        let holder = listener.and_then(|one| holder(one.inode));
+        Self {
+            port,
+            protocol: match side {
+                Side::Tcp => Protocol::Tcp,
+                Side::Udp => Protocol::Udp,
+            },
+            pid: holder.as_ref().map(|one| one.pid),
+            comm: holder.and_then(|one| one.comm),
+        }
+    }
+
     /// What the machine is told in place of `Spawned` or `Exited`.
     pub(crate) fn event(self, run: Run) -> Event {
         Event::PortConflict {
@@ -32,50 +49,69 @@ impl Conflict {
 
 /// Looks at every granted number while no process of the replica is left: whoever listens is a stranger.
 pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
-    numbers(grant).find_map(|(port, protocol)| {
-        let bindable = is_bindable(port, protocol);
-        (!bindable).then_some(Conflict {
-            port,
-            protocol,
-            pid: None,
-            comm: None,
+    numbers(grant).find_map(|(number, side)| {
+        // Who shares a number by SO_REUSEPORT is no hindrance to a bind, but takes half of what comes.
+        let listener = listeners(side, number)
+            .unwrap_or_default()
+            .into_iter()
+            .next();
+        if listener.is_none() && is_bindable(number, side) {
+            return None;
+        }
+        Some(Conflict::new(number, side, listener.as_ref()))
+    })
+}
+
+/// Looks at every granted number after an exit: whoever listens and is not at or below `root` is a stranger.
+pub(crate) fn at_exit(
+    grant: &PortGrant,
+    ports: &[DeclaredPort],
+    root: Option<u32>,
+) -> Option<Conflict> {
+    let owner = |name: &PortName| {
+        let declared = ports.iter().find(|port| port.name == *name);
+        declared.map_or(ListenerOwner::Run, |port| port.owner)
+    };
+    grant.ports.iter().find_map(|granted| {
+        let owner = owner(&granted.name);
+        sides(granted).find_map(|(number, side)| {
+            let found = listeners(side, number).unwrap_or_default();
+            let stranger = found.into_iter().find(|one| match (owner, root) {
+                // Nothing of the run is left, so nothing of it listens.
+                (ListenerOwner::Run, None) => true,
+                _ => matches!(ownership(one, owner, root), Ownership::Stranger(_)),
+            });
+            stranger.map(|one| Conflict::new(number, side, Some(&one)))
         })
     })
 }
 
-/// Looks at every granted number after an exit: whoever listens and is not below `root` is a stranger.
-pub(crate) fn at_exit(_grant: &PortGrant, _root: Option<u32>) -> Option<Conflict> {
-    None
+/// Every granted number, each side by itself.
+fn numbers(grant: &PortGrant) -> impl Iterator<Item = (Port, Side)> {
+    grant.ports.iter().flat_map(sides)
 }
 
-/// Every granted number, each side by itself.
-fn numbers(grant: &PortGrant) -> impl Iterator<Item = (Port, Protocol)> {
-    grant.ports.iter().flat_map(|granted| {
-        let sides = [Protocol::Tcp, Protocol::Udp].into_iter();
-        let sides = sides.filter(|side| side.overlaps(granted.protocol));
-        sides.flat_map(|side| granted.numbers.iter().map(move |port| (port, side)))
-    })
+fn sides(granted: &GrantedPort) -> impl Iterator<Item = (Port, Side)> {
+    Side::of(granted.protocol)
+        .flat_map(|side| granted.numbers.iter().map(move |number| (number, side)))
 }
 
 /// Whether a server could bind the number on the wildcard of both families, as servers do. Never connects.
-fn is_bindable(port: Port, protocol: Protocol) -> bool {
+fn is_bindable(port: Port, side: Side) -> bool {
+    let tcp = side == Side::Tcp;
     let wildcards = [
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, port.number())),
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port.number())),
     ];
     wildcards.into_iter().all(|address| {
-        let kind = if protocol.has_tcp() {
-            Type::STREAM
-        } else {
-            Type::DGRAM
-        };
+        let kind = if tcp { Type::STREAM } else { Type::DGRAM };
         let bound = Socket::new(Domain::for_address(address), kind, None).and_then(|socket| {
             // Each family by itself, or the second would meet the first.
             if address.is_ipv6() {
                 socket.set_only_v6(true)?;
             }
             // Remains of closed connections stop no server. With datagrams it would share the number instead.
-            socket.set_reuse_address(protocol.has_tcp())?;
+            socket.set_reuse_address(tcp)?;
             socket.bind(&address.into())
         });
         // Only that it is taken is a conflict; a family that this host has not cannot be.
@@ -97,14 +133,14 @@ mod tests {
         for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let number = port(listener.local_addr());
-            assert!(!is_bindable(number, Protocol::Tcp), "{address}");
-            assert!(is_bindable(number, Protocol::Udp), "{address}");
+            assert!(!is_bindable(number, Side::Tcp), "{address}");
+            assert!(is_bindable(number, Side::Udp), "{address}");
             drop(listener);
-            assert!(is_bindable(number, Protocol::Tcp), "{address}");
+            assert!(is_bindable(number, Side::Tcp), "{address}");
         }
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let number = port(socket.local_addr());
-        assert!(!is_bindable(number, Protocol::Udp));
+        assert!(!is_bindable(number, Side::Udp));
     }
 
     #[test]
@@ -117,6 +153,6 @@ mod tests {
         drop(server);
         drop(client);
         drop(listener);
-        assert!(is_bindable(number, Protocol::Tcp));
+        assert!(is_bindable(number, Side::Tcp));
     }
 }

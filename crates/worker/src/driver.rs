@@ -5,38 +5,32 @@
 //! before it is told, and before anything is done about it, so that a worker that is killed at any moment is
 //! replaced by one that knows at least as much.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portreeve::identity::Run;
 use portreeve::registry::Want;
-use portreeve::supervision::{Effect, Event, ProbeKind, StartFailure, State, Status};
+use portreeve::supervision::{
+    Effect, Event, ExitStatus, ProbeKind, ProbeOutcome, StartFailure, State, Status,
+};
 use portreeve::time::{Monotonic, Now};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::watch;
 
 use crate::backend::{Backend, BackendEvent, Found};
+use crate::checks::Checks;
 use crate::clock;
 use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
-use crate::orders::Order;
+use crate::news::News;
+use crate::probe::{self, Leftovers, ProbeReport};
 use crate::probing::{ProbeEnd, Probing};
-use crate::record::{ProbeTexts, Record};
+use crate::record::Record;
+use crate::sources::{Happened, Sources};
 
 /// A record older than this is not believed about readiness: the controller's default host grace.
 const HOST_GRACE: Duration = Duration::from_secs(90);
-/// While not ready, a text that changes all the time is told at most this often.
-const TEXT_REST: Duration = Duration::from_secs(10);
-
-/// What a driver listens to.
-pub(crate) struct Sources {
-    pub(crate) orders: mpsc::Receiver<Order>,
-    pub(crate) backend: mpsc::UnboundedReceiver<BackendEvent>,
-    pub(crate) probes: mpsc::UnboundedReceiver<ProbeEnd>,
-    /// Fires once, when the process ends that the replica's life hangs on.
-    pub(crate) lifeline: oneshot::Receiver<()>,
-}
 
 /// Why a driver ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +57,9 @@ pub(crate) struct Driver {
 pub(crate) struct Progress {
     /// The living run from the inside.
     job: Option<Job>,
-    texts: ProbeTexts,
-    /// A text that was not told yet, since it changed.
-    text_changed: bool,
-    text_told: Option<Monotonic>,
+    news: News,
+    /// What probes by a command left, by kind.
+    leftovers: BTreeMap<ProbeKind, Leftovers>,
     /// Events of our own, to be handled at the next turn.
     own: Vec<Event>,
     /// The newest run whose group is known to be empty.
@@ -86,18 +79,17 @@ impl Driver {
                 return ended;
             }
             let planned = self.next_deadline();
-            let first = if self.progress.own.is_empty() {
-                self.next(&mut sources, planned).await
+            let until = if self.progress.own.is_empty() {
+                planned
             } else {
-                Woken::Time
+                Some(Monotonic::default())
             };
-            // Tasks whose descriptors are ready run now, so that what they have is drained before deadlines fire.
-            tokio::task::yield_now().await;
+            let happened = sources.next(until).await;
             let now = clock::now();
             if let Some(planned) = planned {
                 self.probing.woke(planned, now.mono);
             }
-            self.turn(now, first, &mut sources);
+            self.turn(now, happened);
         }
     }
 
@@ -125,21 +117,20 @@ impl Driver {
     /// Starts the first run, or finds out what became of the newest one.
     async fn begin(&mut self, sources: &mut Sources) {
         let mut effects = Vec::new();
-        let now = clock::now();
-        if !self.record.is_final() {
-            if self.record.machine.state() == State::Idle {
-                self.record
-                    .machine
-                    .handle(now.mono, Event::Start, &mut effects);
-            } else {
-                self.take_over(sources, &mut effects).await;
-            }
+        let fresh = self.record.machine.state() == State::Idle;
+        if !fresh && !self.record.is_final() {
+            self.take_over(sources, &mut effects).await;
         }
+        let now = clock::now();
         let wanted = WorkerCommand::Want {
             want: self.assignment.desired.want,
             restart_no: self.assignment.desired.restart_no,
         };
         self.on_command(now, &wanted, &mut effects);
+        // One that is not wanted any more is final by now and does not begin.
+        if fresh {
+            self.event(now, Event::Start, &mut effects);
+        }
         self.progress.changed = true;
         self.settle(now, effects);
         // What an earlier worker wrote down may not have been told.
@@ -175,79 +166,45 @@ impl Driver {
         }
         let starting = self.record.machine.state() == State::Starting;
         self.record.machine.handle(now.mono, adopt, effects);
-        if found == Found::Nothing && starting {
-            // It was decided and written down, and then not begun.
-            effects.push(Effect::Spawn { run });
-        }
-    }
-
-    /// Waits for whatever comes first.
-    async fn next(&mut self, sources: &mut Sources, planned: Option<Monotonic>) -> Woken {
-        let wait = planned.map(|at| at.since(clock::monotonic()));
-        let deadline = async {
-            match wait {
-                Some(wait) => tokio::time::sleep_until(Instant::now() + wait).await,
-                None => std::future::pending().await,
-            }
-        };
-        let lifeline = async {
-            if self.progress.lifeline_ended {
-                std::future::pending().await
+        if found == Found::Nothing {
+            if starting {
+                // It was decided and written down, and then not begun.
+                effects.push(Effect::Spawn { run });
             } else {
-                (&mut sources.lifeline).await
+                // Somebody removed the files of a run that had begun.
+                let status = ExitStatus::Unknown;
+                self.progress.own.push(Event::Exited { run, status });
             }
-        };
-        tokio::select! {
-            Some(order) = sources.orders.recv() => Woken::Order(order),
-            Some(event) = sources.backend.recv() => Woken::Backend(event),
-            Some(end) = sources.probes.recv() => Woken::Probe(end),
-            // Without a lifeline its sender is kept, and this waits for ever.
-            _ = lifeline => Woken::Lifeline,
-            () = deadline => Woken::Time,
         }
     }
 
     /// One instant.
-    fn turn(&mut self, now: Now, first: Woken, sources: &mut Sources) {
+    fn turn(&mut self, now: Now, happened: Happened) {
         let mut effects = Vec::new();
-        let mut orders = Vec::new();
-        let mut events = Vec::new();
-        let mut probes = Vec::new();
-        match first {
-            Woken::Order(order) => orders.push(order),
-            Woken::Backend(event) => events.push(event),
-            Woken::Probe(end) => probes.push(end),
-            Woken::Lifeline => {
-                tracing::info!("the process this replica's life hangs on has ended");
-                self.progress.lifeline_ended = true;
-                self.event(now, Event::Stop { grace: None }, &mut effects);
-            }
-            Woken::Time => {}
+        if happened.lifeline_ended {
+            tracing::info!("the process this replica's life hangs on has ended");
+            self.progress.lifeline_ended = true;
+            self.stop(now, &mut effects);
         }
-        orders.extend(std::iter::from_fn(|| sources.orders.try_recv().ok()));
-        events.extend(std::iter::from_fn(|| sources.backend.try_recv().ok()));
-        probes.extend(std::iter::from_fn(|| sources.probes.try_recv().ok()));
-
         let mut answers = Vec::new();
-        for (command, answer) in orders {
+        for (command, answer) in happened.orders {
             self.on_command(now, &command, &mut effects);
             answers.push(answer);
         }
         for event in std::mem::take(&mut self.progress.own) {
             self.event(now, event, &mut effects);
         }
-        events.sort_by_key(rank);
-        for event in events {
+        for event in happened.backend {
             self.on_backend(now, event, &mut effects);
         }
-        for end in probes {
+        for end in happened.probes {
             self.on_probe(now, end, &mut effects);
         }
-        let before = self.record.machine.state();
-        if !self.record.is_final() {
+        if self.record.refused.is_none() {
+            let before = self.record.machine.state();
             self.record.machine.on_deadline(now.mono, &mut effects);
+            self.progress.changed |= before != self.record.machine.state();
         }
-        self.progress.changed |= before != self.record.machine.state();
         self.settle(now, effects);
         for answer in answers {
             // An agent that went away meanwhile asks again.
@@ -338,20 +295,14 @@ impl Driver {
         if run != machine.run() || !unexpected || self.record.ready_run == Some(run) {
             return None;
         }
-        conflict::at_exit(&self.assignment.desired.grant, self.backend.root())
+        let desired = &self.assignment.desired;
+        conflict::at_exit(&desired.grant, &desired.profile.ports, self.backend.root())
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
-        use portreeve::supervision::ProbeOutcome;
         let outcome = self.probing.ended(&end);
         if end.run == self.record.machine.run() {
-            match outcome {
-                ProbeOutcome::Fail | ProbeOutcome::Timeout => {
-                    self.progress.text_changed |= self.progress.texts.failed(end.kind, end.text);
-                }
-                ProbeOutcome::Ok => self.progress.texts.succeeded(end.kind),
-                ProbeOutcome::Inconclusive => {}
-            }
+            self.progress.news.probed(end.kind, outcome, end.text);
         }
         let before = self.record.machine.state();
         let event = Event::ProbeResult {
@@ -374,8 +325,8 @@ impl Driver {
         if self.record.machine.is_ready() {
             self.record.ready_run = Some(self.record.machine.run());
         }
-        self.progress.changed |= self.record.note_failure(now, &self.progress.texts);
-        let news = self.news(now, reported);
+        self.progress.changed |= self.record.note_failure(now, self.progress.news.texts());
+        let news = self.progress.news.status(&self.record, now, reported);
         if let Some(status) = &news {
             self.record.status = Some(status.clone());
         }
@@ -397,51 +348,6 @@ impl Driver {
         for effect in effects {
             self.act(now, effect);
         }
-    }
-
-    /// The new status, if there is something to tell: a report, or a change that people see.
-    fn news(&mut self, now: Now, reported: bool) -> Option<Status> {
-        let mut status = self.record.standing(now, &self.progress.texts);
-        let told = self.record.status.as_ref();
-        let visible = |status: &Status| {
-            let Status {
-                run,
-                state,
-                ready,
-                restarts,
-                user_restarts,
-                restart_no,
-                pid,
-                ..
-            } = status;
-            (
-                *run,
-                state.clone(),
-                *ready,
-                *restarts,
-                *user_restarts,
-                *restart_no,
-                *pid,
-            )
-        };
-        let changed = told.is_none_or(|told| visible(told) != visible(&status));
-        // That a process is being made is over in a moment and told with its outcome.
-        let passing = status.state == State::Starting && told.is_some();
-        let rested = self
-            .progress
-            .text_told
-            .is_none_or(|told| now.mono.since(told) >= TEXT_REST);
-        let text = self.progress.text_changed
-            && !status.ready
-            && rested
-            && told.is_some_and(|told| told.not_ready_reason != status.not_ready_reason);
-        if !(reported || text || changed && !passing) {
-            return None;
-        }
-        self.progress.text_changed = false;
-        self.progress.text_told = text.then_some(now.mono);
-        status.seq += 1;
-        Some(status)
     }
 
     fn act(&mut self, now: Now, effect: Effect) {
@@ -466,7 +372,7 @@ impl Driver {
                 probe,
                 timeout,
             } => {
-                let task = self.probe(run, kind, timeout);
+                let task = self.probe(kind, timeout);
                 self.probing
                     .start(now.mono, (run, kind, probe), timeout, task);
             }
@@ -480,7 +386,7 @@ impl Driver {
 
     /// Starts a run, or says why not.
     fn spawn(&mut self, run: Run) -> Result<(), Event> {
-        self.progress.texts = ProbeTexts::default();
+        self.progress.news.new_run();
         job::remove_runs_before(&self.folder, run);
         if let Some(found) = conflict::before_start(&self.assignment.desired.grant) {
             return Err(found.event(run));
@@ -498,19 +404,30 @@ impl Driver {
         Ok(())
     }
 
-    /// The probe as a future that needs nothing of the driver.
+    /// The probe of this kind, as a future that needs nothing of the driver.
     fn probe(
-        &self,
-        _run: Run,
+        &mut self,
         kind: ProbeKind,
         timeout: Duration,
-    ) -> impl Future<Output = (portreeve::supervision::ProbeOutcome, String)> + use<> {
+    ) -> impl Future<Output = ProbeReport> + use<> {
+        let leftovers = self.progress.leftovers.entry(kind).or_default();
+        let checks = Checks {
+            assignment: &self.assignment,
+            job: self.progress.job.as_ref(),
+            address: self.record.host_address,
+            root: self.backend.root(),
+        };
+        let target = checks.target(kind);
+        let check = checks.check(kind, leftovers);
         async move {
-            tokio::time::sleep(timeout).await;
-            (
-                portreeve::supervision::ProbeOutcome::Inconclusive,
-                format!("{kind} not built"),
-            )
+            match check {
+                Ok(check) => probe::probe(check, target, timeout).await,
+                // It is ours to make it ready, so it says nothing about the service.
+                Err(text) => ProbeReport {
+                    outcome: ProbeOutcome::Inconclusive,
+                    text,
+                },
+            }
         }
     }
 
@@ -521,24 +438,5 @@ impl Driver {
             run,
             self.record.host_address,
         )
-    }
-}
-
-/// What ended a wait.
-enum Woken {
-    Order(Order),
-    Backend(BackendEvent),
-    Probe(ProbeEnd),
-    Lifeline,
-    Time,
-}
-
-/// The order inside one instant.
-const fn rank(event: &BackendEvent) -> u8 {
-    match event {
-        BackendEvent::Adopted { .. } | BackendEvent::PreExecStarted { .. } => 0,
-        BackendEvent::Spawned { .. } | BackendEvent::SpawnFailed { .. } => 1,
-        BackendEvent::Exited { .. } => 2,
-        BackendEvent::GroupEmpty { .. } => 3,
     }
 }

@@ -8,6 +8,7 @@
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
 mod backend;
+mod checks;
 mod clock;
 mod conflict;
 mod driver;
@@ -15,12 +16,14 @@ mod env_file;
 mod file;
 mod job;
 mod lifeline;
+mod news;
 mod orders;
 mod probe;
 mod probing;
 mod process;
 mod record;
 pub mod shim;
+mod sources;
 mod uplink;
 mod worker;
 

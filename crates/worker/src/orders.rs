@@ -3,12 +3,13 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::time::Duration;
 
 use portreeve_api::local::{ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 /// A command and where its answer goes.
 pub(crate) type Order = (WorkerCommand, oneshot::Sender<WorkerAnswer>);
@@ -17,6 +18,10 @@ pub(crate) type Order = (WorkerCommand, oneshot::Sender<WorkerAnswer>);
 const MAX_LINE: u64 = 64 << 10;
 /// How many connections are served at once; more wait.
 const MAX_CONNECTIONS: usize = 8;
+/// The rest after a connection could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long the last answers may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Makes the socket, replacing that of an earlier worker of this folder.
 ///
@@ -34,50 +39,47 @@ pub(crate) fn listen(folder: &ReplicaFolder) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves connections until the receiver of `orders` is gone.
+/// Serves connections until the receiver of `orders` is gone, and every answer of its is written.
 pub(crate) async fn serve(listener: UnixListener, orders: mpsc::Sender<Order>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(place) = places.clone().acquire_owned().await {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = orders.closed() => return,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let orders = orders.clone();
-                tokio::spawn(async move {
-                    // A peer that breaks off or breaks the rules only ends its own connection.
-                    _ = converse(stream, orders).await;
-                    drop(place);
-                });
-            }
-            // Out of descriptors or memory: it passes, and trying at once would only burn the time it takes.
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+    let mut conversations = JoinSet::new();
+    loop {
+        while conversations.try_join_next().is_some() {}
+        let full = conversations.len() >= MAX_CONNECTIONS;
+        tokio::select! {
+            accepted = listener.accept(), if !full => match accepted {
+                Ok((stream, _)) => {
+                    conversations.spawn(converse(stream, orders.clone()));
+                }
+                // Out of descriptors or memory: it passes, and trying at once would only burn the time it takes.
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            },
+            _ = conversations.join_next(), if full => {}
+            () = orders.closed() => break,
         }
     }
+    // A peer that does not read keeps nobody from ending.
+    _ = tokio::time::timeout(LAST_WORDS, conversations.join_all()).await;
 }
 
+/// Answers one peer. One that breaks off or breaks the rules only ends its own connection.
 async fn converse(stream: UnixStream, orders: mpsc::Sender<Order>) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
-        (&mut reader)
-            .take(MAX_LINE)
-            .read_until(b'\n', &mut line)
-            .await?;
+        tokio::select! {
+            read = async { (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).await } => read?,
+            () = orders.closed() => return Ok(()),
+        };
         if line.is_empty() {
             return Ok(());
         }
+        let gone = io::ErrorKind::BrokenPipe;
         let answer = match serde_json::from_slice(&line) {
             Ok(command) => {
                 let (reply, answer) = oneshot::channel();
-                let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-                orders
-                    .send((command, reply))
-                    .await
-                    .map_err(|_| io::ErrorKind::BrokenPipe)?;
-                answer.await.map_err(gone)?
+                orders.send((command, reply)).await.map_err(|_| gone)?;
+                answer.await.map_err(|_| gone)?
             }
             Err(cause) => WorkerAnswer {
                 status: None,

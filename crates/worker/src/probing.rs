@@ -10,6 +10,8 @@ use portreeve::time::Monotonic;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::probe::ProbeReport;
+
 /// A wake-up later than planned by more than this, or than the probe's timeout, is a stall.
 const LONGEST_STALL: Duration = Duration::from_secs(5);
 
@@ -53,11 +55,11 @@ impl Probing {
         now: Monotonic,
         (run, kind, probe): (Run, ProbeKind, ProbeNumber),
         timeout: Duration,
-        task: impl Future<Output = (ProbeOutcome, String)> + 'static,
+        task: impl Future<Output = ProbeReport> + 'static,
     ) {
         let results = self.results.clone();
         let task = tokio::task::spawn_local(async move {
-            let (outcome, text) = task.await;
+            let ProbeReport { outcome, text } = task.await;
             // Nobody hears it when the worker ends.
             _ = results.send(ProbeEnd {
                 run,

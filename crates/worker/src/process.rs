@@ -41,8 +41,17 @@ impl Stat {
 }
 
 /// Whether this very process is still there; one that waits to be reaped is not.
+///
+/// Unknown is not gone: where `/proc` cannot be read for want of descriptors, it counts as alive.
 pub(crate) fn lives(process: &ProcessIdentity) -> bool {
-    process.is_alive() && Stat::read(process.pid).is_ok_and(|stat| !stat.is_dead())
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    if boot.is_ok_and(|boot| boot.trim() != process.boot_id) {
+        return false;
+    }
+    match Stat::read(process.pid) {
+        Ok(stat) => stat.start_ticks == process.start_ticks && !stat.is_dead(),
+        Err(cause) => !is_gone(&cause),
+    }
 }
 
 /// Every living process below `root`, parents before children.
@@ -64,38 +73,45 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     found
 }
 
-/// Whether `pid` is `root` or below it.
-pub(crate) fn is_below(mut pid: u32, root: u32) -> bool {
-    // A tree deeper than this is not followed; a torn reading cannot loop.
-    const DEEPEST: u32 = 1024;
-    for _ in 0..DEEPEST {
-        if pid == root {
-            return true;
-        }
-        match Stat::read(pid) {
-            Ok(stat) if stat.parent > 1 => pid = stat.parent,
-            _ => return false,
-        }
-    }
-    false
-}
-
 /// Every living process whose environment holds exactly these variables, except ourselves.
 ///
 /// Processes of other users cannot be read and are left out.
-pub(crate) fn with_variables(wanted: &[(String, String)]) -> Vec<Stat> {
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
     let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
-    let holds = |pid: u32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
-            let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-            wanted.iter().all(has)
-        })
-    };
-    pids()
-        .filter(|pid| *pid != std::process::id() && holds(*pid))
-        .filter_map(|pid| Stat::read(pid).ok())
-        .filter(|stat| !stat.is_dead())
-        .collect()
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        if pid == std::process::id() {
+            continue;
+        }
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(env) => {
+                let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+                if wanted.iter().all(has) {
+                    found.extend(Stat::read(pid).ok().filter(|stat| !stat.is_dead()));
+                }
+            }
+            Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this is what `/proc` says of a process that is no more.
+fn is_gone(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::NotFound
+        || cause.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }
 
 /// Kills exactly the process that was read as `stat`; one that is gone is left alone.
@@ -148,8 +164,6 @@ mod tests {
             .spawn()
             .unwrap();
         let me = std::process::id();
-        assert!(is_below(child.id(), me));
-        assert!(!is_below(me, child.id()));
         assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();

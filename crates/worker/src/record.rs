@@ -1,6 +1,5 @@
 //! What a worker writes down, so that the next one takes over without a restart.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -11,6 +10,7 @@ use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
 
 use crate::file::{self, Durability};
+use crate::news::ProbeTexts;
 
 /// Everything about one incarnation that outlives a worker, but not the machine it runs on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,32 +140,6 @@ impl Record {
                 left.or(failed)
             }
         }
-    }
-}
-
-/// What the newest failed probe of each kind said, in the running run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProbeTexts(BTreeMap<ProbeKind, String>);
-
-impl ProbeTexts {
-    /// The longest text kept, in bytes.
-    const MAX: usize = 4096;
-
-    pub(crate) fn get(&self, kind: ProbeKind) -> Option<&str> {
-        self.0.get(&kind).map(String::as_str)
-    }
-
-    /// Keeps the text of a failed probe; whether it differs from the last one.
-    pub(crate) fn failed(&mut self, kind: ProbeKind, mut text: String) -> bool {
-        text.truncate(text.floor_char_boundary(Self::MAX));
-        let differs = self.get(kind) != Some(&text);
-        self.0.insert(kind, text);
-        differs
-    }
-
-    /// Forgets what an earlier probe of the kind said.
-    pub(crate) fn succeeded(&mut self, kind: ProbeKind) {
-        self.0.remove(&kind);
     }
 }
 

@@ -1,25 +1,23 @@
 //! One worker from its folder to its end.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
-use portreeve_api::local::{Assignment, LogStream, ProcessIdentity, ReplicaFolder};
+use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::{Mark, ShimBackend, ShimProgram};
-use crate::driver::{Driver, Ended, Progress, Sources};
+use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
-use crate::job;
 use crate::lifeline;
 use crate::orders;
 use crate::probing::Probing;
 use crate::record::Record;
+use crate::sources::Sources;
 use crate::uplink;
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
@@ -79,7 +77,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .context("worker.json cannot be written")?;
 
     let (send_order, orders) = mpsc::channel(16);
-    tokio::spawn(orders::serve(listener, send_order));
+    let serving = tokio::spawn(orders::serve(listener, send_order));
     let (send_event, backend) = mpsc::unbounded_channel();
     let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
@@ -89,14 +87,13 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         paths::status(&desired.service, desired.index, desired.incarnation),
         told,
     ));
-    let (lifeline_ended, lifeline) = oneshot::channel();
-    // Without a lifeline the sender is kept, for dropped it would count as the end.
-    let _no_lifeline = match assignment.lifeline.clone() {
+    let lifeline = match assignment.lifeline.clone() {
         Some(process) => {
-            lifeline::watch(process, lifeline_ended).context("no thread for the lifeline")?;
-            None
+            let (ended, lifeline) = oneshot::channel();
+            lifeline::watch(process, ended).context("no thread for the lifeline")?;
+            Some(lifeline)
         }
-        None => Some(lifeline_ended),
+        None => None,
     };
     let mark = Mark {
         prefix: assignment.prefix.clone(),
@@ -119,11 +116,14 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             lifeline,
         })
         .await;
+    // Whoever said that it may end is answered first.
+    serving.await.context("the socket's task is lost")?;
     match ended {
-        Ended::Forgotten => keep_logs_only(&folder),
-        Ended::LifelineEnded => fs::remove_dir_all(folder.path()),
+        // The folder is the agent's, who keeps the logs.
+        Ended::Forgotten => Ok(()),
+        Ended::LifelineEnded => fs::remove_dir_all(folder.path())
+            .with_context(|| format!("{} cannot be removed", folder.path().display())),
     }
-    .with_context(|| format!("{} cannot be cleared", folder.path().display()))
 }
 
 /// Why a worker does not begin.
@@ -192,18 +192,4 @@ fn refusal(assignment: &Assignment, boot_id: &str) -> Option<Reason> {
     }
     // What ran before the reboot is lost, and only the controller may place it again.
     (assignment.boot_id != boot_id).then_some(Reason::Exit(ExitStatus::Unknown))
-}
-
-/// Leaves the logs, and the mark that nothing else is to be done here.
-fn keep_logs_only(folder: &ReplicaFolder) -> io::Result<()> {
-    file::write(&folder.ended(), b"", Durability::Written)?;
-    job::remove_runs_before(folder, Run(u32::MAX));
-    let logs = [LogStream::Stdout, LogStream::Stderr].map(|stream| folder.log(stream));
-    for entry in fs::read_dir(folder.path())? {
-        let path = entry?.path();
-        if path != folder.ended() && !logs.contains(&path) && !path.is_dir() {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! How a run's processes are started, signalled and removed: the border behind which plain process trees,
 //! control groups and a service manager's units stand alike.
 
+mod follower;
 mod shim;
 
 use portreeve::identity::Run;

@@ -179,7 +179,7 @@ impl Drop for Group<'_> {
         }
         // Those in a session of their own whose parent ended are found by what they inherited.
         let mark = (MARK.to_owned(), std::mem::take(&mut self.mark));
-        killed.extend(process::with_variables(&[mark]));
+        killed.extend(process::with_variables(&[mark]).into_iter().flatten());
         for process in &killed {
             process::kill(process);
         }

@@ -35,7 +35,9 @@ fn own(name: &str) -> String {
 }
 
 fn living(mark: &str) -> usize {
-    process::with_variables(&[("CHECKED".into(), mark.into())]).len()
+    process::with_variables(&[("CHECKED".into(), mark.into())])
+        .unwrap()
+        .len()
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {

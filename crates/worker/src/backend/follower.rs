@@ -1,0 +1,309 @@
+//! Follows the shim of one run, across its worker's death and its own.
+
+use std::io;
+use std::time::Duration;
+
+use portreeve::identity::Run;
+use portreeve::supervision::{ExitStatus, StartFailure};
+use portreeve::time::Monotonic;
+use portreeve_api::local::{ProcessIdentity, SocketPath};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+
+use crate::file;
+use crate::process;
+use crate::shim::{RunFolder, ShimCommand, ShimState};
+
+use super::{BackendEvent, Found};
+
+/// Follows one shim until its run is empty, and tells each thing once.
+pub(super) struct Follower {
+    run: Run,
+    files: RunFolder,
+    mark: [(String, String); 2],
+    events: mpsc::UnboundedSender<BackendEvent>,
+    orders: mpsc::UnboundedReceiver<ShimCommand>,
+    shim: watch::Sender<Option<u32>>,
+    told: Told,
+    /// That the run is adopted was not told yet.
+    adopting: bool,
+    /// The run is to be killed; said again to a shim that may not have heard it.
+    killing: bool,
+}
+
+/// The driver's side of a [`Follower`].
+pub(super) struct Followed {
+    pub(super) run: Run,
+    commands: mpsc::UnboundedSender<ShimCommand>,
+    shim: watch::Receiver<Option<u32>>,
+}
+
+impl Followed {
+    /// Passes a command on; whether anybody follows the run still.
+    pub(super) fn command(&self, command: ShimCommand) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
+    /// The shim, once it was heard of and until it is gone.
+    pub(super) fn shim(&self) -> Option<u32> {
+        *self.shim.borrow()
+    }
+}
+
+/// What the driver knows.
+#[derive(Default)]
+struct Told {
+    pre_exec: bool,
+    spawned: bool,
+    failed: bool,
+    exited: bool,
+    empty: bool,
+}
+
+impl Follower {
+    /// Of `run` in its folder; `mark` is what its processes inherit.
+    pub(super) fn new(
+        run: Run,
+        files: RunFolder,
+        mark: [(String, String); 2],
+        events: mpsc::UnboundedSender<BackendEvent>,
+    ) -> (Self, Followed) {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let (found, shim) = watch::channel(None);
+        let follower = Self {
+            run,
+            files,
+            mark,
+            events,
+            orders,
+            shim: found,
+            told: Told::default(),
+            adopting: false,
+            killing: false,
+        };
+        let followed = Followed {
+            run,
+            commands,
+            shim,
+        };
+        (follower, followed)
+    }
+
+    /// Sends the launch to a shim that was just started, and follows it.
+    pub(super) async fn launch(self, mut stream: UnixStream, line: Vec<u8>) {
+        // If it fails the shim is gone, and following it finds that out.
+        _ = stream.write_all(&line).await;
+        self.follow(Some(stream)).await;
+    }
+
+    /// Looks for what an earlier worker started, and follows it.
+    pub(super) async fn adopt(mut self) {
+        let run = self.run;
+        if matches!(
+            file::read_json::<ProcessIdentity>(&self.files.claim()),
+            Ok(None)
+        ) {
+            // A shim that was started but has not claimed the run yet finds it claimed by the next one, or the
+            // next one finds it claimed and is replaced by this one: either way there is one.
+            self.tell(BackendEvent::Adopted {
+                run,
+                found: Found::Nothing,
+            });
+            return;
+        }
+        self.adopting = true;
+        let stream = self.connect().await;
+        self.follow(stream).await;
+    }
+
+    /// Sees to it that nothing of a run is left that nobody follows, and tells only that.
+    pub(super) async fn bury(mut self) {
+        self.told.spawned = true;
+        self.told.failed = true;
+        self.told.exited = true;
+        self.lost().await;
+    }
+
+    /// Passes orders and news on until the run is empty.
+    async fn follow(mut self, mut stream: Option<UnixStream>) {
+        while let Some(connected) = stream {
+            self.listen(connected).await;
+            if self.told.empty {
+                return;
+            }
+            stream = self.connect().await;
+        }
+        self.lost().await;
+    }
+
+    /// Connects to the shim that has the run, as long as it lives.
+    ///
+    /// It answers soon after it claimed the run. One that dropped us, because we did not read in time, is
+    /// asked again; and one of an earlier worker may have claimed the run before ours did.
+    async fn connect(&self) -> Option<UnixStream> {
+        let mut wait = Self::AGAIN.0;
+        while self.may_live() {
+            if let Ok(path) = SocketPath::of(&self.files.socket())
+                && let Ok(stream) = UnixStream::connect(path.as_path()).await
+            {
+                return Some(stream);
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(Self::AGAIN.1);
+        }
+        None
+    }
+
+    /// Whether a shim has the run and is not known to be gone.
+    fn may_live(&self) -> bool {
+        match file::read_json::<ProcessIdentity>(&self.files.claim()) {
+            Ok(Some(shim)) => process::lives(&shim),
+            Ok(None) => false,
+            // Out of descriptors, say. To take it for dead would cost the service its life.
+            Err(_) => self.files.claim().exists(),
+        }
+    }
+
+    async fn listen(&mut self, stream: UnixStream) {
+        let (reader, mut writer) = stream.into_split();
+        let mut lines = BufReader::new(reader);
+        let mut line = Vec::new();
+        if self.killing {
+            say(&mut writer, ShimCommand::Kill).await;
+        }
+        loop {
+            tokio::select! {
+                // `read_until` keeps what it has read in `line` when it is dropped.
+                read = read_line(&mut lines, &mut line) => {
+                    let state = read.ok().and_then(|()| serde_json::from_slice(&line).ok());
+                    line.clear();
+                    let Some(state) = state else { return };
+                    self.learn(&state);
+                    if self.told.empty {
+                        return;
+                    }
+                }
+                order = self.orders.recv() => {
+                    let Some(order) = order else {
+                        // The driver follows another run: this one is over for it.
+                        self.told.empty = true;
+                        return;
+                    };
+                    self.killing |= order == ShimCommand::Kill;
+                    say(&mut writer, order).await;
+                }
+            }
+        }
+    }
+
+    /// The shim is gone. What it wrote down is told; what it left running is killed.
+    async fn lost(mut self) {
+        let run = self.run;
+        if let Ok(Some(state)) = file::read_json::<ShimState>(&self.files.state()) {
+            self.learn(&state);
+        }
+        self.shim.send_replace(None);
+        if self.told.empty {
+            return;
+        }
+        self.adopted(None);
+        if !self.told.spawned && !self.told.failed {
+            self.tell(BackendEvent::SpawnFailed {
+                run,
+                why: StartFailure::Prepare("its shim ended before the service was started".into()),
+            });
+        } else if self.told.spawned && !self.told.exited {
+            self.tell(BackendEvent::Exited {
+                run,
+                status: ExitStatus::Unknown,
+            });
+        }
+        let mut wait = Self::AGAIN.0;
+        loop {
+            match process::with_variables(&self.mark) {
+                Ok(left) if left.is_empty() => break,
+                Ok(left) => left.iter().for_each(process::kill),
+                Err(cause) => tracing::warn!("what run {run} left cannot be looked for: {cause}"),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(Self::AGAIN.1);
+        }
+        self.tell(BackendEvent::GroupEmpty { run });
+    }
+
+    /// How long until a shim is connected to again, or it is looked again whether a killed process is
+    /// gone: at first and at most.
+    const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+    /// Tells that the run is adopted, once.
+    fn adopted(&mut self, alone_since: Option<Monotonic>) {
+        if std::mem::take(&mut self.adopting) {
+            self.tell(BackendEvent::Adopted {
+                run: self.run,
+                found: Found::Begun { alone_since },
+            });
+        }
+    }
+
+    /// Tells what is new in the shim's state.
+    fn learn(&mut self, state: &ShimState) {
+        let run = self.run;
+        self.shim.send_replace(Some(state.shim.pid));
+        self.adopted(state.alone_since);
+        if state.pre_exec && !std::mem::replace(&mut self.told.pre_exec, true) {
+            self.tell(BackendEvent::PreExecStarted { run });
+        }
+        if let Some(process) = &state.spawned
+            && !std::mem::replace(&mut self.told.spawned, true)
+        {
+            self.tell(BackendEvent::Spawned {
+                run,
+                process: process.clone(),
+            });
+        }
+        if let Some(why) = &state.failed
+            && !std::mem::replace(&mut self.told.failed, true)
+        {
+            self.tell(BackendEvent::SpawnFailed {
+                run,
+                why: why.clone(),
+            });
+        }
+        if let Some(status) = state.exited
+            && !std::mem::replace(&mut self.told.exited, true)
+        {
+            self.tell(BackendEvent::Exited { run, status });
+        }
+        if state.empty && !std::mem::replace(&mut self.told.empty, true) {
+            self.shim.send_replace(None);
+            self.tell(BackendEvent::GroupEmpty { run });
+        }
+    }
+
+    pub(super) fn tell(&self, event: BackendEvent) {
+        // The driver is gone only when the worker ends.
+        _ = self.events.send(event);
+    }
+}
+
+/// Reads one line of at most [`ShimState::MAX_LINE`] bytes into `line`.
+async fn read_line(
+    lines: &mut (impl AsyncBufReadExt + Unpin),
+    line: &mut Vec<u8>,
+) -> io::Result<()> {
+    let left = ShimState::MAX_LINE.saturating_sub(line.len());
+    lines.take(left as u64).read_until(b'\n', line).await?;
+    if line.ends_with(b"\n") {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Says one line. If it fails, the end of the connection is read next.
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), command: ShimCommand) {
+    let mut text = serde_json::to_vec(&command).unwrap_or_default();
+    text.push(b'\n');
+    _ = writer.write_all(&text).await;
+}

@@ -1,0 +1,114 @@
+//! The state a service begins in: nothing inherited but what is meant.
+
+use std::process::Command;
+
+use portreeve::supervision::State;
+
+use crate::world::{World, write_private};
+
+#[test]
+fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
+    let mut world = World::prepared(
+        "grep ^Sig /proc/self/status > signals
+         readlink /proc/$$/fd/0 > input
+         ps -o pgid= -p $$ > group; echo $$ >> group
+         exec sleep 1000",
+        "",
+    );
+    // A worker started by a careless parent: signals ignored, a descriptor leaked.
+    let mut careless = Command::new("/bin/sh");
+    careless
+        .args([
+            "-c",
+            "trap '' HUP USR1 PIPE; exec 7</etc/passwd; exec \"$@\"",
+            "sh",
+        ])
+        .arg(env!("CARGO_BIN_EXE_portreeve-worker-harness"))
+        .args(["worker", "--folder"])
+        .arg(world.folder.path());
+    world.start_worker_by(careless);
+    let ready = world.ready();
+    let signals = world.text("signals");
+    let set = |name: &str| {
+        let line = signals.lines().find_map(|line| line.strip_prefix(name));
+        u64::from_str_radix(line.unwrap().trim_start_matches(':').trim(), 16).unwrap()
+    };
+    assert_eq!(set("SigBlk"), 0);
+    // The C library's own two, 32 and 33, are ignored by every spawn of its and set by every program of its.
+    assert_eq!(set("SigIgn") & !(0b11 << 31), 0);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", ready.pid.unwrap())).unwrap();
+    let mut open: Vec<_> = open.map(|entry| entry.unwrap().file_name()).collect();
+    open.sort();
+    assert_eq!(open, ["0", "1", "2"]);
+    assert_eq!(world.text("input"), "/dev/null\n");
+    let group = world.text("group");
+    let group: Vec<_> = group.split_whitespace().collect();
+    assert_eq!(group[0], group[1], "it leads a group of its own");
+}
+
+#[test]
+fn the_workers_own_variables_are_not_passed_on() {
+    let mut world = World::prepared(
+        "env > env; ls -A $PORTREEVE_SCRATCH > scratch; cat $PORTREEVE_TOKEN_FILE > told
+         touch $PORTREEVE_SCRATCH/left; exec sleep 1000",
+        "env = { GREETING = \"${env.HOME} and ${service.name}\", A = \"profile\" }\nenv_file = \"~/secrets\"",
+    );
+    write_private(&world.path("secrets"), "SECRET=hunter2\nA=file\n", 0o600);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portreeve-worker-harness"));
+    command
+        .args(["worker", "--folder"])
+        .arg(world.folder.path())
+        .env("LEAKED", "yes")
+        .env("HOME", world.folder.path());
+    world.start_worker_by(command);
+    world.ready();
+    let env = world.text("env");
+    let has = |line: &str| env.lines().any(|one| one == line);
+    let home = world.folder.path().display();
+    assert!(has(&format!("GREETING={home} and web")), "{env}");
+    assert!(has("SECRET=hunter2") && has("A=profile"), "{env}");
+    assert!(
+        has("PORTREEVE_SERVICE=web") && has("PORTREEVE_REPLICA=0"),
+        "{env}"
+    );
+    assert!(
+        has(&format!(
+            "PORTREEVE_CONTROLLER={}",
+            world.controller.target()
+        )),
+        "{env}"
+    );
+    assert!(
+        !env.contains("LEAKED") && !env.contains("token-of-web"),
+        "{env}"
+    );
+    assert_eq!(world.text("scratch"), "");
+    assert_eq!(world.text("told"), "token-of-web");
+    let own = std::path::Path::new(env!("CARGO_BIN_EXE_portreeve-worker-harness"));
+    let path = env.lines().find(|line| line.starts_with("PATH=")).unwrap();
+    assert!(
+        path.ends_with(own.parent().unwrap().to_str().unwrap()),
+        "{path}"
+    );
+}
+
+#[test]
+fn a_file_of_variables_that_others_can_read_stops_the_start() {
+    let mut world = World::prepared("touch started", "env_file = \"~/secrets\"");
+    write_private(&world.path("secrets"), "SECRET=hunter2\n", 0o644);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portreeve-worker-harness"));
+    command
+        .args(["worker", "--folder"])
+        .arg(world.folder.path())
+        .env("HOME", world.folder.path());
+    world.start_worker_by(command);
+    let told = world
+        .controller
+        .until("backoff", |status| status.state == State::Backoff);
+    let why = told.last_failure.unwrap().reason.to_string();
+    assert!(
+        why.contains("chmod 600") && !why.contains("hunter2"),
+        "{why}"
+    );
+    assert!(!world.path("started").exists());
+}

@@ -1,0 +1,14 @@
+//! What a worker promises, with real processes: `/bin/sh` as service and a controller of one route.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it must be"
+)]
+
+mod controller;
+mod environment;
+mod restarts;
+mod stops;
+mod takeover;
+mod uplink;
+mod world;
