@@ -523,3 +523,73 @@ fn reading_one_port_by_name_leaves_the_others_out() {
     assert_eq!((count("metrics", &raw mut need), need), (PR_ENOSPC, 1));
     assert_eq!((count("nothing", &raw mut need), need), (PR_OK, 0));
 }
+
+#[test]
+fn reports_releases_and_readers_run_beside_the_cycle() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    const ROUNDS: u64 = 300;
+    let caller = Caller::new();
+    let web = caller.profile("web.alice", &[any("http")]);
+    caller.address(0, 1, 1);
+    let done = AtomicBool::new(false);
+    let (to_report, reported) = mpsc::channel::<PrAlloc>();
+    let (to_release, released) = mpsc::channel::<PrAlloc>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for id in reported {
+                assert_eq!(
+                    caller.report(id, 1, 1, PR_E_READY),
+                    PR_OK,
+                    "{}",
+                    last_error()
+                );
+                to_release.send(id).unwrap();
+            }
+            drop(to_release);
+        });
+        scope.spawn(|| {
+            for id in released {
+                assert_eq!(caller.release_begin(id), PR_OK, "{}", last_error());
+                assert_eq!(caller.release_confirm(id, 0), PR_OK, "{}", last_error());
+            }
+        });
+        scope.spawn(|| {
+            let mut newest = 0;
+            while !done.load(Ordering::Acquire) {
+                // More than 16 at once are possible; then only the count is told.
+                match caller.resolve("web.alice", 0) {
+                    Ok((_, revision)) => {
+                        assert!(revision >= newest, "{revision} after {newest}");
+                        newest = revision;
+                    }
+                    Err(code) => assert_eq!(code, PR_ENOSPC),
+                }
+            }
+        });
+        for job in 1..=ROUNDS {
+            // Full, until the releasing thread has caught up: the next cycle frees what it confirmed.
+            loop {
+                let txn = caller.begin(0);
+                let (code, grant, _) = caller.reserve(txn, want(job, 0, web, 0));
+                assert_eq!(caller.commit(txn), PR_OK);
+                caller.pump(0);
+                if code == PR_OK {
+                    to_report.send(grant.id).unwrap();
+                    break;
+                }
+                assert_eq!(code, PR_ELIMIT, "{}", last_error());
+                std::thread::yield_now();
+            }
+        }
+        drop(to_report);
+        done.store(true, Ordering::Release);
+    });
+    caller.pump(0);
+    assert_eq!(
+        caller.resolve("web.alice", PR_RESOLVE_ALL).unwrap().0.len(),
+        0
+    );
+    assert_eq!(caller.pump(60_000), PR_NEVER);
+}

@@ -1,5 +1,10 @@
 //! What a wrong caller gets: a code, and nothing changed.
 
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument covers a list of like calls"
+)]
+
 use std::ptr::{null, null_mut};
 
 use super::caller_test::*;
