@@ -34,7 +34,7 @@ fn every_error_of_a_profile_is_told_at_once_and_nothing_is_stored() {
             );
         }
         for word in [
-            "comand", "command", "65536", "65535", "web", "admin", "interval", "5s",
+            "comand", "command", "65536", "65535", "web", "admin", "interval", "unit",
         ] {
             assert!(
                 outcome.stderr.contains(word),

@@ -67,6 +67,9 @@ fn three_ready(world: &World) -> Vec<Value> {
     world.replica_when("hello", 0, "came back", |replica| {
         replica["ready"] == true && replica["restarts"] == 1
     });
+    // News is written with the next truth: what follows may kill the controller at once.
+    let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
+    world.ok(&["submit", &world.profile("quiet.toml", quiet)]);
     standing(world)
 }
 

@@ -148,12 +148,22 @@ impl World {
         path.display().to_string()
     }
 
-    /// Starts `portreeve dev` and waits until its controller answers.
+    /// Starts `portreeve dev` and waits until its profiles, or those that it continues, are submitted.
     pub(crate) fn dev(&self, arguments: &[&str]) -> Running {
         let run = self.path("run").display().to_string();
         let mut all = vec!["dev", "--run-dir", &run];
         all.extend(arguments);
-        self.start("dev", &all)
+        let running = self.start("dev", &all);
+        let profiles = arguments.iter().filter(|text| text.ends_with(".toml"));
+        let expected = profiles.count().max(1);
+        let submitted = eventually(|| {
+            let list = self.json(&["services"]);
+            let services = list["services"].as_array().unwrap();
+            let running = |service: &&Value| service["state"] == "running";
+            services.iter().filter(running).count() >= expected
+        });
+        assert!(submitted, "nothing was submitted: {}", running.output());
+        running
     }
 
     /// Starts a daemon of ours, its output in files, and waits until the controller answers.
