@@ -22,6 +22,7 @@ const INBOX: usize = 64;
 #[derive(Debug)]
 pub struct Agent {
     tasks: JoinSet<&'static str>,
+    living: watch::Receiver<usize>,
     lock: StateLock,
 }
 
@@ -42,6 +43,7 @@ impl Agent {
         };
         let (lock, boot_id) = opened.await.expect("opening the state does not panic")?;
 
+        let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
         let mut observer = Observer::new(config.clone(), granted_seen);
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
@@ -51,6 +53,7 @@ impl Agent {
             inbox,
             ends,
             granted,
+            living,
             observed: observed_seen.clone(),
         };
         let household = Household::open(config.clone(), boot_id.clone(), channels)
@@ -98,7 +101,11 @@ impl Agent {
             orders.run().await;
             "orders"
         });
-        Ok(Self { tasks, lock })
+        Ok(Self {
+            tasks,
+            living: living_seen,
+            lock,
+        })
     }
 
     /// Returns only if a task of the agent ended by itself, which is a bug: the daemon should then end,
@@ -109,6 +116,12 @@ impl Agent {
             Some(Err(cause)) => format!("a task of the agent broke: {cause}"),
             None => "the agent has no task".to_owned(),
         }
+    }
+
+    /// Returns when no replica has a worker or a process here any more.
+    pub async fn empty(&mut self) {
+        // An error says that the household ended, which `broken` tells.
+        _ = self.living.wait_for(|living| *living == 0).await;
     }
 
     /// Stops the agent. No service and no worker is touched; the next agent adopts them.

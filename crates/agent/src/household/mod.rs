@@ -57,6 +57,7 @@ pub(crate) struct Household {
     inbox: mpsc::Receiver<Message>,
     ends: mpsc::UnboundedSender<ReplicaReport>,
     granted: watch::Sender<Granted>,
+    living: watch::Sender<usize>,
     observed: watch::Receiver<Observed>,
 }
 
@@ -70,6 +71,8 @@ pub(crate) struct Channels {
     pub(crate) inbox: mpsc::Receiver<Message>,
     pub(crate) ends: mpsc::UnboundedSender<ReplicaReport>,
     pub(crate) granted: watch::Sender<Granted>,
+    /// How many replicas have, or may have, a process here.
+    pub(crate) living: watch::Sender<usize>,
     pub(crate) observed: watch::Receiver<Observed>,
 }
 
@@ -97,12 +100,13 @@ impl Household {
             inbox: channels.inbox,
             ends: channels.ends,
             granted: channels.granted,
+            living: channels.living,
             observed: channels.observed,
         };
         for found in found {
             household.take_in(found);
         }
-        household.tell_granted();
+        household.tell_living();
         Ok(household)
     }
 
@@ -206,7 +210,7 @@ impl Household {
     async fn settle(&mut self) {
         self.next_try = None;
         loop {
-            self.tell_granted();
+            self.tell_living();
             let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
             let actions = residency::difference(&self.residents, wanted);
             let mut talks = self.address_news();
@@ -314,12 +318,16 @@ impl Household {
         self.residents.remove(name).is_some()
     }
 
-    /// Tells the observer which listeners are no strangers.
-    fn tell_granted(&self) {
+    /// Tells the observer which listeners are no strangers, and who waits for the end how many live.
+    fn tell_living(&self) {
         let living = self
             .residents
             .iter()
             .filter(|(_, one)| matches!(one.life, Life::Watched | Life::Orphaned));
+        self.living.send_if_modified(|before| {
+            let now = living.clone().count();
+            std::mem::replace(before, now) != now
+        });
         let here = living.filter_map(|(name, _)| {
             let assignment = self.keeping.get(name)?.assignment.as_ref()?;
             Some(&assignment.desired.grant)

@@ -80,15 +80,19 @@ impl Dev {
         config.lifeline = home.lifeline()?;
         let client = Client::new(Target::Unix(socket));
         let ended = match Agent::start(config).await {
-            Ok(agent) => {
+            Ok(mut agent) => {
                 let addresses: Vec<_> = controller
                     .addresses()
                     .iter()
                     .map(ToString::to_string)
                     .collect();
                 let ended = serve(&client, &home, &profiles, &addresses).await;
+                // The workers of ended replicas go when the agent has told them that the controller knows.
+                let empty = tokio::time::timeout(PATIENCE, agent.empty()).await;
                 agent.stop().await;
-                ended
+                ended.and(empty.map_err(|_| {
+                    Failure::plain("workers are left: `ps` shows them as `portreeve worker`")
+                }))
             }
             Err(cause) => Err(Failure::plain(cause)),
         };
