@@ -120,16 +120,17 @@ impl Record {
             return None;
         }
         let config = self.machine.config();
-        let waits = |kind: ProbeKind| match texts.get(kind) {
-            Some(text) => text.to_owned(),
-            None => format!("waits for its {kind} probe"),
-        };
+        let said = |kind: ProbeKind| texts.get(kind).map(str::to_owned);
         match state {
-            State::Startup => Some(waits(ProbeKind::Startup)),
+            // That it waits for its startup probe is what the state says.
+            State::Startup => said(ProbeKind::Startup),
             State::Up => match self.machine.standing().not_ready {
-                Some(Reason::Probe { .. }) => Some(waits(ProbeKind::Readiness)),
+                Some(reason @ Reason::Probe { .. }) => {
+                    said(ProbeKind::Readiness).or_else(|| Some(reason.to_string()))
+                }
                 Some(reason) => Some(reason.to_string()),
-                None if config.readiness.is_some() => Some(waits(ProbeKind::Readiness)),
+                None if config.readiness.is_some() => said(ProbeKind::Readiness)
+                    .or_else(|| Some("waits for its readiness probe".into())),
                 None => Some("has not run long enough".into()),
             },
             State::Final(end) => Some(end.to_string()),

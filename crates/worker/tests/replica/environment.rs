@@ -4,7 +4,7 @@ use std::process::Command;
 
 use portreeve::supervision::State;
 
-use crate::world::{World, write_private};
+use crate::world::{World, until, write_private};
 
 #[test]
 fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
@@ -12,7 +12,7 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
         "grep ^Sig /proc/self/status > signals
          readlink /proc/$$/fd/0 > input
          ps -o pgid= -p $$ > group; echo $$ >> group
-         exec sleep 1000",
+         echo done > done; exec sleep 1000",
         "",
     );
     // A worker started by a careless parent: signals ignored, a descriptor leaked.
@@ -28,6 +28,11 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
         .arg(world.folder.path());
     world.start_worker_by(careless);
     let ready = world.ready();
+    world.text_once_there("done");
+    until("the shell is gone", || {
+        let pid = ready.pid.unwrap();
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n"
+    });
     let signals = world.text("signals");
     let set = |name: &str| {
         let line = signals.lines().find_map(|line| line.strip_prefix(name));
@@ -50,7 +55,7 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
 fn the_workers_own_variables_are_not_passed_on() {
     let mut world = World::prepared(
         "env > env; ls -A $PORTREEVE_SCRATCH > scratch; cat $PORTREEVE_TOKEN_FILE > told
-         touch $PORTREEVE_SCRATCH/left; exec sleep 1000",
+         touch $PORTREEVE_SCRATCH/left; echo done > done; exec sleep 1000",
         "env = { GREETING = \"${env.HOME} and ${service.name}\", A = \"profile\" }\nenv_file = \"~/secrets\"",
     );
     write_private(&world.path("secrets"), "SECRET=hunter2\nA=file\n", 0o600);
@@ -62,6 +67,7 @@ fn the_workers_own_variables_are_not_passed_on() {
         .env("HOME", world.folder.path());
     world.start_worker_by(command);
     world.ready();
+    world.text_once_there("done");
     let env = world.text("env");
     let has = |line: &str| env.lines().any(|one| one == line);
     let home = world.folder.path().display();

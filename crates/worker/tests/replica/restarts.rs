@@ -11,11 +11,12 @@ use crate::world::{World, is_gone, signal, until};
 #[test]
 fn a_killed_service_is_restarted_in_place_with_the_same_variables() {
     let world = World::running(
-        "env | sort > env-$PORTREEVE_RUN; exec sleep 1000",
+        "env | sort > new; mv new env-$PORTREEVE_RUN; exec sleep 1000",
         "[ports]\nhttp = \"any\"\n[readiness]\ncommand = [\"true\"]\ninterval = \"200ms\"",
     );
     let first = world.ready();
     assert_eq!((first.run.0, first.restarts), (1, 0));
+    world.text_once_there("env-1");
     signal(first.pid.unwrap(), Signal::SIGKILL);
     let left = world.controller.until("not ready", |status| !status.ready);
     assert!(left.seq > first.seq);
@@ -27,7 +28,7 @@ fn a_killed_service_is_restarted_in_place_with_the_same_variables() {
     assert_eq!(failure.run.0, 1);
 
     let variables = |run: u32| {
-        let text = world.text(&format!("env-{run}"));
+        let text = world.text_once_there(&format!("env-{run}"));
         let varies = |line: &&str| {
             !line.starts_with("PORTREEVE_RUN=") && !line.starts_with("PORTREEVE_SCRATCH=")
         };

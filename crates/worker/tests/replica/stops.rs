@@ -16,6 +16,7 @@ fn a_service_that_ignores_term_is_killed_after_the_grace() {
         "[stop]\ngrace = \"300ms\"",
     );
     let ready = world.ready();
+    world.text_once_there("stdout.log");
     world.want(Want::Stop, 0);
     let left = world.controller.until("not ready", |status| !status.ready);
     assert_eq!(left.state, State::Stopping);
@@ -48,6 +49,7 @@ fn a_forgotten_replica_ends_its_worker_and_keeps_its_logs() {
     let ready = world.ready();
     let answer = world.order(&WorkerCommand::Tell).status.unwrap();
     assert!(answer.ready);
+    world.text_once_there("stdout.log");
     world.want(Want::Stop, 0);
     world
         .controller
