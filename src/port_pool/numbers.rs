@@ -31,6 +31,13 @@ impl Numbers {
     }
 }
 
+/// Whether free numbers are added or taken.
+#[derive(Clone, Copy)]
+enum Sign {
+    More,
+    Less,
+}
+
 /// Free numbers of the dynamic range, counted as they come and go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Free {
@@ -42,12 +49,16 @@ pub(super) struct Free {
 impl PortPool {
     /// Takes `span` out of the free set; numbers that are not free stay as they are.
     pub(super) fn seize(&mut self, side: Side, span: Span) {
-        self.move_counted(side, span, |free, span| free.remove_range(span.bits()));
+        self.move_counted(side, span, Sign::Less, |free, span| {
+            free.remove_range(span.bits())
+        });
     }
 
     /// Puts `span`, which carries no layer, into the free set.
     pub(super) fn give(&mut self, side: Side, span: Span) {
-        self.move_counted(side, span, |free, span| free.insert_range(span.bits()));
+        self.move_counted(side, span, Sign::More, |free, span| {
+            free.insert_range(span.bits())
+        });
     }
 
     /// Applies `change` to `span`, and counts what that does to the dynamic part of it.
@@ -55,27 +66,49 @@ impl PortPool {
         &mut self,
         side: Side,
         span: Span,
+        sign: Sign,
         change: impl Fn(&mut RoaringBitmap, Span) -> u64,
     ) {
         // Lent out for the loop, which changes everything but the ranges.
         let dynamic = std::mem::take(&mut self.ranges.dynamic);
         self.numbers_mut(side);
+        let (mut whole, mut rest) = (true, true);
         for part in overlaps(spans_of(&dynamic), std::iter::once(span)) {
-            let both_before = self.free_on_both(part);
-            let one_before = self.free_on(side, part);
-            change(&mut self.numbers_mut(side).free, part);
-            let one_after = self.free_on(side, part);
-            let one = match side {
-                Side::Tcp => &mut self.free.tcp,
-                Side::Udp => &mut self.free.udp,
-            };
-            *one -= one_before;
-            *one += one_after;
-            self.free.both -= both_before;
-            self.free.both += self.free_on_both(part);
+            let moved = change(&mut self.numbers_mut(side).free, part);
+            rest &= part != span;
+            if moved == u64::from(part.count()) {
+                self.count_moved(side, part, sign);
+            } else {
+                whole = false;
+            }
         }
         self.ranges.dynamic = dynamic;
-        change(&mut self.numbers_mut(side).free, span);
+        if rest {
+            change(&mut self.numbers_mut(side).free, span);
+        }
+        if !whole {
+            // Some of it was so already: reports and records only.
+            self.count_free();
+        }
+    }
+
+    /// Counts `part`, all of which became free or stopped to be.
+    fn count_moved(&mut self, side: Side, part: Span, sign: Sign) {
+        let both = match (&self.udp, side) {
+            (None, _) => part.count(),
+            (Some(_), Side::Tcp) => self.free_on(Side::Udp, part),
+            (Some(_), Side::Udp) => self.free_on(Side::Tcp, part),
+        };
+        let one = match side {
+            Side::Tcp => &mut self.free.tcp,
+            Side::Udp => &mut self.free.udp,
+        };
+        for (count, moved) in [(one, part.count()), (&mut self.free.both, both)] {
+            match sign {
+                Sign::More => *count += moved,
+                Sign::Less => *count -= moved,
+            }
+        }
     }
 
     /// Counts the whole dynamic range anew: after a change of the ranges.
