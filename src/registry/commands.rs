@@ -79,25 +79,28 @@ impl Registry {
     fn stop(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
         let service = self.managed(by, name, "stop")?;
         let (id, wish) = (service.id, service.wish);
-        let replicas: Vec<u32> = self.truth.replicas_of(id).map(|(index, _)| index).collect();
-        let lives = self
-            .truth
-            .replicas_of(id)
-            .any(|(_, replica)| !matches!(replica.phase, Phase::Ended(_)));
-        if wish == Wish::Stopped && !lives {
+        let goes_on = |replica: &Replica| match &replica.phase {
+            Phase::Waiting(_) => true,
+            Phase::Placed(placement) => placement
+                .stop
+                .as_ref()
+                .is_none_or(|order| !matches!(order.why, StopWhy::Stopped | StopWhy::Killed)),
+            Phase::Ended(_) => false,
+        };
+        let going = self.truth.replicas_of(id).filter(|(_, it)| goes_on(it));
+        let going: Vec<u32> = going.map(|(index, _)| index).collect();
+        if wish == Wish::Stopped && going.is_empty() {
             return Ok(answer(name, false, Vec::new()));
-        }
-        for index in replicas {
-            self.halt((id, index), StopWhy::Stopped, &by.user);
         }
         if let Some(service) = self.truth.services.change(&id) {
             service.wish = Wish::Stopped;
             service.roll = None;
         }
-        if wish == Wish::Running {
-            self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        for index in going {
+            self.halt((id, index), StopWhy::Stopped, &by.user);
         }
-        Ok(answer(name, wish == Wish::Running, Vec::new()))
+        Ok(answer(name, true, Vec::new()))
     }
 
     fn restart(
@@ -418,6 +421,8 @@ impl Registry {
                 StopWhy::Renewed => format!("stop ordered by {by}; a new incarnation follows"),
             };
             self.tell_replica(key, "stopping", text);
+            // Who waits for its ports is told that they are on their way.
+            self.waits.wake();
             self.outbox.order(host);
             self.shown.hosts_truth.insert(host);
         }

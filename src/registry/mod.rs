@@ -38,3 +38,16 @@ pub use machine::{Config, LoadError, Registry};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View};
+
+#[cfg(test)]
+mod ends_test;
+#[cfg(test)]
+mod placement_test;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod roll_test;
+#[cfg(test)]
+mod services_test;
+#[cfg(test)]
+mod store_test;
