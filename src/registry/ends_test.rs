@@ -1,5 +1,7 @@
 //! How replicas end, and what hosts are told afterwards.
 
+use std::time::Duration;
+
 use crate::endpoints::EndpointState;
 use crate::supervision::{Final, State};
 
@@ -107,17 +109,15 @@ fn what_a_full_report_leaves_out_is_forgotten() {
     rig.join("n1");
     rig.submit(&with_policy("never")).unwrap();
     rig.ends("web", 0, Final::Failed(exit(1)));
+    let mut status = starting();
+    status.state = State::Final(Final::Failed(exit(1)));
     let ended = ReplicaReport {
         host: "n1".parse().unwrap(),
         service: name("web"),
         index: 0,
         incarnation: incarnation(0),
-        status: super::rig::starting(),
+        status,
     };
-    let mut status = starting();
-    status.seq = 100;
-    status.state = State::Final(Final::Failed(exit(1)));
-    let ended = ReplicaReport { status, ..ended };
     let still = HostFacts {
         replicas: vec![ended],
         ..facts("n1")
@@ -134,6 +134,25 @@ fn what_a_full_report_leaves_out_is_forgotten() {
     }));
     assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
     rig.tell(Input::HostReport(facts("n1")));
+    assert!(rig.orders("n1").is_empty());
+}
+
+#[test]
+fn a_host_that_gives_signs_of_life_is_told_to_forget_for_ten_minutes() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&with_policy("never")).unwrap();
+    rig.ends("web", 0, Final::Failed(exit(1)));
+    let lease = || Input::Lease {
+        host: "n1".parse().unwrap(),
+    };
+    rig.pass(Duration::from_secs(599));
+    rig.tell(lease());
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.pass(Duration::from_secs(1));
+    // Silence proves nothing.
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.tell(lease());
     assert!(rig.orders("n1").is_empty());
 }
 
@@ -273,7 +292,7 @@ fn a_reboot_while_the_controller_was_down_is_seen_in_the_first_report() {
     rig.join("n1");
     rig.submit(&web("web", 1)).unwrap();
     rig.ready("web", 0);
-    rig.pass(std::time::Duration::from_secs(2));
+    rig.pass(Duration::from_secs(2));
     let mut rig = rig.restart();
     assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
     rig.tell(Input::HostReport(rebooted()));

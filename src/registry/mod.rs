@@ -42,7 +42,11 @@ pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView,
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]
+mod model_test;
+#[cfg(test)]
 mod placement_test;
+#[cfg(test)]
+mod records_test;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]

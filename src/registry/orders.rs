@@ -49,7 +49,9 @@ impl Registry {
             return None;
         };
         let service = self.truth.services.durable(&key.0)?;
-        (placement.host == host).then(|| placed(service, key.1, replica, placement))
+        // What was placed in an earlier boot must not begin in this one: its ports are about to be freed.
+        (placement.host == host && !self.was_rebooted(placement))
+            .then(|| placed(service, key.1, replica, placement))
     }
 
     /// Numbers the wanted sets of these hosts anew and wakes their agents.

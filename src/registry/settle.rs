@@ -109,8 +109,12 @@ impl Registry {
                 incarnation: replica.incarnation,
             };
             let desired = super::orders::placed(service, key.1, replica, placement);
-            let ended = true;
-            life.leftovers.insert(name, Leftover { ended, desired });
+            let leftover = Leftover {
+                ended: true,
+                at: self.now.mono,
+                desired,
+            };
+            life.leftovers.insert(name, leftover);
         }
         self.free_ports(key);
         self.outbox.order(placement.host);
