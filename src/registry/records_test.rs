@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::identity::{HostId, Incarnation, Run, ServiceId};
-use crate::port::Protocol;
+use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::WallClock;
@@ -32,15 +32,16 @@ const fn at(ms: u64) -> WallClock {
 }
 
 fn grant() -> PortGrant {
-    let port = |name: &str, numbers: &str, protocol| GrantedPort {
+    let number = |number: u16| Port::new(number).unwrap();
+    let port = |name: &str, first, last, protocol| GrantedPort {
         name: name.parse().unwrap(),
         protocol,
-        numbers: serde_json::from_str(numbers).unwrap(),
+        numbers: PortRange::new(number(first), number(last)).unwrap(),
     };
     PortGrant {
         ports: vec![
-            port("http", "20000", Protocol::Tcp),
-            port("rpc", "\"20004-20007\"", Protocol::TcpUdp),
+            port("http", 20000, 20000, Protocol::Tcp),
+            port("rpc", 20004, 20007, Protocol::TcpUdp),
         ],
     }
 }
