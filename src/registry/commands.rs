@@ -1,15 +1,12 @@
 //! What users ask for: checked whole before anything changes, so that refused means unchanged.
 
-use crate::identity::{Incarnation, ServiceId, ServiceName};
+use crate::identity::ServiceName;
 use crate::profile::Replicas;
 use crate::rights::Caller;
 use crate::supervision::State;
 
 use super::machine::Registry;
-use super::records::{
-    EndKind, Phase, Replica, Roll, RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause,
-    Waiting, Wish,
-};
+use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Tombstone, Wish};
 use super::truth::{ReplicaKey, TombstoneKey};
 use super::{Answer, Command, Refusal};
 
@@ -79,25 +76,28 @@ impl Registry {
     fn stop(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
         let service = self.managed(by, name, "stop")?;
         let (id, wish) = (service.id, service.wish);
-        let replicas: Vec<u32> = self.truth.replicas_of(id).map(|(index, _)| index).collect();
-        let lives = self
-            .truth
-            .replicas_of(id)
-            .any(|(_, replica)| !matches!(replica.phase, Phase::Ended(_)));
-        if wish == Wish::Stopped && !lives {
+        let goes_on = |replica: &Replica| match &replica.phase {
+            Phase::Waiting(_) => true,
+            Phase::Placed(placement) => placement
+                .stop
+                .as_ref()
+                .is_none_or(|order| !matches!(order.why, StopWhy::Stopped | StopWhy::Killed)),
+            Phase::Ended(_) => false,
+        };
+        let going = self.truth.replicas_of(id).filter(|(_, it)| goes_on(it));
+        let going: Vec<u32> = going.map(|(index, _)| index).collect();
+        if wish == Wish::Stopped && going.is_empty() {
             return Ok(answer(name, false, Vec::new()));
-        }
-        for index in replicas {
-            self.halt((id, index), StopWhy::Stopped, &by.user);
         }
         if let Some(service) = self.truth.services.change(&id) {
             service.wish = Wish::Stopped;
             service.roll = None;
         }
-        if wish == Wish::Running {
-            self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        for index in going {
+            self.halt((id, index), StopWhy::Stopped, &by.user);
         }
-        Ok(answer(name, wish == Wish::Running, Vec::new()))
+        Ok(answer(name, true, Vec::new()))
     }
 
     fn restart(
@@ -258,197 +258,6 @@ impl Registry {
                 service: name.clone(),
                 index: key.1,
             })
-    }
-
-    /// Makes the service have this many replicas: ends the highest, adds above.
-    pub(super) fn resize(&mut self, id: ServiceId, replicas: u32, by: &str) {
-        let Some(service) = self.truth.services.change(&id) else {
-            return;
-        };
-        service.desired = replicas;
-        let (wish, floor, generation) =
-            (service.wish, service.incarnation_floor, service.generation);
-        if let Some(roll) = &mut service.roll {
-            roll.remaining.retain(|index| *index < replicas);
-        }
-        let above: Vec<u32> = self
-            .truth
-            .replicas
-            .range((id, replicas)..=(id, u32::MAX))
-            .map(|((_, index), _)| *index)
-            .collect();
-        for index in above {
-            self.halt((id, index), StopWhy::ScaledDown, by);
-        }
-        for index in 0..replicas {
-            let key = (id, index);
-            match self.truth.replicas.find(&key) {
-                Some(_) => self.keep(key),
-                None if wish == Wish::Running => {
-                    let replica = self.new_replica(Incarnation(floor), generation);
-                    self.truth.replicas.insert(key, replica);
-                }
-                None => {}
-            }
-        }
-        self.waits.wake();
-        self.attention.insert(id);
-        self.shown.truth.insert(id);
-    }
-
-    /// Makes the service run: every ended replica that `again` names starts with a fresh budget, missing ones
-    /// are added, and what stops by the owner's wish follows as a new incarnation. False: nothing to do.
-    pub(super) fn run_again(
-        &mut self,
-        id: ServiceId,
-        by: &str,
-        again: impl Fn(EndKind) -> bool,
-    ) -> bool {
-        let Some(service) = self.truth.services.find(&id) else {
-            return false;
-        };
-        let mut changed = service.wish == Wish::Stopped;
-        let (desired, floor, generation) = (
-            service.desired,
-            service.incarnation_floor,
-            service.generation,
-        );
-        for index in 0..desired {
-            let key = (id, index);
-            match self.truth.replicas.find(&key).map(|replica| &replica.phase) {
-                None => {
-                    let replica = self.new_replica(Incarnation(floor), generation);
-                    self.truth.replicas.insert(key, replica);
-                    changed = true;
-                }
-                Some(Phase::Ended(ended)) if again(ended.how) => {
-                    if let Some(replica) = self.truth.replicas.change(&key) {
-                        replica.requeues = 0;
-                    }
-                    self.renew(key, WaitCause::Asked, None);
-                    changed = true;
-                }
-                Some(Phase::Placed(placement)) => {
-                    let stops = placement.stop.as_ref().map(|order| order.why);
-                    if stops.is_some_and(|why| why != StopWhy::Renewed) {
-                        self.order_stop(key, StopWhy::Renewed, by);
-                        changed = true;
-                    }
-                }
-                Some(_) => {}
-            }
-        }
-        if changed && let Some(service) = self.truth.services.change(&id) {
-            service.wish = Wish::Running;
-            self.waits.wake();
-            self.attention.insert(id);
-            self.shown.truth.insert(id);
-        }
-        changed
-    }
-
-    pub(super) fn begin_roll(&mut self, id: ServiceId, roll: Roll) {
-        if let Some(service) = self.truth.services.change(&id) {
-            service.roll = Some(roll);
-        }
-        self.attention.insert(id);
-        self.shown.truth.insert(id);
-    }
-
-    /// A replica that waits for its first place.
-    pub(super) const fn new_replica(&self, incarnation: Incarnation, generation: u64) -> Replica {
-        Replica {
-            incarnation,
-            generation,
-            phase: Phase::Waiting(Waiting {
-                cause: WaitCause::Asked,
-                rest: None,
-            }),
-            restart_no: 0,
-            since: self.now.wall,
-            ready_since: None,
-            status: None,
-            restarts_earlier: 0,
-            failure_earlier: None,
-            requeues: 0,
-            former: None,
-        }
-    }
-
-    /// Ends a replica: at once if it has no place, else by ordering its stop.
-    fn halt(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
-        let Some(replica) = self.truth.replicas.find(&key) else {
-            return;
-        };
-        match (&replica.phase, why) {
-            (Phase::Placed(_), _) => self.order_stop(key, why, by),
-            (_, StopWhy::ScaledDown) => self.remove_replica(key),
-            (Phase::Waiting(_), StopWhy::Killed) => {
-                self.end(key, EndKind::Killed, format!("killed by {by}"));
-            }
-            (Phase::Waiting(_), _) => self.end(key, EndKind::Stopped, format!("stopped by {by}")),
-            // It ended before; why it did stays known.
-            (Phase::Ended(_), _) => {}
-        }
-    }
-
-    /// Orders the stop of a placed replica; ordered already, what follows it is what changes.
-    pub(super) fn order_stop(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
-        let id = self.allocated(key);
-        let Some(replica) = self.truth.replicas.change(&key) else {
-            return;
-        };
-        let Phase::Placed(placement) = &mut replica.phase else {
-            return;
-        };
-        let host = placement.host;
-        let before = placement.stop.replace(StopOrder {
-            why,
-            by: by.to_owned(),
-        });
-        if before.is_none() {
-            replica.since = self.now.wall;
-            if let Some(id) = id {
-                self.pools.begin_release(id);
-            }
-            let text = match why {
-                StopWhy::Stopped => format!("stop ordered by {by}"),
-                StopWhy::Killed => format!("kill ordered by {by}"),
-                StopWhy::ScaledDown => format!("scale-down ordered by {by}"),
-                StopWhy::Renewed => format!("stop ordered by {by}; a new incarnation follows"),
-            };
-            self.tell_replica(key, "stopping", text);
-            self.outbox.order(host);
-            self.shown.hosts_truth.insert(host);
-        }
-        self.shown.truth.insert(key.0);
-    }
-
-    /// A replica on its way out by a scale-down is wanted after all.
-    fn keep(&mut self, key: ReplicaKey) {
-        let leaves = |replica: &Replica| match &replica.phase {
-            Phase::Placed(placement) => placement
-                .stop
-                .as_ref()
-                .filter(|order| order.why == StopWhy::ScaledDown)
-                .map(|order| order.by.clone()),
-            _ => None,
-        };
-        if let Some(by) = self.truth.replicas.find(&key).and_then(leaves) {
-            self.order_stop(key, StopWhy::Renewed, &by);
-        }
-    }
-
-    /// Orders a restart in place.
-    pub(super) fn restart_in_place(&mut self, key: ReplicaKey, by: &str) {
-        let Some(replica) = self.truth.replicas.change(&key) else {
-            return;
-        };
-        replica.restart_no += 1;
-        if let Phase::Placed(placement) = &replica.phase {
-            self.outbox.order(placement.host);
-        }
-        self.tell_replica(key, "restarting", format!("restart ordered by {by}"));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Hosts as they report themselves: facts, addresses, ranges, strangers; and what is known since this start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::identity::{HostId, HostName, Incarnation, ServiceName};
-use crate::time::WallClock;
+use crate::time::{Monotonic, WallClock};
 
 use super::machine::Registry;
 use super::records::{Host, Phase};
@@ -37,9 +38,15 @@ pub(super) struct LeftoverKey {
 pub(super) struct Leftover {
     /// Whether its end is known here.
     pub(super) ended: bool,
+    /// When it was found, or last told by the host.
+    pub(super) at: Monotonic,
     /// The order, but for what is wanted.
     pub(super) desired: Desired,
 }
+
+/// How long a host that gives signs of life is told to forget what ended there. It asks every 30 s, and
+/// one that comes back tells everything first, so that this begins anew.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 impl Registry {
     /// Takes in a host's sign of life.
@@ -47,6 +54,9 @@ impl Registry {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
             life.last_seen = self.now.wall;
+            let now = self.now.mono;
+            life.leftovers
+                .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);
             self.shown.hosts_seen.insert(id);
         }
     }

@@ -2,6 +2,12 @@
 //!
 //! The order of promise 6 lives here: what depends on truth leaves [`Registry`] only after the driver
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
+//!
+//! * **Truth** is what is decided here: by owners (`commands`, `submit`), about ends (`settle`), rolls (`roll`) and places
+//!   (`placement`). It changes records through `ledger::Ledger::change`, which keeps their durable form.
+//! * **News** is what hosts tell (`hosts`, `news`). It is told to both forms, shown at once, and never undone.
+//! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
+//! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
 
 mod commands;
 mod effect;
@@ -18,7 +24,9 @@ mod placement;
 mod pools;
 mod publish;
 mod records;
+mod replicas;
 mod roll;
+mod services;
 mod settle;
 mod show;
 mod store;
@@ -38,3 +46,20 @@ pub use machine::{Config, LoadError, Registry};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View};
+
+#[cfg(test)]
+mod ends_test;
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod placement_test;
+#[cfg(test)]
+mod records_test;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod roll_test;
+#[cfg(test)]
+mod services_test;
+#[cfg(test)]
+mod store_test;

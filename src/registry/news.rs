@@ -91,14 +91,17 @@ impl Registry {
         let Some(life) = self.lives.get_mut(&host) else {
             return;
         };
+        let at = self.now.mono;
         match (life.leftovers.get_mut(&key), desired) {
-            (Some(leftover), _) if leftover.ended == ended => {}
             (Some(leftover), _) => {
-                leftover.ended = ended;
-                self.shown.orders.insert(host);
+                leftover.at = at;
+                if std::mem::replace(&mut leftover.ended, ended) != ended {
+                    self.shown.orders.insert(host);
+                }
             }
             (None, Some(desired)) => {
-                life.leftovers.insert(key, Leftover { ended, desired });
+                let found = Leftover { ended, at, desired };
+                life.leftovers.insert(key, found);
                 self.shown.orders.insert(host);
             }
             (None, None) => {

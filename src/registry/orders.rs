@@ -13,15 +13,13 @@ use super::{Desired, Effect, Want};
 
 impl Registry {
     /// The wanted set of a host: its number, whether the host must tell everything first, and what is wanted, by
-    /// service and index. An unknown host gets the number 0, an empty set, and must tell everything first.
+    /// service and index. `None`: the host never reported.
     ///
     /// Cost: one look at every replica.
     #[must_use]
-    pub fn desired(&self, host: &HostName) -> (u64, bool, Vec<Desired>) {
-        let found = self.host_names.get(host);
-        let Some((id, life)) = found.and_then(|id| Some((*id, self.lives.get(id)?))) else {
-            return (0, true, Vec::new());
-        };
+    pub fn desired(&self, host: &HostName) -> Option<(u64, bool, Vec<Desired>)> {
+        let id = *self.host_names.get(host)?;
+        let life = self.lives.get(&id)?;
         let mut wanted: Vec<Desired> = self
             .truth
             .replicas
@@ -43,7 +41,7 @@ impl Registry {
             }
         }
         wanted.sort_by(|a, b| LeftoverKey::of(a).cmp(&LeftoverKey::of(b)));
-        (life.orders, !life.reported, wanted)
+        Some((life.orders, !life.reported, wanted))
     }
 
     fn wanted(&self, host: HostId, key: ReplicaKey, replica: &Replica) -> Option<Desired> {
@@ -51,7 +49,9 @@ impl Registry {
             return None;
         };
         let service = self.truth.services.durable(&key.0)?;
-        (placement.host == host).then(|| placed(service, key.1, replica, placement))
+        // What was placed in an earlier boot must not begin in this one: its ports are about to be freed.
+        (placement.host == host && !self.was_rebooted(placement))
+            .then(|| placed(service, key.1, replica, placement))
     }
 
     /// Numbers the wanted sets of these hosts anew and wakes their agents.

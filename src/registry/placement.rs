@@ -194,7 +194,13 @@ impl Registry {
             Some(reason) => self.waits.reasons.insert(key, reason.clone()),
             None => self.waits.reasons.remove(&key),
         };
-        if before != reason {
+        if before == reason {
+            return;
+        }
+        // A reason may name a grant of this very batch.
+        if self.truth.is_changed() {
+            self.shown.truth.insert(key.0);
+        } else {
             self.shown.news.insert(key.0);
         }
     }

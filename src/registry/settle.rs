@@ -11,9 +11,7 @@ use crate::supervision::{ExitCause, Final, RestartPolicy, State, Then};
 
 use super::hosts::{Leftover, LeftoverKey};
 use super::machine::Registry;
-use super::records::{
-    EndKind, Ended, Former, Phase, Placement, StopOrder, StopWhy, WaitCause, Waiting,
-};
+use super::records::{EndKind, Phase, Placement, StopOrder, StopWhy, WaitCause};
 use super::truth::ReplicaKey;
 
 /// How many new placements after strangers' ports a replica gets within [`CONFLICT_WINDOW`].
@@ -109,8 +107,12 @@ impl Registry {
                 incarnation: replica.incarnation,
             };
             let desired = super::orders::placed(service, key.1, replica, placement);
-            let ended = true;
-            life.leftovers.insert(name, Leftover { ended, desired });
+            let leftover = Leftover {
+                ended: true,
+                at: self.now.mono,
+                desired,
+            };
+            life.leftovers.insert(name, leftover);
         }
         self.free_ports(key);
         self.outbox.order(placement.host);
@@ -238,97 +240,6 @@ impl Registry {
             None => text,
         };
         Next::Renew(cause, rest, text)
-    }
-
-    /// Ends the replica for good, until somebody starts it.
-    pub(super) fn end(&mut self, key: ReplicaKey, how: EndKind, reason: String) {
-        self.tell_replica(key, how.word(), reason.clone());
-        let now = self.now.wall;
-        if let Some(replica) = self.truth.replicas.change(&key) {
-            let host = match &replica.phase {
-                Phase::Placed(placement) => Some(placement.host),
-                _ => None,
-            };
-            replica.phase = Phase::Ended(Ended { how, reason, host });
-            replica.since = now;
-            replica.ready_since = None;
-        }
-        self.waits.forget(key);
-    }
-
-    /// Makes the replica wait for a place as its next incarnation, with the newest profile.
-    pub(super) fn renew(&mut self, key: ReplicaKey, cause: WaitCause, rest: Option<Duration>) {
-        let Some(service) = self.truth.services.find(&key.0) else {
-            return;
-        };
-        let generation = service.generation;
-        let now = self.now;
-        let Some(replica) = self.truth.replicas.change(&key) else {
-            return;
-        };
-        if let Some(status) = replica.status.take() {
-            replica.restarts_earlier = replica.restarts_earlier.saturating_add(status.restarts);
-            replica.failure_earlier = status.last_failure.or(replica.failure_earlier.take());
-        }
-        if let Phase::Placed(placement) = &replica.phase {
-            replica.former = Some(Former {
-                host: placement.host,
-                grant: placement.grant.clone(),
-            });
-        }
-        if matches!(cause, WaitCause::GaveUp(_)) {
-            replica.requeues = replica.requeues.saturating_add(1);
-        }
-        replica.incarnation = Incarnation(replica.incarnation.0.saturating_add(1));
-        replica.generation = generation;
-        replica.restart_no = 0;
-        replica.since = now.wall;
-        replica.ready_since = None;
-        replica.phase = Phase::Waiting(Waiting { cause, rest });
-        self.waits.rest(key, rest.map(|rest| now.mono + rest));
-        self.waits.wake();
-        self.shown.truth.insert(key.0);
-    }
-
-    /// Forgets a replica that is not wanted any more; its incarnations never come again.
-    pub(super) fn remove_replica(&mut self, key: ReplicaKey) {
-        let Some(replica) = self.truth.replicas.find(&key) else {
-            return;
-        };
-        let floor = replica.incarnation.0.saturating_add(1);
-        self.truth.replicas.remove(&key);
-        if let Some(service) = self.truth.services.change(&key.0) {
-            service.incarnation_floor = service.incarnation_floor.max(floor);
-        }
-        self.waits.forget(key);
-        self.shown.truth.insert(key.0);
-    }
-
-    /// Forgets profiles that no replica runs any more.
-    pub(super) fn prune_profiles(&mut self, service: ServiceId) {
-        let Some(found) = self.truth.services.find(&service) else {
-            return;
-        };
-        let used = |generation: &u64| {
-            *generation == found.generation
-                || self
-                    .truth
-                    .replicas_of(service)
-                    .any(|(_, replica)| replica.generation == *generation)
-        };
-        let unused: Vec<u64> = found
-            .profiles
-            .keys()
-            .copied()
-            .filter(|generation| !used(generation))
-            .collect();
-        if !unused.is_empty()
-            && let Some(found) = self.truth.services.change(&service)
-        {
-            found
-                .profiles
-                .retain(|generation, _| !unused.contains(generation));
-        }
     }
 
     /// Takes rests that are over off everything that waits.

@@ -120,6 +120,14 @@ pub struct MemoryStore {
     pub failing_commits: u32,
 }
 
+impl MemoryStore {
+    /// What it holds, to be damaged by tests.
+    #[cfg(test)]
+    pub(super) const fn stored_mut(&mut self) -> &mut Stored {
+        &mut self.stored
+    }
+}
+
 impl Store for MemoryStore {
     fn load(&mut self) -> Result<Stored, StoreError> {
         Ok(self.stored.clone())

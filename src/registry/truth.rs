@@ -78,6 +78,31 @@ impl Truth {
         writes
     }
 
+    /// Every record, as written.
+    #[cfg(test)]
+    pub(super) fn all_writes(&self) -> Vec<Write> {
+        fn all<K: StoredKey, V: Clone + Serialize>(
+            table: &'static str,
+            ledger: &Ledger<K, V>,
+            out: &mut Vec<Write>,
+        ) {
+            out.extend(ledger.iter().map(|(key, record)| Write {
+                table,
+                key: key.text(),
+                value: Some(encode(record)),
+            }));
+        }
+        let mut writes = Vec::new();
+        all(tables::META, &self.meta, &mut writes);
+        all(tables::META, &self.tombstones, &mut writes);
+        all(tables::SERVICES, &self.services, &mut writes);
+        all(tables::REPLICAS, &self.replicas, &mut writes);
+        all(tables::HOSTS, &self.hosts, &mut writes);
+        all(tables::COOLING, &self.resting, &mut writes);
+        all(tables::EVENTS, &self.events, &mut writes);
+        writes
+    }
+
     /// The batch of the last [`Truth::take_writes`] is durable.
     pub(super) fn commit(&mut self) {
         self.meta.commit();

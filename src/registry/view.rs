@@ -107,7 +107,8 @@ pub struct HostView {
     pub last_seen: WallClock,
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
-    /// Every number that is not free, ascending.
+    /// Every number that is held, releasing, cooling or foreign, ascending. Reserved ones, which may be very
+    /// many, are only in `Registry::host_ports`.
     pub ports: Vec<PortView>,
     /// What the host warns of, such as an ephemeral range that overlaps the pool.
     pub warnings: Vec<String>,

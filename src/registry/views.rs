@@ -129,17 +129,21 @@ impl Registry {
             WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
         };
+        let left = self.waits.rest_left(key, self.now.mono);
         view.job_state = "PEND".to_owned();
-        view.state = match (&waiting.cause, waiting.rest) {
+        view.state = match (&waiting.cause, left) {
             (WaitCause::Conflict(_), _) => "port conflict",
-            (_, Some(_)) if reason.is_none() => "resting",
-            _ => "pending",
+            (_, Some(_)) => "resting",
+            (_, None) => "pending",
         }
         .to_owned();
-        view.reason = match (reason, cause, waiting.rest) {
-            (Some(reason), Some(cause), _) => Some(format!("{reason} ({cause})")),
-            (None, Some(cause), Some(rest)) => Some(format!("{cause}; rests {}", Spelled(rest))),
-            (reason, cause, _) => reason.or(cause),
+        view.reason = match (reason, cause) {
+            (Some(reason), Some(cause)) => Some(format!("{reason} ({cause})")),
+            (None, Some(cause)) => Some(match waiting.rest {
+                Some(rest) => format!("{cause}; rests {}", Spelled(rest)),
+                None => cause,
+            }),
+            (reason, None) => reason,
         };
     }
 

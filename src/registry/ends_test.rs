@@ -1,0 +1,341 @@
+//! How replicas end, and what hosts are told afterwards.
+
+use std::time::Duration;
+
+use crate::endpoints::EndpointState;
+use crate::supervision::{Final, State};
+
+use super::rig::{Rig, exit, facts, failure, incarnation, name, starting, web};
+use super::{Command, HostFacts, Input, ReplicaReport};
+
+fn with_policy(policy: &str) -> String {
+    format!("{}[restart]\npolicy = \"{policy}\"\n", web("web", 1))
+}
+
+fn rebooted() -> HostFacts {
+    HostFacts {
+        boot_id: "boot-2".into(),
+        ..facts("n1")
+    }
+}
+
+#[test]
+fn an_end_frees_the_ports_only_when_it_is_final() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    let ports = |rig: &Rig| -> Vec<String> {
+        let ports = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap();
+        let text = |it: super::PortView| format!("{}/{} {}", it.port, it.protocol, it.state);
+        ports.into_iter().map(text).collect()
+    };
+    assert_eq!(ports(&rig), ["20000/tcp held"]);
+    rig.status("web", 0, |status| status.state = State::Stuck);
+    assert_eq!(rig.states("web"), ["stuck"]);
+    assert_eq!(ports(&rig), ["20000/tcp held"]);
+    rig.ask(Command::Stop {
+        service: name("web"),
+    })
+    .unwrap();
+    assert_eq!(ports(&rig), ["20000/tcp releasing"]);
+    rig.ends("web", 0, Final::Stopped);
+    assert_eq!(ports(&rig), ["20000/tcp cooling"]);
+    let view = rig.registry.view();
+    let shown = &view.hosts[&"n1".parse().unwrap()].ports[0];
+    assert_eq!(shown.service, Some(name("web")));
+    assert_eq!(shown.detail.as_deref(), Some("free in 1m"));
+}
+
+#[test]
+fn every_end_has_its_job_state_and_a_reason_in_words() {
+    for (policy, end, state, detail, reason) in [
+        (
+            "never",
+            Final::Succeeded,
+            "DONE",
+            "completed",
+            "completed: exit 0",
+        ),
+        (
+            "on-failure",
+            Final::Succeeded,
+            "EXIT",
+            "completed",
+            "completed: exit 0 under on-failure",
+        ),
+        (
+            "never",
+            Final::Failed(exit(3)),
+            "EXIT",
+            "failed",
+            "failed: exit 3",
+        ),
+        (
+            "always",
+            Final::GaveUp {
+                reason: exit(1),
+                count: 10,
+            },
+            "EXIT",
+            "gave up",
+            "gave up after 10 restarts: exit 1",
+        ),
+        (
+            "always",
+            Final::Stopped,
+            "EXIT",
+            "stopped",
+            "stopped on host n1",
+        ),
+    ] {
+        let mut rig = Rig::new();
+        rig.join("n1");
+        rig.submit(&with_policy(policy)).unwrap();
+        rig.ends("web", 0, end);
+        let replica = rig.replica("web", 0);
+        assert_eq!(replica.job_state, state, "{reason}");
+        assert_eq!(replica.state, detail, "{reason}");
+        assert_eq!(replica.reason.as_deref(), Some(reason));
+        assert_eq!(replica.host.unwrap().as_str(), "n1");
+        assert_eq!(rig.registry.view().services[&name("web")].state, "ended");
+        assert_eq!(rig.condition("web", 0), None);
+        assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    }
+}
+
+#[test]
+fn what_a_full_report_leaves_out_is_forgotten() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&with_policy("never")).unwrap();
+    rig.ends("web", 0, Final::Failed(exit(1)));
+    let mut status = starting();
+    status.state = State::Final(Final::Failed(exit(1)));
+    let ended = ReplicaReport {
+        host: "n1".parse().unwrap(),
+        service: name("web"),
+        index: 0,
+        incarnation: incarnation(0),
+        status,
+    };
+    let still = HostFacts {
+        replicas: vec![ended],
+        ..facts("n1")
+    };
+    // Also after a start of the controller, which forgot what it had the host forget.
+    let mut rig = rig.restart();
+    assert!(rig.orders("n1").is_empty());
+    rig.tell(Input::HostReport(still.clone()));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.tell(Input::HostReport(HostFacts {
+        full: false,
+        replicas: Vec::new(),
+        ..still
+    }));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.tell(Input::HostReport(facts("n1")));
+    assert!(rig.orders("n1").is_empty());
+}
+
+#[test]
+fn a_host_that_gives_signs_of_life_is_told_to_forget_for_ten_minutes() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&with_policy("never")).unwrap();
+    rig.ends("web", 0, Final::Failed(exit(1)));
+    let lease = || Input::Lease {
+        host: "n1".parse().unwrap(),
+    };
+    rig.pass(Duration::from_secs(599));
+    rig.tell(lease());
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.pass(Duration::from_secs(1));
+    // Silence proves nothing.
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 forget"]);
+    rig.tell(lease());
+    assert!(rig.orders("n1").is_empty());
+}
+
+#[test]
+fn an_older_incarnation_that_still_lives_is_wanted_to_stop() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    let old = rig.report("web", 0, |status| status.state = State::Up);
+    rig.ends("web", 0, Final::Failed(exit(1)));
+    rig.ask(Command::Start {
+        service: name("web"),
+    })
+    .unwrap();
+    rig.join("n1");
+    assert_eq!(rig.orders("n1"), ["web.alice 0 1 run"]);
+    rig.tell(Input::Status(old));
+    assert_eq!(
+        rig.orders("n1"),
+        ["web.alice 0 0 stop", "web.alice 0 1 run"]
+    );
+    assert_eq!(rig.replica("web", 0).state, "starting");
+}
+
+#[test]
+fn an_unknown_replica_is_shown_and_left_alone() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    let mut report = rig.report("web", 0, |status| status.state = State::Up);
+    report.service = name("ghost");
+    rig.tell(Input::Status(report));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 run"]);
+    let view = rig.registry.view();
+    assert_eq!(
+        view.hosts[&"n1".parse().unwrap()].warnings,
+        [
+            "ghost.alice replica 0 incarnation 0 runs here and is not known to this controller; it is left alone"
+        ]
+    );
+}
+
+#[test]
+fn the_newest_status_wins_whatever_the_order_of_arrival() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    let older = rig.report("web", 0, |status| status.state = State::Startup);
+    let newer = rig.report("web", 0, |status| {
+        status.state = State::Up;
+        status.ready = true;
+    });
+    rig.tell(Input::Status(newer.clone()));
+    rig.tell(Input::Status(older));
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
+    let mut second_run = newer;
+    second_run.status.run = second_run.status.run.next();
+    second_run.status.seq = 0;
+    second_run.status.ready = false;
+    rig.tell(Input::Status(second_run));
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::NotReady));
+}
+
+#[test]
+fn a_crash_is_told_with_its_reason_and_counted() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let killed = crate::supervision::Reason::Exit(crate::supervision::ExitStatus::Signal {
+        signal: 9,
+        core: false,
+        oom: false,
+    });
+    rig.status("web", 0, |status| {
+        status.ready = false;
+        status.state = State::Backoff;
+        status.last_failure = Some(failure(killed, 1));
+    });
+    assert_eq!(
+        rig.endpoint("web", 0).unwrap().reason.as_deref(),
+        Some("waits to be started again: signal 9 (KILL)")
+    );
+    rig.status("web", 0, |status| {
+        status.run = status.run.next();
+        status.restarts = 1;
+        status.state = State::Up;
+        status.ready = true;
+    });
+    let replica = rig.replica("web", 0);
+    assert_eq!(replica.restarts, 1);
+    assert_eq!(replica.last_failure.as_deref(), Some("signal 9 (KILL)"));
+    let events: Vec<String> = rig
+        .events("web")
+        .into_iter()
+        .skip(2)
+        .map(|it| format!("{}: {}", it.kind, it.text))
+        .collect();
+    assert_eq!(
+        events,
+        [
+            "ready: ready",
+            "not-ready: signal 9 (KILL)",
+            "failed: signal 9 (KILL)",
+            "restarted: restart 1 after signal 9 (KILL)",
+            "ready: ready",
+        ]
+    );
+}
+
+#[test]
+fn a_reboot_ends_every_run_there_and_charges_nothing() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.submit(&format!("rerunnable = false\n{}", web("once", 1)))
+        .unwrap();
+    rig.ready("web", 0);
+    let ports = rig.replica("web", 0).ports;
+    rig.tell(Input::HostReport(rebooted()));
+    let replica = rig.replica("web", 0);
+    assert_eq!((replica.incarnation.0, replica.restarts_total), (1, 0));
+    assert_eq!(replica.ports, ports, "same host and numbers first");
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::NotReady));
+    let once = rig.replica("once", 0);
+    assert_eq!(
+        (once.job_state.as_str(), once.state.as_str()),
+        ("EXIT", "host rebooted")
+    );
+    assert_eq!(once.reason.as_deref(), Some("host n1 rebooted"));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 1 run"]);
+}
+
+#[test]
+fn a_reboot_while_the_controller_was_down_is_seen_in_the_first_report() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    rig.pass(Duration::from_secs(2));
+    let mut rig = rig.restart();
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
+    rig.tell(Input::HostReport(rebooted()));
+    assert_eq!(rig.replica("web", 0).incarnation.0, 1);
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::NotReady));
+}
+
+#[test]
+fn an_address_change_moves_all_endpoints_in_one_revision() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 2)).unwrap();
+    rig.submit(&web("db", 1)).unwrap();
+    for (service, index) in [("web", 0), ("web", 1), ("db", 0)] {
+        rig.ready(service, index);
+    }
+    rig.effects.clear();
+    rig.tell(Input::HostReport(HostFacts {
+        published: Some([10, 1, 1, 1].into()),
+        ..facts("n1")
+    }));
+    let published = |effect: &super::Effect| matches!(effect, super::Effect::Publish { services, .. } if services.len() == 2);
+    assert_eq!(rig.effects.iter().filter(|it| published(it)).count(), 1);
+    for (service, index) in [("web", 0), ("web", 1), ("db", 0)] {
+        let endpoint = rig.endpoint(service, index).unwrap();
+        assert_eq!(endpoint.address.unwrap().to_string(), "10.1.1.1");
+        assert_eq!(endpoint.state, EndpointState::Ready);
+    }
+}
+
+#[test]
+fn an_ephemeral_range_in_the_pool_is_warned_of_with_its_cure() {
+    let mut rig = Rig::new();
+    rig.tell(Input::HostReport(HostFacts {
+        dynamic: "32000-40000".parse().unwrap(),
+        ..facts("n1")
+    }));
+    let view = rig.registry.view();
+    assert_eq!(
+        view.hosts[&"n1".parse().unwrap()].warnings,
+        [
+            "the pool 32000-40000 overlaps the kernel's ephemeral range 32768-60999 at 32768-40000: \
+             `sysctl -w net.ipv4.ip_local_reserved_ports=32768-40000` keeps the kernel off"
+        ]
+    );
+}

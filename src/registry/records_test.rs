@@ -1,0 +1,249 @@
+//! Every field of every stored record survives the way to the disk and back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::identity::{HostId, Incarnation, Run, ServiceId};
+use crate::port::{Port, PortRange, Protocol};
+use crate::port_pool::{GrantedPort, PortGrant};
+use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
+use crate::time::WallClock;
+
+use super::records::{
+    DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting, Roll,
+    RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode, encode,
+};
+use super::rig::{alice, facts, foreign, name, profile, web};
+use super::{EventView, ReportedAddress};
+
+fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
+    let bytes = encode(record);
+    let back: T = decode(&bytes).unwrap();
+    assert_eq!(back, *record, "{}", String::from_utf8_lossy(&bytes));
+}
+
+const fn at(ms: u64) -> WallClock {
+    WallClock::from_unix_millis(ms)
+}
+
+fn grant() -> PortGrant {
+    let number = |number: u16| Port::new(number).unwrap();
+    let port = |name: &str, first, last, protocol| GrantedPort {
+        name: name.parse().unwrap(),
+        protocol,
+        numbers: PortRange::new(number(first), number(last)).unwrap(),
+    };
+    PortGrant {
+        ports: vec![
+            port("http", 20000, 20000, Protocol::Tcp),
+            port("rpc", 20004, 20007, Protocol::TcpUdp),
+        ],
+    }
+}
+
+fn failure() -> Failure {
+    Failure {
+        reason: Reason::Liveness { failures: 3 },
+        exit: Some(ExitStatus::Signal {
+            signal: 9,
+            core: true,
+            oom: true,
+        }),
+        run: Run(4),
+        at: at(5),
+        probe_output: Some("503".into()),
+    }
+}
+
+fn status(state: State) -> Status {
+    Status {
+        run: Run(3),
+        seq: 17,
+        state,
+        ready: true,
+        not_ready_reason: Some("listens on 127.0.0.1 only".into()),
+        restarts: 2,
+        user_restarts: 1,
+        restart_no: 6,
+        pid: Some(4711),
+        first_failure: Some(failure()),
+        last_failure: Some(failure()),
+        next_start: Some(at(9)),
+    }
+}
+
+fn replica(phase: Phase, state: State) -> Replica {
+    Replica {
+        incarnation: Incarnation(7),
+        generation: 3,
+        phase,
+        restart_no: 6,
+        since: at(1),
+        ready_since: Some(at(2)),
+        status: Some(status(state)),
+        restarts_earlier: 11,
+        failure_earlier: Some(failure()),
+        requeues: 2,
+        former: Some(Former {
+            host: HostId(4),
+            grant: grant(),
+        }),
+    }
+}
+
+#[test]
+fn meta_tombstones_rests_and_events_survive() {
+    survives(&Meta {
+        epoch: "4f1c".into(),
+        ceiling: 1 << 52,
+        next_service: 9,
+    });
+    survives(&Tombstone {
+        removed: at(3),
+        incarnation_floor: 8,
+    });
+    survives(&Resting {
+        service: ServiceId(5),
+        numbers: grant().ports[1].numbers,
+    });
+    survives(&EventView {
+        at: at(4),
+        replica: Some(2),
+        incarnation: Some(Incarnation(3)),
+        kind: "ready".into(),
+        text: "ready".into(),
+    });
+}
+
+#[test]
+fn services_survive_with_every_profile_that_is_in_use() {
+    let rich = "visibility = [\"group:chem\", \"user:bob\"]\nlogs = [\"group:bio\"]\nrerunnable = false\n\
+        env = { A = \"${port.http}\" }\nenv_secret = [\"TOKEN\"]\nlabels = { model = \"m1\" }\n";
+    let mut profiles = BTreeMap::new();
+    profiles.insert(2, Arc::new(profile(&web("web", 3))));
+    profiles.insert(3, Arc::new(profile(&format!("{rich}{}", web("web", 3)))));
+    let mut service = Service {
+        id: ServiceId(5),
+        name: name("web"),
+        owner: alice(),
+        uid: 1001,
+        profiles,
+        generation: 3,
+        desired: 4,
+        wish: Wish::Stopped,
+        submitted: at(1),
+        roll: None,
+        incarnation_floor: 6,
+    };
+    survives(&service);
+    for kind in [RollKind::Replace, RollKind::Restart] {
+        service.roll = Some(Roll {
+            kind,
+            by: "bob".into(),
+            current: Some(3),
+            remaining: BTreeSet::from([0, 1]),
+        });
+        survives(&service);
+    }
+}
+
+#[test]
+fn replicas_survive_in_every_phase_and_state() {
+    let placed = |stop| {
+        Phase::Placed(Placement {
+            host: HostId(2),
+            boot_id: "boot-2".into(),
+            grant: grant(),
+            placed_at: at(8),
+            stop,
+        })
+    };
+    let mut phases = vec![placed(None)];
+    for why in [
+        StopWhy::Stopped,
+        StopWhy::Killed,
+        StopWhy::ScaledDown,
+        StopWhy::Renewed,
+    ] {
+        let by = "alice".into();
+        phases.push(placed(Some(StopOrder { why, by })));
+    }
+    for cause in [
+        WaitCause::Asked,
+        WaitCause::Conflict("port 80/tcp".into()),
+        WaitCause::GaveUp("gave up".into()),
+        WaitCause::Rebooted,
+    ] {
+        let rest = Some(Duration::from_millis(1500));
+        phases.push(Phase::Waiting(Waiting { cause, rest }));
+    }
+    for how in [
+        EndKind::Done,
+        EndKind::Completed,
+        EndKind::Failed,
+        EndKind::GaveUp,
+        EndKind::Stopped,
+        EndKind::Killed,
+        EndKind::HostRebooted,
+    ] {
+        phases.push(Phase::Ended(Ended {
+            how,
+            reason: "gave up".into(),
+            host: Some(HostId(1)),
+        }));
+    }
+    for phase in phases {
+        survives(&replica(phase, State::Up));
+    }
+    for state in [
+        State::Idle,
+        State::Backoff,
+        State::Stuck,
+        State::Final(Final::Succeeded),
+        State::Final(Final::GaveUp {
+            reason: Reason::Exit(ExitStatus::Unknown),
+            count: 10,
+        }),
+        State::Final(Final::PortConflict {
+            port: 80.try_into().unwrap(),
+            protocol: Protocol::Udp,
+            pid: Some(811),
+            comm: Some("nc".into()),
+        }),
+    ] {
+        survives(&replica(placed(None), state));
+    }
+}
+
+#[test]
+fn hosts_survive() {
+    let mut facts = facts("n1");
+    facts.reserved = "22,80-81".parse().unwrap();
+    facts.foreign = vec![foreign(52365, 811, "nc")];
+    facts.labels.insert("gpu".into(), "h100".into());
+    facts.addresses = vec![ReportedAddress {
+        interface: "eth0".into(),
+        address: "fd00::1".parse().unwrap(),
+        prefix: 64,
+    }];
+    survives(&Host {
+        id: HostId(3),
+        facts,
+        reported_at: at(6),
+    });
+}
+
+#[test]
+fn garbage_is_no_record() {
+    for bytes in [&b""[..], b"{}", b"{\"format\":1}", b"[1,2", b"\xff"] {
+        let read = decode::<Meta>(bytes);
+        assert!(matches!(read, Err(DecodeError::Damaged(_))), "{bytes:?}");
+    }
+    let newer = decode::<Meta>(b"{\"format\":7,\"record\":null}");
+    assert_eq!(newer, Err(DecodeError::Newer(7)));
+}

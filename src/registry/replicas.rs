@@ -1,0 +1,175 @@
+//! What happens to one replica by decision: it is added, stopped, restarted, renewed, ended, forgotten.
+
+use std::time::Duration;
+
+use crate::identity::Incarnation;
+
+use super::machine::Registry;
+use super::records::{
+    EndKind, Ended, Former, Phase, Replica, StopOrder, StopWhy, WaitCause, Waiting,
+};
+use super::truth::ReplicaKey;
+
+impl Registry {
+    /// A replica that waits for its first place.
+    pub(super) const fn new_replica(&self, incarnation: Incarnation, generation: u64) -> Replica {
+        Replica {
+            incarnation,
+            generation,
+            phase: Phase::Waiting(Waiting {
+                cause: WaitCause::Asked,
+                rest: None,
+            }),
+            restart_no: 0,
+            since: self.now.wall,
+            ready_since: None,
+            status: None,
+            restarts_earlier: 0,
+            failure_earlier: None,
+            requeues: 0,
+            former: None,
+        }
+    }
+
+    /// Ends a replica: at once if it has no place, else by ordering its stop.
+    pub(super) fn halt(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        match (&replica.phase, why) {
+            (Phase::Placed(_), _) => self.order_stop(key, why, by),
+            (_, StopWhy::ScaledDown) => self.remove_replica(key),
+            (Phase::Waiting(_), StopWhy::Killed) => {
+                self.end(key, EndKind::Killed, format!("killed by {by}"));
+            }
+            (Phase::Waiting(_), _) => self.end(key, EndKind::Stopped, format!("stopped by {by}")),
+            // It ended before; why it did stays known.
+            (Phase::Ended(_), _) => {}
+        }
+    }
+
+    /// Orders the stop of a placed replica; ordered already, what follows it is what changes.
+    pub(super) fn order_stop(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
+        let id = self.allocated(key);
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        let Phase::Placed(placement) = &mut replica.phase else {
+            return;
+        };
+        let host = placement.host;
+        let before = placement.stop.replace(StopOrder {
+            why,
+            by: by.to_owned(),
+        });
+        if before.is_none() {
+            replica.since = self.now.wall;
+            if let Some(id) = id {
+                self.pools.begin_release(id);
+            }
+            let text = match why {
+                StopWhy::Stopped => format!("stop ordered by {by}"),
+                StopWhy::Killed => format!("kill ordered by {by}"),
+                StopWhy::ScaledDown => format!("scale-down ordered by {by}"),
+                StopWhy::Renewed => format!("stop ordered by {by}; a new incarnation follows"),
+            };
+            self.tell_replica(key, "stopping", text);
+            // Who waits for its ports is told that they are on their way.
+            self.waits.wake();
+            self.outbox.order(host);
+            self.shown.hosts_truth.insert(host);
+        }
+        self.shown.truth.insert(key.0);
+    }
+
+    /// A replica on its way out by a scale-down is wanted after all.
+    pub(super) fn keep(&mut self, key: ReplicaKey) {
+        let leaves = |replica: &Replica| match &replica.phase {
+            Phase::Placed(placement) => placement
+                .stop
+                .as_ref()
+                .filter(|order| order.why == StopWhy::ScaledDown)
+                .map(|order| order.by.clone()),
+            _ => None,
+        };
+        if let Some(by) = self.truth.replicas.find(&key).and_then(leaves) {
+            self.order_stop(key, StopWhy::Renewed, &by);
+        }
+    }
+
+    /// Orders a restart in place.
+    pub(super) fn restart_in_place(&mut self, key: ReplicaKey, by: &str) {
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        replica.restart_no += 1;
+        if let Phase::Placed(placement) = &replica.phase {
+            self.outbox.order(placement.host);
+        }
+        self.tell_replica(key, "restarting", format!("restart ordered by {by}"));
+    }
+
+    /// Ends the replica for good, until somebody starts it.
+    pub(super) fn end(&mut self, key: ReplicaKey, how: EndKind, reason: String) {
+        self.tell_replica(key, how.word(), reason.clone());
+        let now = self.now.wall;
+        if let Some(replica) = self.truth.replicas.change(&key) {
+            let host = match &replica.phase {
+                Phase::Placed(placement) => Some(placement.host),
+                _ => None,
+            };
+            replica.phase = Phase::Ended(Ended { how, reason, host });
+            replica.since = now;
+            replica.ready_since = None;
+        }
+        self.waits.forget(key);
+    }
+
+    /// Makes the replica wait for a place as its next incarnation, with the newest profile.
+    pub(super) fn renew(&mut self, key: ReplicaKey, cause: WaitCause, rest: Option<Duration>) {
+        let Some(service) = self.truth.services.find(&key.0) else {
+            return;
+        };
+        let generation = service.generation;
+        let now = self.now;
+        let Some(replica) = self.truth.replicas.change(&key) else {
+            return;
+        };
+        if let Some(status) = replica.status.take() {
+            replica.restarts_earlier = replica.restarts_earlier.saturating_add(status.restarts);
+            replica.failure_earlier = status.last_failure.or(replica.failure_earlier.take());
+        }
+        if let Phase::Placed(placement) = &replica.phase {
+            replica.former = Some(Former {
+                host: placement.host,
+                grant: placement.grant.clone(),
+            });
+        }
+        if matches!(cause, WaitCause::GaveUp(_)) {
+            replica.requeues = replica.requeues.saturating_add(1);
+        }
+        replica.incarnation = Incarnation(replica.incarnation.0.saturating_add(1));
+        replica.generation = generation;
+        replica.restart_no = 0;
+        replica.since = now.wall;
+        replica.ready_since = None;
+        replica.phase = Phase::Waiting(Waiting { cause, rest });
+        self.waits.rest(key, rest.map(|rest| now.mono + rest));
+        self.waits.wake();
+        self.shown.truth.insert(key.0);
+    }
+
+    /// Forgets a replica that is not wanted any more; its incarnations never come again.
+    pub(super) fn remove_replica(&mut self, key: ReplicaKey) {
+        let Some(replica) = self.truth.replicas.find(&key) else {
+            return;
+        };
+        let floor = replica.incarnation.0.saturating_add(1);
+        self.truth.replicas.remove(&key);
+        if let Some(service) = self.truth.services.change(&key.0) {
+            service.incarnation_floor = service.incarnation_floor.max(floor);
+        }
+        self.waits.forget(key);
+        self.shown.truth.insert(key.0);
+    }
+}
