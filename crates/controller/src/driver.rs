@@ -262,12 +262,13 @@ impl Driver {
     }
 
     fn order(&self, host: &HostName) {
-        let (revision, report_first, replicas) = self.registry.desired(host);
-        self.shown.desks.of(host).put(Orders {
-            revision,
-            report_first,
-            replicas,
-        });
+        if let Some((revision, report_first, replicas)) = self.registry.desired(host) {
+            self.shown.desks.of(host).put(Orders {
+                revision,
+                report_first,
+                replicas,
+            });
+        }
     }
 
     fn commit(&mut self, batch: Batch) {
