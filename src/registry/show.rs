@@ -144,20 +144,19 @@ impl Registry {
             };
         };
         let endpoints = self.endpoints(service);
-        let view = self.service_view(service, &endpoints);
+        let mut view = self.service_view(service, &endpoints);
         let old = before
             .as_ref()
             .and_then(|name| self.shown.view.services.get(name))
             .filter(|old| old.id == id);
         let endpoints = (published != Some(&endpoints)).then_some(endpoints);
+        // When it changed follows from whether it did.
+        let changed = view.changed;
         let same = old.is_some_and(|old| {
-            // When it changed follows from whether it did.
-            ServiceView {
-                changed: old.changed,
-                revision: old.revision,
-                ..view.clone()
-            } == **old
+            (view.changed, view.revision) = (old.changed, old.revision);
+            view == **old
         });
+        view.changed = changed;
         if same && endpoints.is_none() {
             return Look {
                 id,

@@ -310,6 +310,30 @@ fn revisions_stay_below_the_durable_ceiling_and_above_every_former_one() {
 }
 
 #[test]
+fn a_start_on_a_full_disk_shows_nothing_until_it_heals() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    for mut store in [MemoryStore::default(), rig.store] {
+        store.failing_commits = 2;
+        let had = store
+            .clone()
+            .load()
+            .unwrap()
+            .tables
+            .contains_key("services");
+        let mut rig = Rig::on(store);
+        rig.join("n1");
+        assert!(rig.effects.is_empty(), "{:?}", rig.effects);
+        rig.pass(Duration::from_secs(2));
+        assert_eq!(rig.store.failing_commits, 0);
+        assert_eq!(!rig.table.is_empty(), had);
+        assert_eq!(rig.registry.view().hosts.len(), 1);
+        assert_eq!(rig.orders("n1").len(), usize::from(had));
+    }
+}
+
+#[test]
 fn the_epoch_given_is_used_once() {
     let rig = Rig::new();
     assert_eq!(rig.registry.epoch(), "epoch");

@@ -24,7 +24,8 @@ impl Registry {
                 ceiling: 0,
                 next_service: 1,
             };
-            self.truth.meta.insert(MetaKey, meta);
+            // As news, so that a refused first batch does not take it back.
+            self.truth.meta.note_whole(MetaKey, meta);
         }
         self.shown.revision = first_revision(self.meta().ceiling, self.now);
         self.shown.last_order = self.shown.revision;
