@@ -102,15 +102,16 @@ impl Registry {
         }
         let now = self.now.mono;
         self.outbox.resting_until.take_if(|until| *until <= now);
-        self.raise_ceiling();
         if self.truth.has_news() {
             let due = now + self.config.news_delay;
             self.outbox.news_due.get_or_insert(due);
         }
         let news_is_due = self.outbox.news_due.is_some_and(|due| due <= now);
-        if !self.truth.is_changed() && !news_is_due {
+        let ceiling_is_due = self.needs_ceiling() && !self.outbox.is_resting(now);
+        if !self.truth.is_changed() && !news_is_due && !ceiling_is_due {
             return;
         }
+        self.raise_ceiling();
         self.outbox.news_due = None;
         self.outbox.last.0 += 1;
         let number = self.outbox.last;

@@ -87,13 +87,18 @@ impl Registry {
             .expect("`take_up` adds the counters and nothing removes them")
     }
 
-    /// Keeps the durable ceiling well above the newest revision.
+    /// Whether the ceiling comes near. Half a step is left then, so that a full disk hides no news for long.
+    pub(super) fn needs_ceiling(&self) -> bool {
+        self.meta().ceiling < self.shown.revision + CEILING_STEP / 2
+    }
+
+    /// Has the next batch raise the ceiling, if it comes near.
     pub(super) fn raise_ceiling(&mut self) {
-        let revision = self.shown.revision;
-        if self.meta().ceiling < revision + CEILING_STEP / 2
+        let ceiling = self.shown.revision + CEILING_STEP;
+        if self.needs_ceiling()
             && let Some(meta) = self.truth.meta.change(&MetaKey)
         {
-            meta.ceiling = revision + CEILING_STEP;
+            meta.ceiling = ceiling;
         }
     }
 
