@@ -402,8 +402,6 @@ fn shaped(service: &str, replicas: u32, shape: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn any_life_of_a_cluster_keeps_the_promises(ops in proptest::collection::vec(op(), 1..80)) {
         let mut world = World::new();
