@@ -339,3 +339,22 @@ fn an_ephemeral_range_in_the_pool_is_warned_of_with_its_cure() {
         ]
     );
 }
+
+#[test]
+fn a_service_has_no_run_limit_and_nothing_cleans_it_up_while_it_runs() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    rig.pass(Duration::from_secs(120));
+    let (replica, orders, stored) = (rig.replica("web", 0), rig.orders("n1"), rig.everything());
+    let commits = rig.commits;
+    // Past every default: rests, windows, graces, the days that ended services and events are kept.
+    for _day in 0..400 {
+        rig.pass(Duration::from_secs(86_400));
+    }
+    assert_eq!(rig.replica("web", 0), replica);
+    assert_eq!(rig.orders("n1"), orders);
+    assert_eq!(rig.everything(), stored);
+    assert_eq!(rig.commits, commits);
+}

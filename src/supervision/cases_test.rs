@@ -537,3 +537,19 @@ fn stops_groups_and_users() -> Vec<Case> {
         .prepare(|world| world.at(10_000, Event::UserRestart)),
     ]
 }
+
+#[test]
+fn a_run_has_no_limit() {
+    // With the widest intervals that a profile may name no deadline is near, with the narrowest many pass.
+    let mut rules = config(RestartPolicy::Always);
+    rules.give_up = Some(give_up(10, 606));
+    rules.startup = Some(probe(0, 10, 3, 60));
+    rules.liveness = Some(probe(0, 3600, 5, 3));
+    rules.readiness = Some(probe(0, 3600, 5, 1));
+    let mut world = World::new(rules, "up");
+    world.at(0, Event::Start);
+    world.run_until(400 * 86_400 * 1000);
+    assert_eq!(world.log, ["0 R"]);
+    assert_eq!(world.machine.restarts(), 0);
+    assert!(world.machine.is_ready());
+}

@@ -10,7 +10,7 @@ use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig};
 use portreeve_api::local::ReplicaFolder;
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::connect::Connect;
 use crate::exit::Failure;
@@ -42,6 +42,7 @@ pub(crate) struct Controller {
 impl Controller {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         log_to_stderr();
+        let mut told = Told::listen()?;
         let places = Places::here();
         let config = ControllerConfig {
             data: self.data.unwrap_or(places.data),
@@ -56,7 +57,7 @@ impl Controller {
         for address in controller.addresses() {
             println!("portreeve controller answers at {address}");
         }
-        until_told_to_stop().await?;
+        told.stop().await;
         controller.stop().await;
         Ok(())
     }
@@ -123,6 +124,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
         log_to_stderr();
+        let mut told = Told::listen()?;
         let state = self
             .data
             .unwrap_or_else(|| Places::here().data)
@@ -130,10 +132,13 @@ impl Agent {
         let client = connect.client()?;
         let mut config = agent_config(&self.options, state, client.target().clone())?;
         config.single_host = self.single_host;
-        let agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
-        until_told_to_stop().await?;
+        let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+        let broken = tokio::select! {
+            () = told.stop() => None,
+            why = agent.broken() => Some(why),
+        };
         agent.stop().await;
-        Ok(())
+        broken.map_or(Ok(()), |why| Err(Failure::plain(why)))
     }
 }
 
@@ -191,15 +196,28 @@ impl Shim {
     }
 }
 
-/// Returns at the first SIGTERM or Ctrl-C.
-pub(crate) async fn until_told_to_stop() -> Result<(), Failure> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that end a daemon. Made first of all, so that none that comes early kills it unprepared.
+pub(crate) struct Told {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Told {
+    /// Listens from now on.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Returns at the first SIGTERM or Ctrl-C since [`Told::listen`].
+    pub(crate) async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Log lines go to standard error; `PORTREEVE_LOG=debug` says more.

@@ -67,7 +67,8 @@ impl Logs {
         let mut path = paths::replica_part(&self.name.service, index, "logs");
         path.push_str(&format!("?stream={stream}&max={max}"));
         if let Some(offset) = offset {
-            path.push_str(&format!("&offset={offset}"));
+            // More is waited for a while there, so that following costs little where little is written.
+            path.push_str(&format!("&offset={offset}&wait=30s"));
         }
         let reply = client
             .send(Method::GET, &path, None, "text/plain", PATIENCE)

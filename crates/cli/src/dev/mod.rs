@@ -18,7 +18,7 @@ use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller};
 
-use crate::command::daemon::{HostOptions, agent_config, until_told_to_stop};
+use crate::command::daemon::{HostOptions, Told, agent_config};
 use crate::command::submit;
 use crate::exit::{Code, Failure};
 use crate::places::{self, Places};
@@ -60,6 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let profiles = self.read_profiles()?;
+        let told = Told::listen()?;
         let home = Home::open(self.data.clone())?;
         home.log_to_file()?;
         let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
@@ -86,7 +87,7 @@ impl Dev {
                     .iter()
                     .map(ToString::to_string)
                     .collect();
-                let ended = serve(&client, &home, &profiles, &addresses).await;
+                let ended = serve(&client, &home, &profiles, &addresses, told).await;
                 // The workers of ended replicas go when the agent has told them that the controller knows.
                 let empty = tokio::time::timeout(PATIENCE, agent.empty()).await;
                 agent.stop().await;
@@ -124,32 +125,24 @@ async fn serve(
     home: &Home,
     profiles: &[portreeve::profile::Profile],
     addresses: &[String],
+    mut told: Told,
 ) -> Result<(), Failure> {
     let mut screen = Screen::new(addresses);
-    let told = until_told_to_stop();
-    tokio::pin!(told);
-    let begun = async {
+    let lives = async {
         resume::start_again(client, home).await?;
         for profile in profiles {
             submit::submit(client, profile, true).await?;
         }
-        Ok::<_, Failure>(())
+        show(client, &mut screen).await
     };
     // Told to stop in the middle of the beginning, what was begun is stopped all the same.
-    let begun = tokio::select! {
-        begun = begun => begun,
-        told = &mut told => told,
-    };
-    let shown = match begun {
-        Ok(()) => tokio::select! {
-            told = &mut told => told,
-            shown = show(client, &mut screen) => shown,
-        },
-        refused => refused,
+    let lived = tokio::select! {
+        lived = lives => lived,
+        () = told.stop() => Ok(()),
     };
     screen.stopping();
     let stopped = stop_all(client, home, &mut screen).await;
-    shown.and(stopped)
+    lived.and(stopped)
 }
 
 /// Follows the list of services for ever.
@@ -183,7 +176,8 @@ async fn stop_all(client: &Client, home: &Home, screen: &mut Screen) -> Result<(
             Some(list.revision).filter(|_| living(&list.services) > 0),
         )
         .await?;
-        screen.draw(&list.services)?;
+        // Nobody may be looking any more; that is no reason to leave something behind.
+        _ = screen.draw(&list.services);
         if living(&list.services) == 0 {
             return Ok(());
         }

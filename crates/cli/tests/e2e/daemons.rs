@@ -145,7 +145,7 @@ fn a_killed_worker_is_replaced_under_the_living_service() {
             .filter(|(_, line)| line.contains(" worker --folder"))
             .count()
     };
-    assert!(eventually(|| workers() == 3), "{:?}", world.processes());
+    assert!(eventually(|| workers() == 4), "{:?}", world.processes());
     assert_eq!(standing(&world), before);
     let pid = before[2][5].as_i64().unwrap();
     kill(i32::try_from(pid).unwrap(), "KILL");
