@@ -344,3 +344,16 @@ fn a_stop_of_a_failing_replica_is_told_as_a_stop() {
         Some("stopped by alice")
     );
 }
+
+#[test]
+fn a_port_on_a_network_that_nobody_configured_is_refused_with_its_name() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let refused = rig.submit(&with_port("web", 1, "{ any = 1, network = \"data\" }"));
+    let words = refused.unwrap_err().to_string();
+    assert!(
+        words.contains("\"data\"") && words.contains("no network"),
+        "{words}"
+    );
+    assert!(rig.registry.view().services.is_empty());
+}

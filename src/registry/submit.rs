@@ -31,6 +31,16 @@ impl Registry {
                 ),
             });
         }
+        let mut ports = submission.profile.ports.iter();
+        if let Some(network) = ports.find_map(|port| port.network.as_ref()) {
+            let reason = format!(
+                "a port names the network {network:?}, but no network is configured; leave `network` out to use the published address"
+            );
+            return Err(Refusal::Unfit {
+                service: name,
+                reason,
+            });
+        }
         let known = self.names.get(&name);
         let service = known.and_then(|id| self.truth.services.find(id));
         let seen = service.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));

@@ -141,6 +141,10 @@ impl<'d> Reader<'d> {
         env: &BTreeMap<String, Template>,
     ) -> Vec<String> {
         let allowed = "write a list of names, such as [\"HF_TOKEN\"]";
+        if let Some(field) = &field {
+            let later = "the values are not handed over to the host in this version; write them in env_file too";
+            self.warn(field, later);
+        }
         let items = field.and_then(|field| self.list(&field, MAX_VARIABLES, allowed));
         let mut names: Vec<String> = Vec::new();
         for item in items.unwrap_or_default() {
