@@ -541,7 +541,7 @@ fn stops_groups_and_users() -> Vec<Case> {
 #[test]
 fn a_run_has_no_limit() {
     // With the widest intervals that a profile may name no deadline is near, with the narrowest many pass.
-    let mut rules = config(RestartPolicy::Always);
+    let mut rules = config(Always);
     rules.give_up = Some(give_up(10, 606));
     rules.startup = Some(probe(0, 10, 3, 60));
     rules.liveness = Some(probe(0, 3600, 5, 3));
