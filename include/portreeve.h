@@ -217,7 +217,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* The id of a key; incarnation PR_ANY = newest. profile, host and flags of the key are not read. PR_ENOENT. */
   int32_t (*grant_find)(pr_ctx, const pr_want *key, pr_alloc *);
 
-  /* A grant as a record; every number of it in the order of the profile. need counts numbers. PR_ENOSPC. */
+  /* A grant as a record; every number of it in the order of the profile. need counts numbers. PR_ENOSPC; PR_EBUSY. */
   int32_t (*grant_get)(pr_ctx, pr_alloc, pr_rec *, uint16_t *ports, uint32_t cap, uint32_t *need);
 
   /* The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST, <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE,
@@ -295,18 +295,36 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* This thread's last failure in words, empty before the first; rendered here. Not cleared by success, not replaced by its own codes. PR_ENOSPC. */
   int32_t (*last_error)(char *buf, uint32_t cap, uint32_t *need);
 
-  /* The meaning of a code, of a reason: static storage, never NULL, also for numbers nobody knows. */
+  /* The meaning of a code: static storage, never NULL, also for numbers nobody knows. */
   const char *(*strerror_)(int32_t code);
+
+  /* The meaning of a PR_R_*: static storage, never NULL, also for numbers nobody knows. */
   const char *(*reason_)(uint32_t reason);
 
   /* S: supervision; each pr_sup by one thread at a time; no context. None built yet ----------------------------------------- */
-  int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *);  /* PR_ELIMIT */
-  int32_t (*sup_load)(pr_str profile_json, const void *state, uint64_t n, pr_sup *); /* PR_ELIMIT */
-  int32_t (*sup_save)(pr_sup, void *buf, uint32_t cap, uint32_t *need); /* PR_ENOSPC */
-  int32_t (*sup_event)(pr_sup, uint64_t now_ms, const pr_sup_event *); /* PR_E2BIG */
+
+  /* A machine that has not begun, by a profile in the JSON of the profile page; seed decides jitter and spread. PR_ELIMIT no slot is left. */
+  int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *);
+
+  /* A machine as sup_save wrote it, in the same boot. PR_ELIMIT no slot is left. */
+  int32_t (*sup_load)(pr_str profile_json, const void *state, uint64_t n, pr_sup *);
+
+  /* The whole state, as bytes of ours. PR_ENOSPC. */
+  int32_t (*sup_save)(pr_sup, void *buf, uint32_t cap, uint32_t *need);
+
+  /* Something happened; then take the effects. An event of an earlier run or probe has none. PR_E2BIG. */
+  int32_t (*sup_event)(pr_sup, uint64_t now_ms, const pr_sup_event *);
+
+  /* Does what is due by now_ms; then take the effects. */
   int32_t (*sup_deadline)(pr_sup, uint64_t now_ms);
-  int32_t (*sup_next_deadline)(pr_sup, uint64_t *ms);                /* PR_NEVER if none */
-  int32_t (*sup_next_effect)(pr_sup, pr_sup_effect *);               /* 1 filled, 0 none left */
+
+  /* When sup_deadline is to be called next if nothing happens before; PR_NEVER if nothing is due. */
+  int32_t (*sup_next_deadline)(pr_sup, uint64_t *ms);
+
+  /* The next thing to do, in order. Returns 1: filled, 0: none is left. */
+  int32_t (*sup_next_effect)(pr_sup, pr_sup_effect *);
+
+  /* Ends the machine; its id is stale from here on. */
   int32_t (*sup_free)(pr_sup);
 } pr_api;
 
