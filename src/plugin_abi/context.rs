@@ -26,10 +26,11 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
 use crate::plugin_abi::memory::{Output, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
-use crate::plugin_abi::profile::{Profile, is_variable};
+use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog};
 use crate::port::PortName;
+use crate::profile::is_variable;
 use crate::time::Monotonic;
 
 /// See `create` in the header.

@@ -14,6 +14,7 @@ use crate::plugin_abi::memory::{Input, Output, read_sized, read_strided, read_te
 use crate::plugin_abi::types::{PrCtx, PrPort, PrProfile, PrRange};
 use crate::port::{Port, PortName, PortRange, PortRanges, Protocol};
 use crate::port_pool::{PortRequest, Want, WantedPort};
+use crate::profile::is_variable;
 
 /// What `profile_put` made known.
 #[derive(Debug)]
@@ -237,12 +238,6 @@ pub(super) const fn proto(protocol: Protocol) -> u32 {
         Protocol::Udp => PR_UDP,
         Protocol::TcpUdp => PR_TCP_UDP,
     }
-}
-
-/// Whether `name` can name an environment variable everywhere.
-pub(super) fn is_variable(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    name.bytes().all(inner) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
 fn check_alias(alias: &str, prefix: &str) -> Result<(), Failure> {

@@ -25,9 +25,6 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The words a profile may use, in the order of the documentation.
-    pub const WORDS: [&'static str; 3] = ["tcp", "udp", "tcp+udp"];
-
     /// Whether it takes the TCP side.
     #[must_use]
     pub const fn has_tcp(self) -> bool {

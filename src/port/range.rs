@@ -160,6 +160,22 @@ impl PortRanges {
         after > 0 && self.0[after - 1].contains(port)
     }
 
+    /// The ports in both sets. Cost: one walk over the ranges of both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (mut ours, mut theirs) = (self.0.as_slice(), other.0.as_slice());
+        let mut common = Vec::new();
+        while let ([a, ..], [b, ..]) = (ours, theirs) {
+            common.extend(PortRange::new(a.first.max(b.first), a.last.min(b.last)));
+            if a.last <= b.last {
+                ours = &ours[1..];
+            } else {
+                theirs = &theirs[1..];
+            }
+        }
+        Self(common)
+    }
+
     /// Every port, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Port> {
         self.0.iter().flat_map(|range| range.iter())
@@ -265,6 +281,17 @@ enum RangesFault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Ranges that touch each other and both ends.
+    fn set() -> impl Strategy<Value = PortRanges> {
+        let number = prop_oneof![1u16..40, 65_500u16..=65_535];
+        let range = (number.clone(), number).prop_filter_map("reversed", |(a, b)| {
+            PortRange::new(Port::new(a)?, Port::new(b)?)
+        });
+        let short = range.prop_filter("wide", |range| range.count() < 60);
+        proptest::collection::vec(short, 0..12).prop_map(PortRanges::new)
+    }
 
     fn ranges(text: &str) -> Option<String> {
         text.parse::<PortRanges>().ok().map(|set| set.to_string())
@@ -311,6 +338,17 @@ mod tests {
         assert_eq!(inside, [80, 100, 101, 102]);
         assert_eq!(set.count(), 4);
         assert_eq!(set.iter().count(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn an_intersection_holds_the_ports_of_both_and_no_others(a in set(), b in set()) {
+            let common = a.intersection(&b);
+            let both: Vec<_> = a.iter().filter(|port| b.contains(*port)).collect();
+            prop_assert_eq!(common.iter().collect::<Vec<_>>(), both);
+            // In the form that every set has: sorted, neighbours merged.
+            prop_assert_eq!(PortRanges::new(common.as_slice().iter().copied()), common);
+        }
     }
 
     #[test]

@@ -149,6 +149,12 @@ impl PortGrant {
     pub fn port(&self, name: &PortName) -> Option<&GrantedPort> {
         self.ports.iter().find(|port| port.name == *name)
     }
+
+    /// How many numbers it holds, blocks counted by their size; one that is held on both sides once.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.ports.iter().map(|port| port.numbers.count()).sum()
+    }
 }
 
 /// One named port of a grant: a single number, or a block of consecutive ones.

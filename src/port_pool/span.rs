@@ -70,15 +70,11 @@ impl From<PortRange> for Span {
 
 impl From<Span> for PortRange {
     fn from(span: Span) -> Self {
-        port(span.first)
-            .zip(port(span.last))
+        Port::new(span.first)
+            .zip(Port::new(span.last))
             .and_then(|(first, last)| Self::new(first, last))
             .expect("a span is never reversed and never holds 0")
     }
-}
-
-const fn port(number: u16) -> Option<Port> {
-    Port::new(number)
 }
 
 /// The runs of `ranges`, ascending.

@@ -87,7 +87,7 @@ impl PortPool {
         for (side, span) in sides(&holding.grant) {
             self.settle(side, span);
         }
-        self.held -= numbers(&holding.grant);
+        self.held -= holding.grant.count();
         self.cursor = undo.cursor;
         self.random = undo.random;
         // Unless a report of a stranger touched it meanwhile.
@@ -103,7 +103,7 @@ impl PortPool {
     /// Returns the grant, or `None` if it held nothing; the pool is then unchanged.
     pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<PortGrant> {
         let holding = self.holdings.remove(&replica)?;
-        self.held -= numbers(&holding.grant);
+        self.held -= holding.grant.count();
         for (side, span) in sides(&holding.grant) {
             if self.contested.is_empty() {
                 self.let_go(side, span, replica.service, cool);
@@ -197,8 +197,4 @@ pub(super) fn sides(grant: &PortGrant) -> impl Iterator<Item = (Side, Span)> + '
         let span = Span::from(port.numbers);
         Side::of(port.protocol).map(move |side| (side, span))
     })
-}
-
-fn numbers(grant: &PortGrant) -> u32 {
-    grant.ports.iter().map(|port| port.numbers.count()).sum()
 }

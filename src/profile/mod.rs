@@ -25,6 +25,7 @@ use crate::supervision;
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
 pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, known_fields};
+pub(crate) use read::is_variable;
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.
@@ -78,10 +79,15 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replicas {
-    /// This many, 0 to 100,000.
+    /// This many, 0 to [`Replicas::MOST`].
     Count(u32),
     /// One on each eligible host.
     PerHost,
+}
+
+impl Replicas {
+    /// The most copies of one service.
+    pub const MOST: u32 = 100_000;
 }
 
 /// What to run.

@@ -10,9 +10,6 @@ use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Tombstone
 use super::truth::{ReplicaKey, TombstoneKey};
 use super::{Answer, Command, Refusal};
 
-/// The most replicas a service may have.
-pub(super) const MOST_REPLICAS: u32 = 100_000;
-
 /// The most deleted services that are remembered; the oldest go first.
 const TOMBSTONES_KEPT: usize = 10_000;
 
@@ -40,9 +37,10 @@ impl Registry {
             let reason = "it runs one replica on each eligible host; its profile says so";
             return Err(unfit(reason.to_owned()));
         }
-        if replicas > MOST_REPLICAS {
+        if replicas > Replicas::MOST {
             return Err(unfit(format!(
-                "{replicas} replicas are asked for; at most {MOST_REPLICAS} are allowed"
+                "{replicas} replicas are asked for; at most {} are allowed",
+                Replicas::MOST
             )));
         }
         let (id, before, wish) = (service.id, service.desired, service.wish);

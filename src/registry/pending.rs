@@ -1,7 +1,7 @@
 //! Why a replica waits, in one sentence summed over the hosts: which port, which host, who has it.
 
 use crate::identity::{HostId, HostName, ServiceId};
-use crate::port::{Port, PortRanges};
+use crate::port::PortRanges;
 use crate::port_pool::{Cause, PortRequest, PortState, Side, Stranger, Why, WhyPort};
 use crate::profile::Profile;
 use crate::time::Spelled;
@@ -165,7 +165,7 @@ impl Registry {
             .find(|wanted| wanted.name == port.name)
             .and_then(|wanted| wanted.within.clone());
         match within {
-            Some(within) => both(&dynamic, &within),
+            Some(within) => dynamic.intersection(&within),
             None => dynamic,
         }
     }
@@ -195,17 +195,4 @@ pub(super) fn process(stranger: &Stranger) -> String {
         (None, Some(comm)) => format!(" ({comm})"),
         (None, None) => String::new(),
     }
-}
-
-/// The numbers in both sets.
-pub(super) fn both(a: &PortRanges, b: &PortRanges) -> PortRanges {
-    let higher = |x: Port, y: Port| if x > y { x } else { y };
-    let lower = |x: Port, y: Port| if x < y { x } else { y };
-    let pairs = a
-        .as_slice()
-        .iter()
-        .flat_map(|x| b.as_slice().iter().map(move |y| (x, y)));
-    PortRanges::new(pairs.filter_map(|(x, y)| {
-        crate::port::PortRange::new(higher(x.first(), y.first()), lower(x.last(), y.last()))
-    }))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
@@ -74,6 +75,13 @@ struct Crowd {
     of_service: BTreeMap<(ServiceId, HostId), u32>,
     /// How many numbers a host gave.
     numbers: BTreeMap<HostId, u32>,
+}
+
+impl Crowd {
+    fn add(&mut self, service: ServiceId, host: HostId, grant: &PortGrant) {
+        *self.of_service.entry((service, host)).or_default() += 1;
+        *self.numbers.entry(host).or_default() += grant.count();
+    }
 }
 
 impl Registry {
@@ -154,13 +162,7 @@ impl Registry {
         let Some((host, grant)) = placed else {
             return Some(self.why_pending(key.0, &profile, &request, &candidates));
         };
-        let numbers = grant
-            .ports
-            .iter()
-            .map(|port| port.numbers.count())
-            .sum::<u32>();
-        *crowd.of_service.entry((key.0, host)).or_default() += 1;
-        *crowd.numbers.entry(host).or_default() += numbers;
+        crowd.add(key.0, host, &grant);
         let ports: Vec<String> = grant
             .ports
             .iter()
@@ -256,14 +258,7 @@ impl Registry {
         let mut crowd = Crowd::default();
         for (key, replica) in self.truth.replicas.iter() {
             if let Phase::Placed(placement) = &replica.phase {
-                let here = crowd.of_service.entry((key.0, placement.host));
-                *here.or_default() += 1;
-                *crowd.numbers.entry(placement.host).or_default() += placement
-                    .grant
-                    .ports
-                    .iter()
-                    .map(|port| port.numbers.count())
-                    .sum::<u32>();
+                crowd.add(key.0, placement.host, &placement.grant);
             }
         }
         crowd

@@ -8,7 +8,7 @@ use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas};
 use crate::rights::Caller;
 
-use super::commands::{MOST_REPLICAS, answer, gap_note};
+use super::commands::{answer, gap_note};
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Roll, RollKind, Service, WaitCause, Waiting, Wish};
 use super::truth::{MetaKey, TombstoneKey};
@@ -21,16 +21,6 @@ impl Registry {
         submission: Submission,
     ) -> Result<Answer, Refusal> {
         let name = submission.service.clone();
-        if let Replicas::Count(count) = submission.profile.replicas
-            && count > MOST_REPLICAS
-        {
-            return Err(Refusal::Unfit {
-                service: name,
-                reason: format!(
-                    "{count} replicas are asked for; at most {MOST_REPLICAS} are allowed"
-                ),
-            });
-        }
         let mut ports = submission.profile.ports.iter();
         if let Some(network) = ports.find_map(|port| port.network.as_ref()) {
             let reason = format!(
@@ -235,8 +225,8 @@ impl Registry {
         match profile.replicas {
             Replicas::Count(count) => count,
             Replicas::PerHost => u32::try_from(self.eligible_hosts(profile).len())
-                .unwrap_or(MOST_REPLICAS)
-                .min(MOST_REPLICAS),
+                .unwrap_or(Replicas::MOST)
+                .min(Replicas::MOST),
         }
     }
 

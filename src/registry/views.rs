@@ -10,7 +10,7 @@ use crate::supervision::State;
 use crate::time::Spelled;
 
 use super::machine::Registry;
-use super::pending::{both, process};
+use super::pending::process;
 use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
 use super::{HostView, PortView, ReplicaView, ServiceView};
@@ -173,7 +173,7 @@ impl Registry {
         let Some(host) = self.truth.hosts.find(&id) else {
             return warnings;
         };
-        let overlap = both(&host.facts.dynamic, &host.facts.ephemeral);
+        let overlap = host.facts.dynamic.intersection(&host.facts.ephemeral);
         if !overlap.is_empty() {
             warnings.push(format!(
                 "the pool {} overlaps the kernel's ephemeral range {} at {overlap}: \

@@ -54,8 +54,6 @@ pub(in crate::profile) const TABLES: &[(&str, &[&str])] = &[
     ("placement", place::KEYS),
 ];
 
-const MAX_REPLICAS: u32 = 100_000;
-
 impl<'d> Reader<'d> {
     /// The profile of this document; sound only if nothing was noted.
     pub(in crate::profile) fn profile(&mut self, document: &'d Node) -> Option<Profile> {
@@ -189,6 +187,7 @@ impl<'d> Reader<'d> {
     }
 
     fn replicas(&mut self, field: Option<Field<'d>>) -> Replicas {
+        let most = Replicas::MOST;
         let Some(field) = field else {
             return Replicas::Count(1);
         };
@@ -196,13 +195,12 @@ impl<'d> Reader<'d> {
             Value::Text(text) if text == "per-host" => Replicas::PerHost,
             Value::Text(text) => {
                 let problem = format_args!("{:?} is no number of replicas", excerpt(text));
-                let allowed =
-                    format!("write a whole number from 0 to {MAX_REPLICAS}, or \"per-host\"");
+                let allowed = format!("write a whole number from 0 to {most}, or \"per-host\"");
                 self.refuse(&field, problem, &allowed);
                 Replicas::Count(1)
             }
             _ => {
-                let count = self.number(&field, &(0..=MAX_REPLICAS), ", or \"per-host\"");
+                let count = self.number(&field, &(0..=most), ", or \"per-host\"");
                 Replicas::Count(count.unwrap_or(1))
             }
         }
