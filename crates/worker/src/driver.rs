@@ -273,9 +273,13 @@ impl Driver {
                 if run == newest {
                     self.record.process = None;
                 }
-                let event = self
-                    .conflict_at_exit(run)
-                    .map_or(Event::Exited { run, status }, |found| found.event(run));
+                let conflict = match status {
+                    // Its shim is lost, and what the shim held may still live and listen for a moment.
+                    ExitStatus::Unknown => None,
+                    _ => self.conflict_at_exit(run),
+                };
+                let event =
+                    conflict.map_or(Event::Exited { run, status }, |found| found.event(run));
                 self.event(now, event, effects);
             }
             BackendEvent::GroupEmpty { run } => {

@@ -12,6 +12,7 @@ pub(crate) struct Stat {
     pub(crate) pid: u32,
     pub(crate) state: char,
     pub(crate) parent: u32,
+    pub(crate) session: u32,
     pub(crate) start_ticks: u64,
 }
 
@@ -30,8 +31,10 @@ impl Stat {
             pid,
             state: fields.next()?.chars().next()?,
             parent: fields.next()?.parse().ok()?,
-            // Field 22; the state was field 3.
-            start_ticks: fields.nth(17)?.parse().ok()?,
+            // Field 6, after the process group; the state was field 3.
+            session: fields.nth(1)?.parse().ok()?,
+            // Field 22.
+            start_ticks: fields.nth(15)?.parse().ok()?,
         })
     }
 
@@ -71,6 +74,28 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     }
     found.retain(|stat| !stat.is_dead());
     found
+}
+
+/// Every living process.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn living() -> io::Result<Vec<Stat>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match Stat::read(pid) {
+            Ok(stat) if stat.is_dead() => {}
+            Ok(stat) => found.push(stat),
+            Err(cause) if is_gone(&cause) => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(found)
 }
 
 /// Every living process whose environment holds exactly these variables, except ourselves.
@@ -139,9 +164,10 @@ mod tests {
 
     #[test]
     fn a_command_name_with_parentheses_does_not_shift_the_fields() {
-        let text = "7 (a) b) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+        let text = "7 (a) b) S 3 7 8 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
         let stat = Stat::parse(7, text).unwrap();
         assert_eq!((stat.parent, stat.start_ticks, stat.state), (3, 4242, 'S'));
+        assert_eq!(stat.session, 8);
     }
 
     #[test]

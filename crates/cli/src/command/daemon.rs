@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::connect::Connect;
 use crate::exit::Failure;
+use crate::output;
 use crate::places::{self, Places};
 use crate::span::Span;
 
@@ -55,7 +56,7 @@ impl Controller {
             .await
             .map_err(Failure::plain)?;
         for address in controller.addresses() {
-            println!("portreeve controller answers at {address}");
+            output::print(&format!("portreeve controller answers at {address}\n"))?;
         }
         told.stop().await;
         controller.stop().await;
@@ -200,6 +201,7 @@ impl Shim {
 pub(crate) struct Told {
     term: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Told {
@@ -208,14 +210,17 @@ impl Told {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            // A terminal that is closed.
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Returns at the first SIGTERM or Ctrl-C since [`Told::listen`].
+    /// Returns at the first SIGTERM, Ctrl-C or hang-up since [`Told::listen`].
     pub(crate) async fn stop(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::places::{self, Places};
 use crate::span::Span;
 
 use home::Home;
-use screen::Screen;
+use screen::{Screen, Watched};
 
 /// Try it: run services on this machine with a live view.
 ///
@@ -145,12 +145,14 @@ async fn serve(
     lived.and(stopped)
 }
 
-/// Follows the list of services for ever.
+/// Follows the list of services until nobody watches any more.
 async fn show(client: &Client, screen: &mut Screen) -> Result<(), Failure> {
     let mut revision = None;
     loop {
         let list = services(client, revision).await?;
-        screen.draw(&list.services)?;
+        if screen.draw(&list.services) == Watched::No {
+            return Ok(());
+        }
         revision = Some(list.revision);
     }
 }
@@ -158,24 +160,25 @@ async fn show(client: &Client, screen: &mut Screen) -> Result<(), Failure> {
 /// Stops every running service and shows until no replica lives.
 async fn stop_all(client: &Client, home: &Home, screen: &mut Screen) -> Result<(), Failure> {
     let mut list = services(client, None).await?;
-    let running: Vec<_> = list
-        .services
-        .iter()
-        .filter(|service| service.state == "running")
-        .collect();
-    resume::remember(home, running.iter().map(|service| &service.service))?;
-    for service in &running {
-        let path = paths::service_part(&service.service, "stop");
-        client
-            .call::<Answer>(Method::POST, &path, &(), PATIENCE)
-            .await?;
-    }
     loop {
-        list = services(
-            client,
-            Some(list.revision).filter(|_| living(&list.services) > 0),
-        )
-        .await?;
+        // At each look: a submit on its way, ours or another terminal's, may add to them while others end.
+        let running = list.services.iter();
+        let running = running.filter(|service| service.state == "running");
+        let names: Vec<_> = running.map(|service| &service.service).collect();
+        resume::remember(home, &names)?;
+        for name in names {
+            let path = paths::service_part(name, "stop");
+            match client
+                .call::<Answer>(Method::POST, &path, &(), PATIENCE)
+                .await
+            {
+                // Deleted meanwhile.
+                Err(ClientError::Refused(problem)) if problem.status == 404 => {}
+                other => drop(other?),
+            }
+        }
+        let after = Some(list.revision).filter(|_| living(&list.services) > 0);
+        list = services(client, after).await?;
         // Nobody may be looking any more; that is no reason to leave something behind.
         _ = screen.draw(&list.services);
         if living(&list.services) == 0 {

@@ -1,14 +1,21 @@
 //! The live view: a table that is redrawn on a terminal, a line per change in a pipe.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::SocketAddr;
 
 use portreeve_api::body::{ReplicaView, ServiceView};
 
 use crate::command::services::{REPLICA_HEADING, ports, replica_rows};
-use crate::exit::Failure;
 use crate::output;
+
+/// Whether anybody can see what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    Yes,
+    /// The reader of our pipe, or the terminal, is gone.
+    No,
+}
 
 /// What was shown last, so that only changes are shown next.
 pub(crate) struct Screen {
@@ -23,10 +30,14 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(addresses: &[String]) -> Self {
         let terminal = std::io::stdout().is_terminal();
-        println!("portreeve dev answers at {}", addresses.join(" and "));
+        let mut text = format!("portreeve dev answers at {}\n", addresses.join(" and "));
         if terminal {
-            println!("In another terminal: portreeve endpoints NAME. Ctrl-C stops everything.\n");
+            text.push_str(
+                "In another terminal: portreeve endpoints NAME. Ctrl-C stops everything.\n\n",
+            );
         }
+        // A reader that is gone is noticed at the first drawing.
+        _ = write(&text);
         Self {
             terminal,
             drawn: 0,
@@ -39,12 +50,14 @@ impl Screen {
     pub(crate) fn stopping(&mut self) {
         self.stopping = true;
         if !self.terminal {
-            println!("stopping");
+            _ = write("stopping\n");
         }
     }
 
     /// Shows the services as they are now.
-    pub(crate) fn draw(&mut self, services: &[ServiceView]) -> Result<(), Failure> {
+    ///
+    /// What cannot be written, to a full disk say, is left out: a service is worth more than the view of it.
+    pub(crate) fn draw(&mut self, services: &[ServiceView]) -> Watched {
         if self.terminal {
             self.redraw(services)
         } else {
@@ -52,7 +65,7 @@ impl Screen {
         }
     }
 
-    fn redraw(&mut self, services: &[ServiceView]) -> Result<(), Failure> {
+    fn redraw(&mut self, services: &[ServiceView]) -> Watched {
         let rows: Vec<_> = services.iter().flat_map(replica_rows).collect();
         let mut text = output::table(&REPLICA_HEADING, rows, output::terminal_width());
         for service in services {
@@ -68,18 +81,16 @@ impl Screen {
         if self.stopping {
             text.push_str("stopping: each service is unpublished, signalled, and waited for\n");
         }
-        let mut out = std::io::stdout().lock();
-        if self.drawn > 0 {
-            // Up to the first line of the last drawing, then clear to the end.
-            write!(out, "\x1b[{}A\x1b[J", self.drawn)?;
-        }
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
+        // Up to the first line of the last drawing, then clear to the end.
+        let up = match self.drawn {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
+        };
         self.drawn = wrapped_lines(&text, output::terminal_width());
-        Ok(())
+        write(&format!("{up}{text}"))
     }
 
-    fn print_changes(&mut self, services: &[ServiceView]) -> Result<(), Failure> {
+    fn print_changes(&mut self, services: &[ServiceView]) -> Watched {
         let mut text = String::new();
         for service in services {
             for replica in &service.replicas {
@@ -91,7 +102,19 @@ impl Screen {
                 }
             }
         }
-        output::print(&text)
+        write(&text)
+    }
+}
+
+fn write(text: &str) -> Watched {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() == ErrorKind::BrokenPipe => Watched::No,
+        Err(cause) => {
+            tracing::warn!("the view cannot be written: {cause}");
+            Watched::Yes
+        }
+        Ok(()) => Watched::Yes,
     }
 }
 

@@ -92,6 +92,28 @@ fn a_hanging_replica_is_restarted_by_its_liveness_probe() {
 }
 
 #[test]
+fn a_service_whose_shim_is_killed_before_it_was_ready_restarts_on_its_ports() {
+    // It listens still when its end is told, and is no stranger for that.
+    let Some(world) = World::new() else { return };
+    let never = USUAL.replace("path = \"/\"", "path = \"/ready\"");
+    let profile = world.profile("hello.toml", &hello("hello", 1, "--ready-after 1h", &never));
+    let _dev = world.dev(&[&profile]);
+    let before = world.replica_when("hello", 0, "listened", |replica| {
+        replica["reason"]
+            .as_str()
+            .is_some_and(|why| why.contains("503"))
+    });
+    let processes = world.processes();
+    let shim = processes.iter().find(|(_, line)| line.contains(" shim "));
+    kill(shim.expect("a shim runs").0, "KILL");
+    let after = world.replica_when("hello", 0, "came back", |replica| {
+        replica["restarts"] == 1 || replica["incarnation"] != before["incarnation"]
+    });
+    assert_eq!(after["incarnation"], before["incarnation"], "{after:#}");
+    assert_eq!(after["ports"], before["ports"]);
+}
+
+#[test]
 fn a_command_that_always_exits_gives_up_and_frees_its_ports() {
     // P32
     let Some(world) = World::new() else { return };

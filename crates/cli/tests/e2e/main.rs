@@ -9,6 +9,7 @@
 mod bad_profiles;
 mod crashes;
 mod daemons;
+mod dev_ends;
 mod environment;
 mod many;
 mod ports;

@@ -15,6 +15,7 @@ use crate::file;
 use crate::process;
 use crate::shim::{RunFolder, ShimCommand, ShimState};
 
+use super::remains::Remains;
 use super::{BackendEvent, Found};
 
 /// Follows one shim until its run is empty, and tells each thing once.
@@ -26,6 +27,8 @@ pub(super) struct Follower {
     orders: mpsc::UnboundedReceiver<ShimCommand>,
     shim: watch::Sender<Option<u32>>,
     told: Told,
+    /// The main process and its shim, once told of.
+    main: Option<(ProcessIdentity, u32)>,
     /// That the run is adopted was not told yet.
     adopting: bool,
     /// The run is to be killed; said again to a shim that may not have heard it.
@@ -79,6 +82,7 @@ impl Follower {
             orders,
             shim: found,
             told: Told::default(),
+            main: None,
             adopting: false,
             killing: false,
         };
@@ -219,10 +223,15 @@ impl Follower {
                 status: ExitStatus::Unknown,
             });
         }
+        let mut remains = Remains {
+            mark: &self.mark,
+            main: self.main.clone(),
+            found: Vec::new(),
+        };
         let mut wait = Self::AGAIN.0;
         loop {
-            match process::with_variables(&self.mark) {
-                Ok(left) if left.is_empty() => break,
+            match remains.living() {
+                Ok([]) => break,
                 Ok(left) => left.iter().for_each(process::kill),
                 Err(cause) => tracing::warn!("what run {run} left cannot be looked for: {cause}"),
             }
@@ -250,6 +259,9 @@ impl Follower {
     fn learn(&mut self, state: &ShimState) {
         let run = self.run;
         self.shim.send_replace(Some(state.shim.pid));
+        if let Some(main) = &state.spawned {
+            self.main = Some((main.clone(), state.shim.pid));
+        }
         self.adopted(state.alone_since);
         if state.pre_exec && !std::mem::replace(&mut self.told.pre_exec, true) {
             self.tell(BackendEvent::PreExecStarted { run });

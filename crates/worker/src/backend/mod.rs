@@ -2,6 +2,7 @@
 //! control groups and a service manager's units stand alike.
 
 mod follower;
+mod remains;
 mod shim;
 
 use portreeve::identity::Run;

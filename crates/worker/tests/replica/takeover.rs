@@ -60,6 +60,24 @@ fn a_worker_and_a_shim_that_die_together_leave_nothing_running_twice() {
 }
 
 #[test]
+fn what_a_killed_shim_held_is_ended_although_it_hides_its_environment() {
+    let child = "env -i setsid sh -c 'echo $$ > child; exec sleep 1000' &";
+    let command =
+        format!("{child} while [ ! -s child ]; do sleep 0.02; done; exec env -i sleep 1000");
+    let world = World::running(&command, "");
+    let first = world.ready();
+    let child: u32 = world.text_once_there("child").trim().parse().unwrap();
+    std::fs::remove_file(world.path("child")).unwrap();
+    signal(world.shim(1), Signal::SIGKILL);
+    let second = world
+        .controller
+        .until("run 2", |status| status.run.0 == 2 && status.ready);
+    assert_eq!(second.restarts, 1);
+    assert!(is_gone(first.pid.unwrap()));
+    assert!(is_gone(child));
+}
+
+#[test]
 fn a_backoff_goes_on_under_the_next_worker() {
     let mut world = World::running(
         "echo run; exit 1",
