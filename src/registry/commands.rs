@@ -44,31 +44,36 @@ impl Registry {
             )));
         }
         let (id, before, wish) = (service.id, service.desired, service.wish);
-        let mut notes = self.room_notes(service, replicas);
+        let mut notes = vec![if before == replicas {
+            format!("nothing to change: it has {} already", copies(replicas))
+        } else {
+            format!("scaled from {before} to {}", copies(replicas))
+        }];
+        notes.extend(self.room_notes(service, replicas));
         if wish == Wish::Stopped {
-            notes.push(format!(
-                "{name} is stopped; `portreeve start {name}` runs it"
-            ));
+            notes.push(format!("it is stopped; `portreeve start {name}` runs it"));
         }
         if before == replicas {
             return Ok(answer(name, false, notes));
         }
-        self.resize(id, replicas, &by.user);
         self.tell_service(
             id,
             "scaled",
             format!("scaled from {before} to {replicas} by {}", by.user),
         );
+        self.resize(id, replicas, &by.user);
         Ok(answer(name, true, notes))
     }
 
     fn start(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
         let id = self.managed(by, name, "start")?.id;
         let changed = self.run_again(id, &by.user, |_| true);
-        if changed {
-            self.tell_service(id, "started", format!("started by {}", by.user));
+        if !changed {
+            let note = "nothing to change: every replica runs, or is about to";
+            return Ok(answer(name, false, vec![note.to_owned()]));
         }
-        Ok(answer(name, changed, Vec::new()))
+        self.tell_service(id, "started", format!("started by {}", by.user));
+        Ok(answer(name, true, vec!["started".to_owned()]))
     }
 
     fn stop(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
@@ -85,17 +90,25 @@ impl Registry {
         let going = self.truth.replicas_of(id).filter(|(_, it)| goes_on(it));
         let going: Vec<u32> = going.map(|(index, _)| index).collect();
         if wish == Wish::Stopped && going.is_empty() {
-            return Ok(answer(name, false, Vec::new()));
+            let note = "nothing to change: it is stopped already";
+            return Ok(answer(name, false, vec![note.to_owned()]));
         }
         if let Some(service) = self.truth.services.change(&id) {
             service.wish = Wish::Stopped;
             service.roll = None;
         }
         self.tell_service(id, "stopped", format!("stopped by {}", by.user));
+        let note = match u32::try_from(going.len()).unwrap_or(u32::MAX) {
+            0 => "stopped".to_owned(),
+            live => format!(
+                "stopping {}; `portreeve wait {name} --gone` waits for the end",
+                copies(live)
+            ),
+        };
         for index in going {
             self.halt((id, index), StopWhy::Stopped, &by.user);
         }
-        Ok(answer(name, true, Vec::new()))
+        Ok(answer(name, true, vec![note]))
     }
 
     fn restart(
@@ -118,14 +131,15 @@ impl Registry {
                 )));
             }
             self.restart_in_place((id, index), &by.user);
-            return Ok(answer(name, true, Vec::new()));
+            let note = format!("restarting replica {index} in place");
+            return Ok(answer(name, true, vec![note]));
         }
         if let Some(roll) = rolling {
             return Err(unfit(format!(
-                "the {} by {} is under way with {} replicas to go; wait for it, or restart one replica",
+                "the {} by {} is under way with {} to go; wait for it, or restart one replica",
                 roll.kind.word(),
                 roll.by,
-                roll.remaining.len() + usize::from(roll.current.is_some()),
+                copies(roll.left()),
             )));
         }
         let remaining = self.truth.replicas_of(id).filter(|(_, it)| runs(it));
@@ -136,8 +150,15 @@ impl Registry {
                 "no replica runs; `portreeve start {name}` starts what ended"
             )));
         }
-        let notes = gap_note(remaining.len());
-        self.tell_service(id, "restart", format!("restart asked for by {}", by.user));
+        let count = u32::try_from(remaining.len()).unwrap_or(u32::MAX);
+        let how = match count {
+            1 => "in place",
+            _ => "in place, one after the other, the highest first",
+        };
+        let mut notes = vec![format!("restarting {} {how}", copies(count))];
+        notes.extend(gap_note(remaining.len()));
+        let text = format!("restart of {} ordered by {}", copies(count), by.user);
+        self.tell_service(id, "restart", text);
         self.begin_roll(
             id,
             Roll {
@@ -161,10 +182,13 @@ impl Registry {
                 .as_ref()
                 .is_none_or(|order| order.why != StopWhy::Killed),
         };
-        if changed {
-            self.halt((id, index), StopWhy::Killed, &by.user);
+        if !changed {
+            let note = format!("nothing to change: replica {index} is ended already");
+            return Ok(answer(name, false, vec![note]));
         }
-        Ok(answer(name, changed, Vec::new()))
+        self.halt((id, index), StopWhy::Killed, &by.user);
+        let note = format!("stopping replica {index}; `portreeve start {name}` runs it again");
+        Ok(answer(name, true, vec![note]))
     }
 
     fn delete(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
@@ -195,7 +219,7 @@ impl Registry {
         self.names.remove(name);
         self.shown.truth.insert(id);
         self.bury(name, floor);
-        Ok(answer(name, true, Vec::new()))
+        Ok(answer(name, true, vec!["deleted".to_owned()]))
     }
 
     /// Remembers the name, so that a later service of it never repeats an incarnation.
@@ -260,7 +284,7 @@ impl Registry {
 }
 
 /// Whether it has a process, or is about to, and was not told to end.
-fn runs(replica: &Replica) -> bool {
+pub(super) fn runs(replica: &Replica) -> bool {
     let ended = |replica: &Replica| {
         let state = replica.status.as_ref().map(|status| &status.state);
         matches!(state, Some(State::Final(_)))
@@ -276,6 +300,12 @@ pub(super) fn gap_note(replicas: usize) -> Vec<String> {
         .then(|| note.to_owned())
         .into_iter()
         .collect()
+}
+
+/// `1 replica`, `3 replicas`.
+pub(super) fn copies(count: u32) -> String {
+    let word = if count == 1 { "replica" } else { "replicas" };
+    format!("{count} {word}")
 }
 
 pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -> Answer {

@@ -91,7 +91,7 @@ pub enum Refusal {
         difference: String,
     },
     /// Deleting what still runs.
-    #[error("{service} still has {live} live replicas; `portreeve stop {service}` first")]
+    #[error("{service} still has {}; `portreeve stop {service}` first", live_replicas(*live))]
     StillRunning {
         /// Which service.
         service: ServiceName,
@@ -112,4 +112,9 @@ pub enum Refusal {
         /// The store's words.
         reason: String,
     },
+}
+
+fn live_replicas(live: u32) -> String {
+    let word = if live == 1 { "replica" } else { "replicas" };
+    format!("{live} live {word}")
 }

@@ -87,8 +87,12 @@ pub(super) fn told_by(old: Option<&Status>, new: &Status) -> Vec<(&'static str, 
         let why = failure(new).map_or(String::new(), |why| format!(" after {why}"));
         told.push(("restarted", format!("restart {}{why}", new.restarts)));
     }
+    if matches!(new.state, State::Backoff | State::Final(_)) {
+        // One report of a restart and of a failure, and it does not run: the failure is the restarted run's.
+        told.sort_by_key(|(kind, _)| *kind == "failed");
+    }
     if new.user_restarts > old.map_or(0, |old| old.user_restarts) {
-        told.push(("restarted", "restarted by its owner".to_owned()));
+        told.push(("restarted", "restarted as ordered".to_owned()));
     }
     if new.state == State::Stuck && old.is_none_or(|old| old.state != State::Stuck) {
         let text = "its processes cannot be removed; its ports stay held until they are gone";

@@ -21,7 +21,7 @@ impl Registry {
         candidates: &[HostId],
     ) -> String {
         if !self.lives.values().any(|life| life.reported) {
-            return "no host has reported yet".to_owned();
+            return "no host has reported yet; `portreeve agent` on a host makes it one".to_owned();
         }
         let eligible: Vec<(HostName, HostId)> = self
             .eligible_hosts(profile)
@@ -43,7 +43,7 @@ impl Registry {
             } else if self.has_address(host) {
                 format!("host {name} has a replica of the service already")
             } else {
-                format!("host {name} has no address to publish")
+                format!("host {name} has no address to publish; `portreeve host {name}` says why")
             });
         }
         if more > 0 {

@@ -156,7 +156,10 @@ fn a_host_that_has_not_told_everything_takes_nothing() {
     let (_, report_first, _) = rig.registry.desired(&"n1".parse().unwrap()).unwrap();
     assert!(report_first);
     rig.submit(&web("db", 1)).unwrap();
-    assert_eq!(reason(&rig, "db", 0), "no host has reported yet");
+    assert_eq!(
+        reason(&rig, "db", 0),
+        "no host has reported yet; `portreeve agent` on a host makes it one"
+    );
     rig.join("n2");
     assert_eq!(hosts(&rig, "db"), ["n2"]);
     rig.submit(&with_port("third", 2, "8080")).unwrap();
@@ -340,7 +343,10 @@ fn a_host_without_an_address_takes_nothing_that_publishes() {
         ..facts("n1")
     }));
     rig.submit(&web("web", 1)).unwrap();
-    assert_eq!(reason(&rig, "web", 0), "host n1 has no address to publish");
+    assert_eq!(
+        reason(&rig, "web", 0),
+        "host n1 has no address to publish; `portreeve host n1` says why"
+    );
     rig.tell(Input::HostReport(facts("n1")));
     assert_eq!(rig.states("web"), ["starting"]);
     rig.status("web", 0, |status| status.state = State::Up);

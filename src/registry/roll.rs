@@ -122,11 +122,19 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
     }
 }
 
+impl Roll {
+    /// How many replicas are not through yet.
+    pub(super) fn left(&self) -> u32 {
+        let all = self.remaining.len() + usize::from(self.current.is_some());
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+}
+
 impl RollKind {
     /// The word people read.
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Replace => "replace",
+            Self::Replace => "replacement",
             Self::Restart => "restart",
         }
     }

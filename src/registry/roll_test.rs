@@ -77,7 +77,7 @@ fn a_give_up_stops_the_roll() {
     let last = rig.events("web").pop().unwrap();
     assert_eq!(
         last.text,
-        "the replace by alice stops at replica 2 with 2 to go: gave up after 10 restarts: exit 1"
+        "the replacement by alice stops at replica 2 with 2 to go: gave up after 10 restarts: exit 1"
     );
     // A better profile rolls again, over all of them.
     let better = faster(3).replace("--fast", "--faster");
@@ -137,6 +137,36 @@ fn a_restart_of_all_goes_one_by_one_in_place() {
     rig.ready("web", 0);
     assert_eq!(rig.kinds("web").last().unwrap(), "rolled");
     assert_eq!(incarnations(&rig), [0, 0]);
+}
+
+#[test]
+fn a_restart_is_shown_as_under_way_until_it_is_through() {
+    let mut rig = running(2);
+    let under_way = |rig: &Rig| rig.registry.view().services[&name("web")].under_way.clone();
+    let restart = |index| Command::Restart {
+        service: name("web"),
+        index,
+    };
+    assert_eq!(under_way(&rig), None);
+    // Told, not acted: it is ready as before, but not for those who wait for the restart.
+    rig.ask(restart(Some(0))).unwrap();
+    assert_eq!(rig.states("web"), ["ready", "ready"]);
+    assert_eq!(under_way(&rig).unwrap(), "restart of 1 replica");
+    rig.status("web", 0, |status| status.restart_no = 1);
+    assert_eq!(under_way(&rig), None);
+
+    rig.ask(restart(None)).unwrap();
+    assert_eq!(
+        under_way(&rig).unwrap(),
+        "restart by alice, 2 replicas to go"
+    );
+    rig.ready("web", 1);
+    assert_eq!(
+        under_way(&rig).unwrap(),
+        "restart by alice, 1 replica to go"
+    );
+    rig.ready("web", 0);
+    assert_eq!(under_way(&rig), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::endpoints::EndpointState;
 use crate::rights::Caller;
 use crate::supervision::{Final, State};
 
-use super::rig::{Rig, alice, caller, exit, name, submission, web, with_port};
+use super::rig::{Rig, alice, caller, exit, failure, name, submission, web, with_port};
 use super::{Command, Refusal};
 
 fn scale(service: &str, replicas: u32) -> Command {
@@ -111,6 +111,53 @@ fn scaling_down_ends_the_highest_index_and_up_gives_new_incarnations() {
 }
 
 #[test]
+fn an_order_is_answered_with_what_it_does() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let notes = |rig: &mut Rig, command| rig.ask(command).unwrap().notes;
+    let created = rig.submit(&web("web", 2)).unwrap();
+    assert_eq!(created.notes, ["created with 2 replicas"]);
+    assert_eq!(
+        notes(&mut rig, scale("web", 3)),
+        ["scaled from 2 to 3 replicas"]
+    );
+    assert_eq!(
+        notes(&mut rig, scale("web", 3)),
+        ["nothing to change: it has 3 replicas already"]
+    );
+    assert_eq!(
+        notes(&mut rig, stop("web")),
+        ["stopping 3 replicas; `portreeve wait web.alice --gone` waits for the end"]
+    );
+    assert_eq!(
+        notes(&mut rig, stop("web")),
+        ["nothing to change: it is stopped already"]
+    );
+}
+
+#[test]
+fn a_failure_told_together_with_the_restart_before_it_comes_after_it() {
+    // A command that cannot start fails at once: restart and next failure reached the log in one report,
+    // which listed the failure first.
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.status("web", 0, |status| {
+        status.state = State::Backoff;
+        status.last_failure = Some(failure(exit(1), 1));
+    });
+    rig.status("web", 0, |status| {
+        status.state = State::Backoff;
+        status.restarts = 1;
+        status.last_failure = Some(failure(exit(1), 2));
+    });
+    assert_eq!(
+        rig.kinds("web"),
+        ["submitted", "placed", "failed", "restarted", "failed"]
+    );
+}
+
+#[test]
 fn a_replica_on_its_way_out_that_is_wanted_again_follows_as_a_new_incarnation() {
     let mut rig = Rig::new();
     rig.join("n1");
@@ -133,7 +180,10 @@ fn a_fixed_port_beyond_the_hosts_is_accepted_with_a_note() {
     let answer = rig.submit(&with_port("web", 2, "8080")).unwrap();
     assert_eq!(
         answer.notes,
-        ["fixed port 8080/tcp: at most one replica per host; 1 host eligible"]
+        [
+            "created with 2 replicas",
+            "fixed port 8080/tcp: at most one replica per host; 1 host eligible"
+        ]
     );
     assert_eq!(
         rig.replica("web", 1).reason.unwrap(),
@@ -188,7 +238,7 @@ fn a_waiting_replica_stops_at_once() {
     rig.submit(&web("web", 1)).unwrap();
     assert_eq!(
         rig.replica("web", 0).reason.as_deref(),
-        Some("no host has reported yet")
+        Some("no host has reported yet; `portreeve agent` on a host makes it one")
     );
     rig.ask(stop("web")).unwrap();
     assert_eq!(rig.states("web"), ["stopped"]);

@@ -83,7 +83,7 @@ impl Registry {
                 self.renew(key, cause, rest);
             }
             Next::Remove(text) => {
-                self.tell_service(key.0, "scaled-down", text);
+                self.tell_replica(key, "scaled-down", text);
                 self.remove_replica(key);
             }
         }

@@ -8,9 +8,9 @@ use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas};
 use crate::rights::Caller;
 
-use super::commands::{answer, gap_note};
+use super::commands::{answer, copies, gap_note};
 use super::machine::Registry;
-use super::records::{EndKind, Phase, Roll, RollKind, Service, WaitCause, Waiting, Wish};
+use super::records::{EndKind, Phase, Replica, Roll, RollKind, Service, WaitCause, Waiting, Wish};
 use super::truth::{MetaKey, TombstoneKey};
 use super::{Answer, Refusal, Submission};
 
@@ -120,15 +120,15 @@ impl Registry {
             roll: None,
             incarnation_floor,
         };
-        let notes = self.room_notes(&service, desired);
+        let mut notes = vec![format!("created with {}", copies(desired))];
+        notes.extend(self.room_notes(&service, desired));
         self.truth.services.insert(id, service);
         self.names.insert(name.clone(), id);
         self.resize(id, desired, &by.user);
-        let copies = if desired == 1 { "replica" } else { "replicas" };
         self.tell_service(
             id,
             "submitted",
-            format!("submitted by {} with {desired} {copies}", by.user),
+            format!("submitted by {} with {}", by.user, copies(desired)),
         );
         Ok(answer(name, true, notes))
     }
@@ -136,10 +136,16 @@ impl Registry {
     /// The same profile again: what the owner stopped or what failed runs again, what completed does not.
     fn run_ended(&mut self, id: ServiceId, by: &Caller, name: &ServiceName) -> Answer {
         let changed = self.run_again(id, &by.user, |how| how != EndKind::Done);
-        if changed {
-            self.tell_service(id, "started", format!("submitted again by {}", by.user));
+        if !changed {
+            let note = "nothing to change: it is known with this profile";
+            return answer(name, false, vec![note.to_owned()]);
         }
-        answer(name, changed, Vec::new())
+        self.tell_service(id, "started", format!("submitted again by {}", by.user));
+        answer(
+            name,
+            true,
+            vec!["known with this profile, started again".to_owned()],
+        )
     }
 
     /// Another profile for a known service: takes effect at once where nothing runs, else by a roll.
@@ -165,19 +171,27 @@ impl Registry {
         service.profiles.insert(generation, Arc::new(profile));
         service.roll = None;
         let service = service.clone();
-        let mut notes = self.room_notes(&service, desired);
+        let room = self.room_notes(&service, desired);
         self.tell_service(
             id,
             "replaced",
             format!("profile replaced by {}: {}", by.user, changes.join(", ")),
         );
         self.resize(id, desired, &by.user);
-        let lives: Vec<u32> = self
-            .truth
-            .replicas_of(id)
-            .filter(|(_, it)| matches!(it.phase, Phase::Placed(_)))
-            .map(|(index, _)| index)
-            .collect();
+        let placed = |replica: &Replica| matches!(replica.phase, Phase::Placed(_));
+        let lives = self.truth.replicas_of(id).any(|(_, it)| placed(it));
+        let changed = changes.join(", ");
+        let mut notes = vec![match (only_count, lives) {
+            (true, _) => format!("scaled to {}", copies(desired)),
+            (false, true) => format!(
+                "replacing {}, one after the other, the highest first (changed: {changed})",
+                copies(desired)
+            ),
+            (false, false) => {
+                format!("replaced with {} (changed: {changed})", copies(desired))
+            }
+        }];
+        notes.extend(room);
         if only_count {
             self.run_again(id, &by.user, |how| how != EndKind::Done);
             return answer(name, true, notes);
@@ -200,7 +214,7 @@ impl Registry {
                 self.waits.forget((id, index));
             }
         }
-        if lives.is_empty() {
+        if !lives {
             self.run_again(id, &by.user, |_| true);
         } else {
             notes.extend(gap_note(desired as usize));

@@ -38,6 +38,10 @@ pub struct ServiceView {
     pub desired: u32,
     /// How many are listed.
     pub ready: u32,
+    /// The restart or replacement that is not through yet, in words. Until it is, `ready` counts replicas that
+    /// are still to be taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<String>,
     /// When it was submitted.
     pub submitted: WallClock,
     /// The last change that anything here shows.

@@ -1,6 +1,7 @@
 //! Services, replicas and hosts in the words that people read.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::allocator::Conflict;
 use crate::endpoints::ServiceEndpoints;
@@ -9,6 +10,7 @@ use crate::port_pool::PortState;
 use crate::supervision::State;
 use crate::time::Spelled;
 
+use super::commands::{copies, runs};
 use super::machine::Registry;
 use super::pending::process;
 use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
@@ -53,6 +55,7 @@ impl Registry {
             state: state.to_owned(),
             desired: service.desired,
             ready: u32::try_from(ready).unwrap_or(u32::MAX),
+            under_way: under_way(service, &replicas),
             submitted: service.submitted,
             changed,
             revision: 0,
@@ -224,7 +227,8 @@ impl Registry {
                 PortState::Releasing { by } => ("releasing", Some(*by), None, None),
                 PortState::Cooling { until, service } => {
                     let left = until.since(self.now.mono);
-                    let detail = format!("free in {}", Spelled(left));
+                    let whole = Duration::from_secs((left + Duration::from_millis(999)).as_secs());
+                    let detail = format!("free in {}", Spelled(whole));
                     ("cooling", None, Some(*service), Some(detail))
                 }
                 PortState::Foreign(stranger) => {
@@ -266,6 +270,21 @@ impl Registry {
             replica.incarnation == id.incarnation && matches!(replica.phase, Phase::Placed(_))
         })
     }
+}
+
+/// The roll that is not through, or restarts that the hosts have not acted on yet.
+fn under_way(service: &Service, replicas: &[(u32, &Replica)]) -> Option<String> {
+    if let Some(roll) = &service.roll {
+        let left = copies(roll.left());
+        return Some(format!("{} by {}, {left} to go", roll.kind.word(), roll.by));
+    }
+    let told = |replica: &Replica| {
+        let acted = replica.status.as_ref().map(|status| status.restart_no);
+        runs(replica) && acted.is_some_and(|acted| acted < replica.restart_no)
+    };
+    let told = replicas.iter().filter(|(_, replica)| told(replica)).count();
+    let told = u32::try_from(told).unwrap_or(u32::MAX);
+    (told > 0).then(|| format!("restart of {}", copies(told)))
 }
 
 /// The detail of a placed replica.
