@@ -198,6 +198,43 @@ fn each_release_that_cannot_be_has_its_own_answer_and_no_effect() {
 }
 
 #[test]
+fn a_record_restored_after_its_release_and_released_again_is_remembered_from_then_on() {
+    let mut world = hosts(1, "20000-32767");
+    let who = replica(1, 0, 0);
+    let record = || GrantRecord {
+        host: HostId(0),
+        replica: who,
+        grant: granted("a=20000"),
+        releasing: false,
+    };
+    for second in [0, 40] {
+        assert_eq!(world.restore([record()]), []);
+        world
+            .confirm_release(who, seconds(second), AfterRelease::Cool)
+            .unwrap();
+    }
+    // A minute after the first release, and less than one after the second.
+    let again = world.confirm_release(who, seconds(61), AfterRelease::Cool);
+    let replica = who;
+    assert_eq!(again, Err(ReleaseError::AlreadyReleased { replica }));
+}
+
+#[test]
+fn a_replica_that_asks_for_another_range_is_not_answered_with_its_old_numbers() {
+    let mut world = hosts(1, "20000-32767");
+    let who = replica(1, 0, 0);
+    grant(&mut world, 0, who, "a=any@20000-20009").unwrap();
+    let mut transaction = world.begin(seconds(0));
+    let mut ask_again = |request| transaction.reserve(HostId(0), who, &ask(request), None);
+    assert!(ask_again("a=any@20000-20001").is_ok());
+    let other = ask_again("a=any@30000-30009");
+    assert!(
+        matches!(other, Err(ReserveError::HoldsOther { .. })),
+        "{other:?}"
+    );
+}
+
+#[test]
 fn records_of_another_range_are_held_until_released() {
     // ports 11
     let mut world = hosts(1, "20000-20009");

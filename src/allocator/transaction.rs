@@ -284,7 +284,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Makes everything that was taken held, in one step. Returns how many grants that were new.
+    /// Makes everything that was taken held, in one step. Returns how many grants were new.
     pub fn commit(self) -> usize {
         let steps = self
             .allocator
@@ -360,13 +360,14 @@ fn answers(grant: &PortGrant, request: &PortRequest) -> bool {
     let wanted = request.as_slice();
     grant.ports.len() == wanted.len()
         && wanted.iter().zip(&grant.ports).all(|(wanted, granted)| {
-            let number = match wanted.want {
-                Want::Fixed(port) => granted.numbers.first() == port,
-                Want::Any { .. } => true,
+            let numbers = granted.numbers;
+            let fits = match (wanted.want, &wanted.within) {
+                (Want::Fixed(port), _) => numbers.first() == port,
+                (Want::Any { .. }, Some(within)) => numbers.iter().all(|n| within.contains(n)),
+                (Want::Any { .. }, None) => true,
             };
-            number
-                && wanted.name == granted.name
+            fits && wanted.name == granted.name
                 && wanted.protocol == granted.protocol
-                && granted.numbers.count() == u32::from(wanted.count().get())
+                && numbers.count() == u32::from(wanted.count().get())
         })
 }
