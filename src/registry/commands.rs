@@ -224,7 +224,7 @@ impl Registry {
 
     /// Remembers the name, so that a later service of it never repeats an incarnation.
     fn bury(&mut self, name: &ServiceName, incarnation_floor: u32) {
-        if self.truth.tombstones.iter().count() >= TOMBSTONES_KEPT {
+        if self.truth.tombstones.len() >= TOMBSTONES_KEPT {
             let oldest = self
                 .truth
                 .tombstones
@@ -313,5 +313,29 @@ pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -
         service: service.clone(),
         changed,
         notes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Config, Stored};
+    use crate::time::{Now, WallClock};
+
+    #[test]
+    fn of_more_deleted_names_than_are_remembered_the_oldest_is_forgotten() {
+        let (stored, now) = (Stored::default(), Now::default());
+        let mut registry = Registry::load(Config::default(), &stored, "e".into(), now).unwrap();
+        let name = |number: usize| -> ServiceName { format!("s{number}.alice").parse().unwrap() };
+        for number in 0..=TOMBSTONES_KEPT {
+            registry.now.wall = WallClock::from_unix_millis(number as u64);
+            registry.bury(&name(number), 1);
+        }
+        let remembered = |number| {
+            let key = TombstoneKey(name(number));
+            registry.truth.tombstones.find(&key).is_some()
+        };
+        assert_eq!(registry.truth.tombstones.len(), TOMBSTONES_KEPT);
+        assert!(!remembered(0) && remembered(1) && remembered(TOMBSTONES_KEPT));
     }
 }

@@ -34,6 +34,10 @@ impl<K: Ord + Clone, V: Clone> Ledger<K, V> {
         self.current.get(key)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.current.len()
+    }
+
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.current.iter()
     }
