@@ -1,6 +1,7 @@
 //! The plugin lives in a scheduler's process: what it brings along may not grow unnoticed.
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "the test asks cargo and reads a file; the core does neither"
 )]
 #![expect(

@@ -1,6 +1,7 @@
 //! Holds `include/portreeve.h` against C compilers and against its mirror in Rust.
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "the test runs C compilers on files it writes; the core itself does neither"
 )]
 #![expect(

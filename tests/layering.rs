@@ -1,6 +1,7 @@
 //! Holds the imports of the code against the directions that ARCHITECTURE.md promises.
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "the test reads the sources and asks cargo; the core itself does neither"
 )]
 #![expect(
