@@ -2,21 +2,14 @@
 
 use crate::identity::HostId;
 use crate::port::Protocol;
-use crate::port_pool::{Cause, Foreign, PortState, Side, Stranger};
+use crate::port_pool::{Cause, PortState, Side, Stranger};
 
-use super::testing::{ask, grant, granted, hosts, numbers, port, replica, seconds, whole};
+use super::testing::{
+    ask, grant, granted, hosts, nginx_on, numbers, port, replica, seconds, whole,
+};
 use super::{AfterRelease, Conflict, GrantRecord, ReleaseError, ReserveError};
 
 const HOST: HostId = HostId(0);
-
-fn nginx_on(number: u16, protocol: Protocol) -> Foreign {
-    Foreign {
-        port: port(number),
-        protocol,
-        pid: Some(811),
-        comm: Some("nginx".to_owned()),
-    }
-}
 
 #[test]
 fn a_stranger_takes_its_side_of_the_number_and_no_other() {

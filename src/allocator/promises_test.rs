@@ -2,24 +2,17 @@
 
 use crate::identity::HostId;
 use crate::port::Protocol;
-use crate::port_pool::{Foreign, PortState, Side};
+use crate::port_pool::{PortState, Side};
 
-use super::testing::{ask, grant, granted, hosts, numbers, port, ranges, replica, seconds, whole};
+use super::testing::{
+    ask, grant, granted, hosts, nginx_on, numbers, port, ranges, replica, seconds, whole,
+};
 use super::{
     AfterRelease, Conflict, GrantRecord, HostSet, HostSpec, HostState, PutHostError, Removal,
     RemoveHostError, ReserveError,
 };
 
 const HOST: HostId = HostId(0);
-
-fn nginx_on(number: u16, protocol: Protocol) -> Foreign {
-    Foreign {
-        port: port(number),
-        protocol,
-        pid: Some(811),
-        comm: Some("nginx".to_owned()),
-    }
-}
 
 #[test]
 fn a_former_number_that_cannot_be_had_refuses_nothing() {

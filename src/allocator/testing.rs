@@ -1,6 +1,8 @@
 //! What the tests of the allocator share: hosts to begin with, and the whole state to compare.
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::port::Protocol;
+use crate::port_pool::Foreign;
 use crate::time::Monotonic;
 
 use super::host::Host;
@@ -33,6 +35,15 @@ pub(super) fn hosts(count: u32, dynamic: &str) -> Allocator {
     }
     allocator.take_freed();
     allocator
+}
+
+pub(super) fn nginx_on(number: u16, protocol: Protocol) -> Foreign {
+    Foreign {
+        port: port(number),
+        protocol,
+        pid: Some(811),
+        comm: Some("nginx".to_owned()),
+    }
 }
 
 /// Reserves and commits; the grant's numbers as text, or every cause joined.

@@ -539,6 +539,30 @@ fn stops_groups_and_users() -> Vec<Case> {
 }
 
 #[test]
+fn a_restart_by_the_user_begins_the_waits_anew() {
+    // The second crash waits 2 s. The user does not, in the wait or before the last process is gone, and
+    // the third crash waits 1 s again.
+    for (asked_at, empty_after) in [(4_000, 0), (3_500, 1_000)] {
+        let mut world = World::new(config(Always), "1:x1 | 1:x1 | 1:x1 | up");
+        world.scripts[1].group = Group::After(empty_after);
+        world.at(0, Event::Start);
+        world.at(asked_at, Event::UserRestart);
+        world.run_until(10_000);
+        let waits: Vec<_> = world
+            .log
+            .iter()
+            .filter(|seen| seen.contains(" B("))
+            .collect();
+        assert_eq!(
+            waits,
+            ["1 B(x1,1)", "3 B(x1,2)", "5 B(x1,1)"],
+            "{:#?}",
+            world.log
+        );
+    }
+}
+
+#[test]
 fn a_run_has_no_limit() {
     // With the widest intervals that a profile may name no deadline is near, with the narrowest many pass.
     let mut rules = config(Always);

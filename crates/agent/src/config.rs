@@ -52,7 +52,7 @@ impl Default for Config {
             lifeline: None,
             labels: BTreeMap::new(),
             address: AddressRule::default(),
-            prefix: "PORTREEVE_".to_owned(),
+            prefix: portreeve::variables::PREFIX.to_owned(),
         }
     }
 }

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use portreeve::identity::Incarnation;
 use portreeve::port::{PortRange, Protocol};
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
@@ -367,7 +366,7 @@ fn name_of(desired: &Desired) -> ReplicaName {
     ReplicaName {
         service: desired.service.clone(),
         index: desired.index,
-        incarnation: Incarnation(desired.incarnation.0),
+        incarnation: desired.incarnation,
     }
 }
 
