@@ -48,7 +48,7 @@ pub(crate) async fn show(
     Ok(json(&seen(&host, &view, asker.caller())))
 }
 
-/// `GET /hosts/{host}/ports`: every number that is not free.
+/// `GET /hosts/{host}/ports`: every number that is held, releasing, cooling or foreign.
 pub(crate) async fn ports(
     State(app): State<Arc<App>>,
     asker: Asker,
