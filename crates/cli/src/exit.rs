@@ -1,6 +1,7 @@
 //! Exit codes, documented and tested: scripts tell outcomes apart by them.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 use portreeve_api::ClientError;
@@ -47,7 +48,8 @@ impl Failure {
     /// Says the message on standard error and gives the code to the shell.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
-            eprintln!("portreeve: {}", self.message);
+            // The code counts even where nobody can read the words.
+            _ = writeln!(std::io::stderr(), "portreeve: {}", self.message);
         }
         ExitCode::from(self.code as u8)
     }

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::exit::Failure;
+use crate::output;
 use crate::span::Span;
 
 /// Serves a greeting over HTTP; every path answers, /ready as --ready-after says.
@@ -57,12 +58,16 @@ impl Hello {
         let mut hang = signal(SignalKind::user_defined1())?;
         let mut term = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::time::sleep(self.listen_after.0).await;
+        tokio::select! {
+            () = tokio::time::sleep(self.listen_after.0) => {}
+            _ = term.recv(), if !self.ignore_term => return Ok(std::process::ExitCode::SUCCESS),
+            _ = interrupt.recv() => return Ok(std::process::ExitCode::SUCCESS),
+        }
         let address = SocketAddr::new(self.bind, self.port);
         let listener = TcpListener::bind(address)
             .await
             .map_err(|cause| Failure::plain(format!("cannot listen on {address}: {cause}")))?;
-        println!("hello listens on {}", listener.local_addr()?);
+        output::print(&format!("hello listens on {}\n", listener.local_addr()?))?;
         let state = Arc::new(State {
             greeting: greeting(address),
             ready_at: begun + self.ready_after.0,
@@ -107,7 +112,8 @@ impl State {
     }
 
     fn hang(&self, why: &str) {
-        println!("hello hangs from now on ({why})");
+        // Hanging is what was asked for, whether anybody can read of it or not.
+        _ = output::print(&format!("hello hangs from now on ({why})\n"));
         self.hangs.store(true, Ordering::Relaxed);
     }
 }

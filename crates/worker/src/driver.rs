@@ -32,6 +32,9 @@ use crate::sources::{Happened, Sources};
 /// A record older than this is not believed about readiness: the controller's default host grace.
 const HOST_GRACE: Duration = Duration::from_secs(90);
 
+/// How long until what could not be written down is written again.
+const WRITE_AGAIN: Duration = Duration::from_secs(2);
+
 /// Why a driver ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -66,6 +69,8 @@ pub(crate) struct Progress {
     emptied: Option<Run>,
     /// Something is to be written down.
     changed: bool,
+    /// When to try again what could not be written down.
+    write_again: Option<Monotonic>,
     forget: bool,
     lifeline_ended: bool,
 }
@@ -104,19 +109,28 @@ impl Driver {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
+        let write_again = self.progress.write_again;
         if self.record.is_final() {
-            return None;
+            return write_again;
         }
         let machine = self.record.machine.next_deadline();
         machine
             .into_iter()
             .chain(self.probing.next_deadline())
+            .chain(write_again)
             .min()
     }
 
     /// Starts the first run, or finds out what became of the newest one.
     async fn begin(&mut self, sources: &mut Sources) {
         let mut effects = Vec::new();
+        // An earlier worker that could write nothing down, on a full disk say, went further than the record.
+        let recorded = self.record.machine.run();
+        for run in job::runs_after(&self.folder, recorded) {
+            tracing::warn!("run {run} was begun and is not recorded; what is left of it is ended");
+            self.backend.end_unrecorded(run).await;
+            job::remove_run(&self.folder, run);
+        }
         let fresh = self.record.machine.state() == State::Idle;
         if !fresh && !self.record.is_final() {
             self.take_over(sources, &mut effects).await;
@@ -335,23 +349,29 @@ impl Driver {
             self.record.status = Some(status.clone());
         }
         if self.progress.changed || news.is_some() {
-            self.progress.changed = false;
-            if let Err(cause) = self.record.write(&self.folder) {
-                // The service is worth more than the record of it; the next change tries again.
-                self.progress.changed = true;
-                tracing::error!("the machine's state cannot be written: {cause}");
-            }
+            self.write_down(now, news.is_some());
         }
         if let Some(status) = news {
-            let path = self.folder.status();
-            if let Err(cause) = file::write_json(&path, &status, Durability::Written) {
-                tracing::error!("the status cannot be written: {cause}");
-            }
             self.uplink.send_replace(Some(status));
         }
         for effect in effects {
             self.act(now, effect);
         }
+    }
+
+    /// The service is worth more than the record of it: what cannot be written is tried again.
+    fn write_down(&mut self, now: Now, news: bool) {
+        let status = self.record.status.as_ref();
+        let status = status.filter(|_| news || self.progress.write_again.is_some());
+        let written = self.record.write(&self.folder).and_then(|()| match status {
+            Some(status) => file::write_json(&self.folder.status(), status, Durability::Written),
+            None => Ok(()),
+        });
+        self.progress.changed = written.is_err();
+        self.progress.write_again = written.err().map(|cause| {
+            tracing::error!("where the replica stands cannot be written down: {cause}");
+            now.mono + WRITE_AGAIN
+        });
     }
 
     fn act(&mut self, now: Now, effect: Effect) {

@@ -212,18 +212,29 @@ impl Job {
 
 /// Removes what earlier runs left: their folders with their scratch directories. The newest is kept.
 pub(crate) fn remove_runs_before(folder: &ReplicaFolder, run: Run) {
+    runs(folder)
+        .filter(|earlier| *earlier < run)
+        .for_each(|earlier| remove_run(folder, earlier));
+}
+
+/// The runs that left a folder and are newer than `run`.
+pub(crate) fn runs_after(folder: &ReplicaFolder, run: Run) -> Vec<Run> {
+    runs(folder).filter(|later| *later > run).collect()
+}
+
+/// Removes the run's folder.
+pub(crate) fn remove_run(folder: &ReplicaFolder, run: Run) {
+    // What cannot be removed only takes room, until the replica's folder goes.
+    _ = fs::remove_dir_all(RunFolder::of(folder, run).path());
+}
+
+fn runs(folder: &ReplicaFolder) -> impl Iterator<Item = Run> {
     let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
-    for entry in entries {
+    entries.filter_map(|entry| {
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| {
-            let number = name.strip_prefix(RunFolder::PREFIX)?;
-            number.parse::<u32>().ok()
-        });
-        if number.is_some_and(|number| number < run.0) {
-            // What cannot be removed only takes room, until the replica's folder goes.
-            _ = fs::remove_dir_all(entry.path());
-        }
-    }
+        let number = name.to_str()?.strip_prefix(RunFolder::PREFIX)?;
+        number.parse().ok().map(Run)
+    })
 }
 
 /// Makes `path` an empty folder of our own, whatever was there.

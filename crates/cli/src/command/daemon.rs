@@ -233,5 +233,7 @@ pub(crate) fn log_to_stderr() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        // It would say on standard error that a line is lost, and die where that is full or closed as well.
+        .log_internal_errors(false)
         .init();
 }

@@ -76,6 +76,8 @@ impl Home {
             .with_writer(file)
             .with_ansi(false)
             .with_target(false)
+            // It would say on standard error that a line is lost, and die where that is closed.
+            .log_internal_errors(false)
             .init();
         Ok(())
     }

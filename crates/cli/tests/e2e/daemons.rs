@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{Running, USUAL, World, eventually, hello, kill, pause};
+use crate::world::{Running, USUAL, World, eventually, hello, kill, names_in, pause};
 
 fn controller(world: &World) -> Running {
     let data = world.path("controller").display().to_string();
@@ -188,4 +188,74 @@ fn a_reader_never_sees_an_empty_success_while_the_controller_restarts() {
         }
     }
     assert!(answered >= rounds, "only {answered} answers");
+}
+
+#[test]
+fn a_run_that_could_not_be_recorded_costs_a_restart_and_neither_port_nor_twin() {
+    // On a full disk a worker goes on; dead there, it leaves a record that is older than its service.
+    let Some(world) = World::new() else { return };
+    let _controller = controller(&world);
+    let first = agent(&world);
+    let profile = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
+    world.ok(&["submit", &profile]);
+    world.ok(&["wait", "hello", "--timeout", "60s"]);
+    let before = world.replica("hello", 0);
+    let replicas = world.path("host/agent/replicas");
+    let record = replicas.join(&names_in(&replicas)[0]).join("machine.json");
+    let old = std::fs::read(&record).unwrap();
+    let pid = before["pid"].as_i64().unwrap();
+    kill(i32::try_from(pid).unwrap(), "KILL");
+    let unrecorded = world.replica_when("hello", 0, "came back", |replica| {
+        replica["ready"] == true && replica["restarts"] == 1
+    });
+    assert_eq!(first.end("KILL"), None);
+    let worker = |(_, line): &(i32, String)| line.contains(" worker ");
+    let worker = world.processes().into_iter().find(worker);
+    kill(worker.expect("a worker runs").0, "KILL");
+    std::fs::write(&record, old).unwrap();
+
+    let _second = agent(&world);
+    let after = world.replica_when("hello", 0, "began anew", |replica| {
+        replica["ready"] == true && replica["pid"] != unrecorded["pid"]
+    });
+    assert_eq!(after["ports"], before["ports"], "{after:#}");
+    assert_eq!(after["incarnation"], before["incarnation"]);
+    let services = |(_, line): &(i32, String)| line.contains("hello --port");
+    let services = world.processes().into_iter().filter(services).count();
+    assert_eq!(services, 1, "{:?}", world.processes());
+}
+
+#[test]
+fn a_daemon_whose_log_cannot_be_written_goes_on() {
+    // A full disk below the log file of an agent, and of the workers that it starts.
+    let Some(world) = World::new() else { return };
+    let _controller = controller(&world);
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let data = world.path("host").display().to_string();
+    let socket = world.socket();
+    let arguments = [
+        "agent",
+        "--data",
+        &data,
+        "--controller",
+        &socket,
+        "--single-host",
+    ];
+    let mut agent = world
+        .portreeve(&arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    world.ok(&[
+        "submit",
+        &world.profile("hello.toml", &hello("hello", 1, "", USUAL)),
+    ]);
+    world.ok(&["wait", "hello", "--timeout", "60s"]);
+    assert_eq!(agent.try_wait().unwrap(), None);
+    kill(agent.id().cast_signed(), "TERM");
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
 }

@@ -126,3 +126,14 @@ fn a_service_submitted_while_it_ends_is_stopped_too() {
     assert_eq!(dev.end("INT"), Some(0));
     assert_eq!(world.processes(), []);
 }
+
+#[test]
+fn a_service_that_does_not_listen_yet_is_no_reason_to_wait_for_its_grace() {
+    let Some(world) = World::new() else { return };
+    let patient = format!("{USUAL}[stop]\ngrace = \"1h\"\n");
+    let text = hello("late", 1, "--listen-after 1h", &patient);
+    let dev = world.dev(&[&world.profile("late.toml", &text)]);
+    world.replica_when("late", 0, "was started", |replica| replica["pid"].is_i64());
+    assert_eq!(dev.end("INT"), Some(0));
+    assert_eq!(world.processes(), []);
+}

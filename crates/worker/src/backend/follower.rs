@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::file;
-use crate::process;
+use crate::process::{self, Stat};
 use crate::shim::{RunFolder, ShimCommand, ShimState};
 
 use super::remains::Remains;
@@ -223,6 +223,37 @@ impl Follower {
                 status: ExitStatus::Unknown,
             });
         }
+        self.end_remains().await;
+        self.tell(BackendEvent::GroupEmpty { run });
+    }
+
+    /// Ends what there is of a run that nobody follows, its shim with it, and tells nothing.
+    pub(super) async fn end(mut self) {
+        if let Ok(Some(shim)) = file::read_json::<ProcessIdentity>(&self.files.claim()) {
+            let mut wait = Self::AGAIN.0;
+            while process::lives(&shim) {
+                let below = process::descendants(shim.pid);
+                below.iter().for_each(process::kill);
+                if below.is_empty()
+                    && let Ok(found) = Stat::read(shim.pid)
+                    && found.start_ticks == shim.start_ticks
+                {
+                    // It may wait for room to write down how the run ended, which nobody asks for.
+                    process::kill(&found);
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(Self::AGAIN.1);
+            }
+        }
+        if let Ok(Some(state)) = file::read_json::<ShimState>(&self.files.state()) {
+            self.main = state.spawned.map(|main| (main, state.shim.pid));
+        }
+        self.end_remains().await;
+    }
+
+    /// Kills what is left of the run until nothing is.
+    async fn end_remains(&self) {
+        let run = self.run;
         let mut remains = Remains {
             mark: &self.mark,
             main: self.main.clone(),
@@ -238,7 +269,6 @@ impl Follower {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(Self::AGAIN.1);
         }
-        self.tell(BackendEvent::GroupEmpty { run });
     }
 
     /// How long until a shim is connected to again, or it is looked again whether a killed process is

@@ -5,6 +5,8 @@ mod follower;
 mod remains;
 mod shim;
 
+use std::pin::Pin;
+
 use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
@@ -32,6 +34,10 @@ pub(crate) trait Backend {
 
     /// Kills every process of the run: [`BackendEvent::GroupEmpty`] follows when none is left.
     fn kill_group(&mut self, run: Run);
+
+    /// Ends every process of a run of this replica that is not the newest, in place of following it. Ready when
+    /// none is left.
+    fn end_unrecorded(&mut self, run: Run) -> Pin<Box<dyn Future<Output = ()>>>;
 
     /// The process below which everything of the newest run lives, if there is one.
     fn root(&self) -> Option<u32>;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::Stdio;
 
 use portreeve::identity::Run;
@@ -169,6 +170,12 @@ impl Backend for ShimBackend {
             // Nobody follows it: it never began, or its end was told.
             tokio::spawn(self.follow(run).bury());
         }
+    }
+
+    fn end_unrecorded(&mut self, run: Run) -> Pin<Box<dyn Future<Output = ()>>> {
+        let files = RunFolder::of(&self.folder, run);
+        let (follower, _) = Follower::new(run, files, self.mark.of(run), self.events.clone());
+        Box::pin(follower.end())
     }
 
     fn root(&self) -> Option<u32> {

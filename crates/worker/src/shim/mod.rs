@@ -39,7 +39,7 @@ const KILL_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts and keeps run `run` of the replica in `folder`; returns when no process of the run is left
-/// and that is on disk, or was told to a worker.
+/// and that is on disk, or was told to a worker, or the run's folder is gone.
 ///
 /// The launch is read from standard input, a socket that stays the first worker's connection.
 ///
@@ -162,7 +162,7 @@ impl Shim {
             if !self.told {
                 self.told = self.peers.tell(&self.state);
             }
-            if self.state.empty && (self.durable || self.told) {
+            if self.state.empty && (self.durable || self.told || self.is_forgotten()) {
                 return Ok(());
             }
             self.wait(children)?;
@@ -171,6 +171,12 @@ impl Shim {
                 self.on_peer(incoming);
             }
         }
+    }
+
+    /// Whether somebody removed the run's folder: nobody will ever ask how it ended.
+    fn is_forgotten(&self) -> bool {
+        let found = std::fs::symlink_metadata(self.files.path());
+        found.is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)
     }
 
     /// Blocks until a child ends, a worker speaks or a deadline passes.

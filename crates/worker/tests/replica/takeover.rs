@@ -78,6 +78,17 @@ fn what_a_killed_shim_held_is_ended_although_it_hides_its_environment() {
 }
 
 #[test]
+fn a_shim_whose_folder_was_removed_ends_with_its_run() {
+    let mut world = World::running("exec sleep 1000", "");
+    let first = world.ready();
+    let shim = world.shim(1);
+    world.kill_worker();
+    std::fs::remove_dir_all(world.path("run-1")).unwrap();
+    signal(first.pid.unwrap(), Signal::SIGKILL);
+    until("the shim ends", || is_gone(shim));
+}
+
+#[test]
 fn a_backoff_goes_on_under_the_next_worker() {
     let mut world = World::running(
         "echo run; exit 1",
