@@ -34,7 +34,7 @@ impl Connect {
             None => places::usual_targets()
                 .into_iter()
                 .find(|target| match target {
-                    Target::Unix(path) => path.exists(),
+                    Target::Unix(path) => path.exists() && places::is_trusted(path),
                     Target::Tcp(_) => true,
                 })
                 .ok_or_else(|| Failure::new(Code::Unreachable, "no controller is known"))?,

@@ -1,6 +1,7 @@
 //! Where portreeve keeps sockets and data, by who runs it.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use portreeve_api::Target;
 
@@ -43,7 +44,7 @@ impl Places {
 }
 
 /// The socket of a controller below a run folder.
-pub(crate) fn socket(run: &std::path::Path) -> PathBuf {
+pub(crate) fn socket(run: &Path) -> PathBuf {
     run.join("controller.sock")
 }
 
@@ -56,4 +57,34 @@ pub(crate) fn usual_targets() -> Vec<Target> {
     }
     targets.push(Target::Tcp(LISTEN[0].to_owned()));
     targets
+}
+
+/// Whether nobody but this user and root can have made the socket: in a temporary folder that all share,
+/// somebody else may have been first to take the name.
+pub(crate) fn is_trusted(socket: &Path) -> bool {
+    /// Everybody may write.
+    const SHARED: u32 = 0o002;
+    let folder = socket
+        .parent()
+        .and_then(|folder| std::fs::metadata(folder).ok());
+    folder.is_some_and(|about| {
+        let own = nix::unistd::geteuid().as_raw();
+        [own, 0].contains(&about.uid()) && about.mode() & SHARED == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_socket_is_trusted_only_where_nobody_else_can_make_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = socket(folder.path());
+        assert!(is_trusted(&socket));
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(!is_trusted(&socket));
+        assert!(!is_trusted(&folder.path().join("none/controller.sock")));
+    }
 }
