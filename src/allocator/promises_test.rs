@@ -301,3 +301,16 @@ fn a_listing_joins_sides_and_neighbours_of_one_state() {
         assert!(entry.starts_with(start), "{entry} is not {start}");
     }
 }
+
+#[test]
+fn a_host_that_comes_into_service_has_room_for_those_who_wait_once() {
+    let mut world = hosts(1, "20000-20009");
+    for away in [HostState::Drained, HostState::Suspect, HostState::Lost] {
+        world.set_host_state(HOST, away).unwrap();
+        assert!(world.take_freed().is_empty(), "{away:?} is no room");
+        world.set_host_state(HOST, HostState::Up).unwrap();
+        assert!(world.take_freed().contains(HOST), "after {away:?}");
+        world.set_host_state(HOST, HostState::Up).unwrap();
+        assert!(world.take_freed().is_empty(), "it was told of");
+    }
+}

@@ -138,8 +138,10 @@ impl Caller {
     pub(super) fn with(config: &PrConfig) -> Self {
         let api = api();
         let mut ctx = 0;
-        // SAFETY: every pointer is to a live value.
-        let code = unsafe { (api.create)(config, &raw mut ctx) };
+        let code = in_turn(|| {
+            // SAFETY: every pointer is to a live value.
+            unsafe { (api.create)(config, &raw mut ctx) }
+        });
         assert_eq!(code, PR_OK, "{}", last_error());
         Self { api, ctx }
     }
@@ -347,9 +349,26 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // SAFETY: no pointer is passed. A test may have destroyed it already.
-        unsafe { (self.api.destroy)(self.ctx) };
+        // A test may have destroyed it already.
+        destroy(self.ctx);
     }
+}
+
+/// Makes or ends a context once no other test of this process does: `PR_EBUSY` says that one does just now.
+pub(super) fn in_turn(mut call: impl FnMut() -> i32) -> i32 {
+    loop {
+        match call() {
+            PR_EBUSY => std::thread::yield_now(),
+            code => return code,
+        }
+    }
+}
+
+pub(super) fn destroy(ctx: PrCtx) -> i32 {
+    in_turn(|| {
+        // SAFETY: no pointer is passed.
+        unsafe { (api().destroy)(ctx) }
+    })
 }
 
 pub(super) fn last_error() -> String {

@@ -84,11 +84,11 @@ fn a_longer_struct_is_read_if_its_tail_is_zero() {
         };
         newer.known.size = u32::try_from(size_of::<Newer>()).unwrap();
         let mut ctx = 0;
-        // SAFETY: the struct has the size it says.
-        let code = unsafe { (api().create)((&raw const newer).cast(), &raw mut ctx) };
-        // SAFETY: no pointer is passed.
-        let destroyed = unsafe { (api().destroy)(ctx) };
-        (code, destroyed)
+        let code = in_turn(|| {
+            // SAFETY: the struct has the size it says.
+            unsafe { (api().create)((&raw const newer).cast(), &raw mut ctx) }
+        });
+        (code, destroy(ctx))
     };
     assert_eq!(create(0), (PR_OK, PR_OK));
     assert_eq!(create(1), (PR_E2BIG, PR_ESTALE));
@@ -303,9 +303,7 @@ fn a_stale_or_foreign_id_is_never_followed() {
     let later = caller.begin(0);
     assert_eq!(caller.commit(txn), PR_ESTALE);
     assert_eq!(caller.commit(later), PR_OK);
-    let (api, ctx) = (caller.api, caller.ctx);
-    // SAFETY: no pointer is passed.
-    let codes = unsafe { [(api.destroy)(ctx), (api.destroy)(ctx)] };
+    let codes = [destroy(caller.ctx), destroy(caller.ctx)];
     assert_eq!(codes, [PR_OK, PR_ESTALE]);
     assert_eq!(caller.try_begin(0, 0), Err(PR_ESTALE));
     assert_eq!(caller.release_begin(id), PR_ESTALE);
@@ -314,7 +312,7 @@ fn a_stale_or_foreign_id_is_never_followed() {
     let next = Caller::new();
     let web = next.profile("web.alice", &[any("http")]);
     let (newer, _) = next.hold(want(1, 0, web, 0));
-    assert_ne!((next.ctx, newer), (ctx, id));
+    assert_ne!((next.ctx, newer), (caller.ctx, id));
     assert_eq!(next.release_begin(id), PR_ESTALE);
 }
 
@@ -479,8 +477,7 @@ fn a_caught_panic_poisons_its_context_and_no_other() {
     assert!(logged.2 > 0);
     assert_eq!(poisoned.try_begin(0, 0), Err(PR_EPOISON));
     assert!(sound.try_begin(0, 0).is_ok());
-    // SAFETY: no pointer is passed.
-    assert_eq!(unsafe { (poisoned.api.destroy)(poisoned.ctx) }, PR_OK);
+    assert_eq!(destroy(poisoned.ctx), PR_OK);
 }
 
 #[test]

@@ -29,6 +29,8 @@ mod memory;
 mod misuse_test;
 mod process;
 mod profile;
+#[cfg(test)]
+mod readers_test;
 mod register;
 mod release;
 mod report;

@@ -266,6 +266,34 @@ fn an_end_that_no_worker_can_tell_is_reported_until_it_is_acknowledged() {
 }
 
 #[test]
+fn an_end_that_a_controller_lost_is_told_again_and_only_while_it_waits_for_it() {
+    let ended = |reported| Resident {
+        status: ended_status(),
+        reported,
+        ..resident(Life::Ended)
+    };
+    let report = Action::Report { name: name(0) };
+    for (reported, want, expected) in [
+        (false, Want::Run, vec![report.clone()]),
+        (false, Want::Stop, vec![report]),
+        (false, Want::Forget, vec![]),
+        (true, Want::Run, vec![]),
+    ] {
+        assert_eq!(
+            act([(name(0), ended(reported))], [(name(0), want)]),
+            expected
+        );
+    }
+    assert_eq!(act([(name(0), ended(false))], []), []);
+    // Without a status there is no end to tell.
+    let bare = Resident {
+        status: None,
+        ..ended(false)
+    };
+    assert_eq!(act([(name(0), bare)], [(name(0), Want::Stop)]), []);
+}
+
+#[test]
 fn a_stop_before_the_beginning_is_reported_as_an_end() {
     assert_eq!(
         act([], [(name(0), Want::Stop)]),

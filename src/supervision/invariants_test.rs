@@ -13,8 +13,13 @@ use crate::identity::Run;
 use crate::port::{Port, Protocol};
 use crate::time::Monotonic;
 
+/// So many cases, or as many as the environment asks for if that is more.
+fn at_least(cases: u32) -> ProptestConfig {
+    ProptestConfig::with_cases(ProptestConfig::default().cases.max(cases))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(at_least(2000))]
 
     #[test]
     fn the_invariants_hold_in_every_order_of_events(
