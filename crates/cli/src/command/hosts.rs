@@ -84,10 +84,10 @@ impl Host {
     }
 }
 
-/// Show every port of a host that is not free, with its state and holder.
+/// Show the ports of a host that are taken, and by whom.
 ///
 /// held: by a replica. releasing: until that has stopped. cooling: freed, and rests before the next gets it.
-/// foreign: a process outside portreeve listens there. reserved: never given.
+/// foreign: a process outside portreeve listens there.
 #[derive(Args, Debug)]
 pub(crate) struct Ports {
     /// The host
