@@ -151,11 +151,8 @@ impl Registry {
             )));
         }
         let count = u32::try_from(remaining.len()).unwrap_or(u32::MAX);
-        let how = match count {
-            1 => "in place",
-            _ => "in place, one after the other, the highest first",
-        };
-        let mut notes = vec![format!("restarting {} {how}", copies(count))];
+        let order = order_of(count);
+        let mut notes = vec![format!("restarting {} in place{order}", copies(count))];
         notes.extend(gap_note(remaining.len()));
         let text = format!("restart of {} ordered by {}", copies(count), by.user);
         self.tell_service(id, "restart", text);
@@ -300,6 +297,14 @@ pub(super) fn gap_note(replicas: usize) -> Vec<String> {
         .then(|| note.to_owned())
         .into_iter()
         .collect()
+}
+
+/// In which order a roll takes so many replicas.
+pub(super) const fn order_of(replicas: u32) -> &'static str {
+    match replicas {
+        1 => "",
+        _ => ", one after the other, the highest first",
+    }
 }
 
 /// `1 replica`, `3 replicas`.

@@ -21,7 +21,7 @@ impl Registry {
         candidates: &[HostId],
     ) -> String {
         if !self.lives.values().any(|life| life.reported) {
-            return "no host has reported yet; `portreeve agent` on a host makes it one".to_owned();
+            return "no host has reported yet; a host does once its agent runs".to_owned();
         }
         let eligible: Vec<(HostName, HostId)> = self
             .eligible_hosts(profile)

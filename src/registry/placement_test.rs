@@ -158,7 +158,7 @@ fn a_host_that_has_not_told_everything_takes_nothing() {
     rig.submit(&web("db", 1)).unwrap();
     assert_eq!(
         reason(&rig, "db", 0),
-        "no host has reported yet; `portreeve agent` on a host makes it one"
+        "no host has reported yet; a host does once its agent runs"
     );
     rig.join("n2");
     assert_eq!(hosts(&rig, "db"), ["n2"]);

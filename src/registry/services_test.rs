@@ -238,7 +238,7 @@ fn a_waiting_replica_stops_at_once() {
     rig.submit(&web("web", 1)).unwrap();
     assert_eq!(
         rig.replica("web", 0).reason.as_deref(),
-        Some("no host has reported yet; `portreeve agent` on a host makes it one")
+        Some("no host has reported yet; a host does once its agent runs")
     );
     rig.ask(stop("web")).unwrap();
     assert_eq!(rig.states("web"), ["stopped"]);

@@ -8,7 +8,7 @@ use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas};
 use crate::rights::Caller;
 
-use super::commands::{answer, copies, gap_note};
+use super::commands::{answer, copies, gap_note, order_of};
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Replica, Roll, RollKind, Service, WaitCause, Waiting, Wish};
 use super::truth::{MetaKey, TombstoneKey};
@@ -183,10 +183,10 @@ impl Registry {
         let changed = changes.join(", ");
         let mut notes = vec![match (only_count, lives) {
             (true, _) => format!("scaled to {}", copies(desired)),
-            (false, true) => format!(
-                "replacing {}, one after the other, the highest first (changed: {changed})",
-                copies(desired)
-            ),
+            (false, true) => {
+                let order = order_of(desired);
+                format!("replacing {}{order} (changed: {changed})", copies(desired))
+            }
             (false, false) => {
                 format!("replaced with {} (changed: {changed})", copies(desired))
             }

@@ -18,11 +18,12 @@ pub(crate) struct Connect {
         long,
         global = true,
         value_name = "ADDRESS",
-        env = "PORTREEVE_CONTROLLER"
+        env = "PORTREEVE_CONTROLLER",
+        help_heading = "Connection"
     )]
     pub(crate) controller: Option<Target>,
     /// A file with a token to speak under; over a Unix socket you are who you are
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     pub(crate) token_file: Option<PathBuf>,
 }
 

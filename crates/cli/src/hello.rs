@@ -20,9 +20,9 @@ use crate::exit::Failure;
 use crate::output;
 use crate::span::Span;
 
-/// Serves a greeting over HTTP; every path answers, /ready as --ready-after says.
+/// A small HTTP service to try things with, and with faults on demand.
 ///
-/// Sent SIGUSR1 it hangs: connections are taken and never answered, as a stuck service does.
+/// Every path answers with a greeting, /ready as --ready-after says. Sent SIGUSR1 it hangs: connections are taken and never answered, as a stuck service does.
 #[derive(Args, Debug)]
 pub(crate) struct Hello {
     /// The port to listen on

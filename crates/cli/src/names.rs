@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use portreeve::identity::{Label, Namespace, ParseServiceNameError};
+use portreeve::identity::{Label, Namespace, ParseLabelError, ParseNamespaceError};
 use portreeve::port::PortName;
 
 /// A service, with or without its namespace; without: the caller's own, which the controller knows.
@@ -23,15 +23,22 @@ impl fmt::Display for ServiceArg {
 }
 
 impl FromStr for ServiceArg {
-    type Err = ParseServiceNameError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ParseServiceNameError> {
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((service, _)) = text.split_once('/') {
+            return Err(format!("the whole service is meant here: write {service}"));
+        }
         let (label, namespace) = match text.split_once('.') {
-            Some((label, namespace)) => (label, Some(namespace.parse()?)),
+            Some((label, namespace)) => {
+                let namespace: Result<_, ParseNamespaceError> = namespace.parse();
+                (label, Some(namespace.map_err(|cause| cause.to_string())?))
+            }
             None => (text, None),
         };
+        let label: Result<_, ParseLabelError> = label.parse();
         Ok(Self {
-            label: label.parse()?,
+            label: label.map_err(|cause| cause.to_string())?,
             namespace,
         })
     }
@@ -56,7 +63,7 @@ impl FromStr for PortArg {
             None => (text, None),
         };
         Ok(Self {
-            service: service.parse().map_err(|cause| format!("{cause}"))?,
+            service: service.parse()?,
             port,
         })
     }
@@ -81,7 +88,7 @@ impl FromStr for ReplicaArg {
             None => (text, None),
         };
         Ok(Self {
-            service: service.parse().map_err(|cause| format!("{cause}"))?,
+            service: service.parse()?,
             index,
         })
     }

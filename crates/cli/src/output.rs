@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use portreeve::time::WallClock;
 use serde::Serialize;
 
@@ -44,7 +44,8 @@ pub(crate) fn rows(heading: &[&str], rows: Vec<Vec<String>>) -> String {
         .collect()
 }
 
-/// The aligned form, cut to `width` columns where it is known.
+/// The aligned form. Where `width` is known, long texts are wrapped between words to fit it; names and numbers
+/// stay whole, so on a narrow terminal lines may be longer than it.
 pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table
@@ -54,11 +55,21 @@ pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>, width: Option<u16>
     if let Some(width) = width {
         table.set_width(width);
     }
+    let least: Vec<u16> = (0..heading.len())
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            let cells = cells.map(String::as_str).chain([heading[column]]);
+            cells.map(least_width).max().unwrap_or(0)
+        })
+        .collect();
     for row in rows {
         table.add_row(row);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+    for (column, least) in table.column_iter_mut().zip(least) {
+        column.set_padding((0, PADDING));
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+            least + PADDING,
+        )));
     }
     let lines = table.to_string();
     lines
@@ -67,10 +78,33 @@ pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>, width: Option<u16>
         .collect()
 }
 
+/// Between two columns.
+const PADDING: u16 = 2;
+
+/// What is this short is not wrapped.
+const SHORT: usize = 14;
+
+/// The width below which a text would be broken within a word.
+fn least_width(text: &str) -> u16 {
+    let whole = text.chars().count();
+    let words = text.split(' ').map(|word| word.chars().count());
+    let least = if whole <= SHORT {
+        whole
+    } else {
+        words.max().unwrap_or(0)
+    };
+    u16::try_from(least).unwrap_or(u16::MAX)
+}
+
 /// The width of the terminal on standard output.
 pub(crate) fn terminal_width() -> Option<u16> {
+    terminal_size().map(|(width, _)| width)
+}
+
+/// The columns and lines of the terminal on standard output.
+pub(crate) fn terminal_size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(size.ws_col)
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// A moment as people and RFC 3339 write it, UTC, whole seconds.
@@ -82,4 +116,28 @@ pub(crate) fn moment(at: WallClock) -> String {
 /// A dash for nothing.
 pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_breaks_no_name_and_no_number() {
+        let row = [
+            "missing.root",
+            "0",
+            "http=20002",
+            "start failed: no such file or directory",
+        ];
+        let rows = vec![row.map(str::to_owned).to_vec()];
+        let heading = ["SERVICE", "REPLICA", "PORTS", "LAST FAILURE"];
+        for width in [20, 40, 60, 80, 120] {
+            let text = table(&heading, rows.clone(), Some(width));
+            for word in row.iter().flat_map(|cell| cell.split(' ')) {
+                assert!(text.contains(word), "{word} is broken at {width}:\n{text}");
+            }
+        }
+        assert_eq!(table(&heading, rows, Some(80)).lines().count(), 2);
+    }
 }

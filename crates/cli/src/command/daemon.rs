@@ -20,13 +20,13 @@ use crate::span::Span;
 
 /// Run the controller: the truth about services, ports and endpoints.
 ///
-/// Ends on SIGTERM or Ctrl-C; services go on.
+/// Ends on SIGTERM, SIGHUP or Ctrl-C; services go on.
 #[derive(Args, Debug)]
 pub(crate) struct Controller {
-    /// Where the truth is kept
+    /// Where the truth is kept; by default /var/lib/portreeve for root, else the user's state folder
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where the socket is made
+    /// Where the socket is made; by default /run/portreeve for root, else the user's runtime folder
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
     /// Addresses to listen on; loopback only
@@ -107,14 +107,14 @@ impl HostOptions {
     }
 }
 
-/// Run the daemon of this host: addresses, listeners, lease; it starts a worker per replica.
+/// Run the agent of this host: it reports the host's ports and starts a worker per replica.
 ///
-/// Ends on SIGTERM or Ctrl-C and touches no service; started again it adopts what runs.
+/// Ends on SIGTERM, SIGHUP or Ctrl-C and touches no service; started again it adopts what runs.
 #[derive(Args, Debug)]
 pub(crate) struct Agent {
     #[command(flatten)]
     options: HostOptions,
-    /// Where the replicas' folders are
+    /// Where the replicas' folders are, below agent/; by default as for the controller
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// All on one machine: the loopback address is published
@@ -164,7 +164,7 @@ pub(crate) fn agent_config(
     })
 }
 
-/// Supervise one replica in its folder.
+/// Supervise one replica in its folder; started by the agent.
 #[derive(Args, Debug)]
 pub(crate) struct Worker {
     /// The replica's folder, prepared by the agent

@@ -16,7 +16,7 @@ use super::services::PATIENCE;
 /// Print where a service's ready replicas answer: one host:port a line.
 ///
 /// Without :PORT the first published port is meant. Exit code 3 if none is ready, 4 if the service is
-/// unknown: then nothing is printed on standard output.
+/// unknown or publishes no port: then nothing is printed on standard output.
 #[derive(Args, Debug)]
 pub(crate) struct Endpoints {
     /// The service, and which of its ports: NAME[.NAMESPACE][:PORT]
@@ -24,23 +24,22 @@ pub(crate) struct Endpoints {
     /// Only one, the ready replica of the lowest index
     #[arg(long, conflicts_with = "all")]
     one: bool,
-    /// Also what is not ready, with state and reason (table and JSON)
+    /// Also what is not ready, with state and reason, as a table or JSON
     #[arg(long)]
     all: bool,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Form,
+    /// How to print it; by default lines, with --all a table
+    #[arg(short, long, value_enum)]
+    output: Option<Form>,
 }
 
 /// The forms of a list of endpoints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// host:port lines
-    #[default]
     Lines,
     /// One atomic snapshot, as the REST API answers
     Json,
-    /// A table for people
+    /// A table on a terminal, tab-separated lines in a pipe
     Table,
     /// NAME=host:port lines for a shell to read
     Env,
@@ -50,6 +49,15 @@ enum Form {
 
 impl Endpoints {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        let form = match (self.output, self.all) {
+            (None, true) => Form::Table,
+            (None, false) => Form::Lines,
+            (Some(Form::Lines | Form::Env | Form::Url), true) => {
+                let message = "--all lists what has no state in this form; add -o table or -o json";
+                return Err(Failure::new(Code::Usage, message));
+            }
+            (Some(form), _) => form,
+        };
         let mut path = paths::service_part(&self.name.service, "endpoints");
         path.push_str(if self.all {
             "?state=all"
@@ -63,22 +71,24 @@ impl Endpoints {
         if self.one {
             answer.endpoints.truncate(1);
         }
-        let none_ready = answer.ready == 0;
-        match self.output {
+        let outcome = if answer.ready == 0 {
+            Err(Failure::new(Code::NoneReady, none_is_ready(&answer)))
+        } else if self.listed(&answer).next().is_none() {
+            let message = format!("{} is ready, but publishes no port", answer.service);
+            Err(Failure::new(Code::NoSuchService, message))
+        } else {
+            Ok(())
+        };
+        match form {
             Form::Json => print_json(&answer)?,
             Form::Table => print(&as_table(&answer))?,
+            // A script never takes a failure for an empty list.
+            _ if outcome.is_err() => {}
             Form::Lines => print(&self.lines(&answer, authority))?,
             Form::Url => print(&self.lines(&answer, url))?,
             Form::Env => print(&self.as_variables(&answer))?,
         }
-        if none_ready {
-            let message = format!(
-                "{} is known, but none of its {} replicas is ready; `portreeve service {}` says why",
-                answer.service, answer.desired, answer.service,
-            );
-            return Err(Failure::new(Code::NoneReady, message));
-        }
-        Ok(())
+        outcome
     }
 
     /// The endpoints that default forms show: listed, with an address, one port each.
@@ -118,6 +128,19 @@ impl Endpoints {
             text.push_str(&format!("{prefix}_ENDPOINT_{place}={line}\n"));
         }
         text
+    }
+}
+
+fn none_is_ready(answer: &body::Endpoints) -> String {
+    let service = &answer.service;
+    match answer.desired {
+        0 => format!("{service} has no replica; `portreeve scale {service} N` gives it some"),
+        1 => format!(
+            "{service} is known, but its replica is not ready; `portreeve service {service}` says why"
+        ),
+        many => format!(
+            "{service} is known, but none of its {many} replicas is ready; `portreeve service {service}` says why"
+        ),
     }
 }
 

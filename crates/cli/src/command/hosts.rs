@@ -40,6 +40,10 @@ impl Hosts {
                 moment(host.last_seen),
             ]
         });
+        if list.hosts.is_empty() {
+            eprintln!("no host has reported; `portreeve agent` on a host makes it one");
+            return Ok(());
+        }
         let heading = ["HOST", "STATE", "ADDRESS", "DYNAMIC", "HELD", "LAST SEEN"];
         print(&rows(&heading, lines.collect()))
     }
@@ -80,7 +84,10 @@ impl Host {
     }
 }
 
-/// Show every port of a host that is not free, with its state and holder.
+/// Show the ports of a host that are taken, and by whom.
+///
+/// held: by a replica. releasing: until that has stopped. cooling: freed, and rests before the next gets it.
+/// foreign: a process outside portreeve listens there.
 #[derive(Args, Debug)]
 pub(crate) struct Ports {
     /// The host

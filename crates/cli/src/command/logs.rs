@@ -38,6 +38,9 @@ impl Logs {
         let client = connect.client()?;
         let mut asked = self.tail;
         let (mut at, mut body) = self.piece(&client, None, asked).await?;
+        if body.is_empty() && at == 0 {
+            self.hint_at_the_other_stream();
+        }
         loop {
             let mut out = std::io::stdout().lock();
             if let Err(cause) = out.write_all(&body).and_then(|()| out.flush()) {
@@ -54,6 +57,20 @@ impl Logs {
             // It may begin elsewhere than asked: the file was begun anew.
             (at, body) = self.piece(&client, Some(at), asked).await?;
         }
+    }
+
+    /// Nothing at all is what one sees who looks into the wrong stream.
+    fn hint_at_the_other_stream(&self) {
+        let index = self.name.index.unwrap_or(0);
+        let (this, other) = if self.stderr {
+            ("error", "without --stderr you see its standard output")
+        } else {
+            ("output", "--stderr shows its standard error")
+        };
+        eprintln!(
+            "{}/{index} has written nothing to standard {this}; {other}",
+            self.name.service
+        );
     }
 
     async fn piece(

@@ -37,56 +37,33 @@ pub(crate) struct Cli {
     command: Command,
 }
 
+/// What each command is for is told where it lives: a word here would hide that from its help.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Try it: run services on this machine with a live view; Ctrl-C stops all and leaves nothing
     Dev(Dev),
-    /// Validate profiles without storing anything
     Check(submit::Check),
-    /// Create a service from a profile, or replace it
     Submit(submit::Submit),
-    /// List services
     Services(services::Services),
-    /// Show one service with its replicas
     Service(services::Service),
-    /// Print where a service's ready replicas answer
     Endpoints(endpoints::Endpoints),
-    /// Wait until a service is ready
     Wait(wait::Wait),
-    /// Set the number of replicas
     Scale(verbs::Scale),
-    /// Start a stopped service, and replicas that ended, with a fresh budget
     Start(verbs::Start),
-    /// Restart replicas in place on their ports, one at a time
     Restart(verbs::Restart),
-    /// Stop a service; it stays known
     Stop(verbs::Stop),
-    /// Stop one replica; its index stays empty until start or submit
     Kill(verbs::Kill),
-    /// Forget a stopped service
     Delete(verbs::Delete),
-    /// Read what a replica writes
     Logs(logs::Logs),
-    /// Show what happened to a service
     Events(services::Events),
-    /// List hosts
     Hosts(hosts::Hosts),
-    /// Show one host
     Host(hosts::Host),
-    /// Show who holds which port of a host
     Ports(hosts::Ports),
-    /// Show who you are to the controller
     Whoami(hosts::Whoami),
-    /// Run the controller
     Controller(daemon::Controller),
-    /// Run the daemon of this host
     Agent(daemon::Agent),
-    /// Supervise one replica; started by the agent
     Worker(daemon::Worker),
-    /// Hold one process of a replica; started by the worker
     #[command(hide = true)]
     Shim(daemon::Shim),
-    /// A small HTTP service to try things with
     Hello(Hello),
 }
 

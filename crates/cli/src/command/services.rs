@@ -1,5 +1,6 @@
 //! `services`, `service` and `events`: what there is and what happened.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -39,12 +40,18 @@ impl Services {
                 or_dash(waits_for(service)),
             ]
         });
+        if list.services.is_empty() {
+            eprintln!("no service in your view; `portreeve submit FILE` creates one");
+            return Ok(());
+        }
         let heading = ["SERVICE", "STATE", "READY", "RESTARTS", "REASON"];
         print(&rows(&heading, lines.collect()))
     }
 }
 
-/// Show one service with its replicas.
+/// Show one service with its replicas, and why one is not ready.
+///
+/// In a pipe: one line per replica with service, replica, host, ports, state, ready, restarts, last failure, reason.
 #[derive(Args, Debug)]
 pub(crate) struct Service {
     /// The service: NAME, or NAME.NAMESPACE
@@ -61,6 +68,13 @@ impl Service {
         if self.output == Format::Json {
             return print_json(&service);
         }
+        if !std::io::stdout().is_terminal() {
+            let mut lines = replica_rows(&service);
+            for (line, replica) in lines.iter_mut().zip(&service.replicas) {
+                line.push(or_dash(replica.reason.as_ref()));
+            }
+            return print(&rows(&REPLICA_HEADING, lines));
+        }
         let mut text = format!(
             "{}: {}, {} of {} ready, submitted {} by {}\n",
             service.service,
@@ -70,15 +84,11 @@ impl Service {
             moment(service.submitted),
             service.owner,
         );
-        text.push_str(&rows(&REPLICA_HEADING, replica_rows(&service)));
-        for replica in &service.replicas {
-            if let Some(reason) = &replica.reason {
-                text.push_str(&format!(
-                    "{}/{}: {reason}\n",
-                    service.service, replica.replica
-                ));
-            }
+        if let Some(under_way) = &service.under_way {
+            text.push_str(&format!("under way: {under_way}\n"));
         }
+        text.push_str(&rows(&REPLICA_HEADING, replica_rows(&service)));
+        text.push_str(&reasons(&service));
         print(&text)
     }
 }
@@ -110,6 +120,18 @@ pub(crate) fn replica_rows(service: &ServiceView) -> Vec<Vec<String>> {
         ]
     };
     service.replicas.iter().map(row).collect()
+}
+
+/// Why each replica is as it is, a line each, below the table.
+pub(crate) fn reasons(service: &ServiceView) -> String {
+    let told = service.replicas.iter().filter_map(|replica| {
+        let reason = replica.reason.as_ref()?;
+        Some(format!(
+            "{}/{}: {reason}\n",
+            service.service, replica.replica
+        ))
+    });
+    told.collect()
 }
 
 /// `http=20001 workers=20002-20005`.

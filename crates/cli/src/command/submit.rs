@@ -12,13 +12,15 @@ use portreeve_api::{Client, paths};
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ServiceArg;
+use crate::output::print;
 
 use super::services::PATIENCE;
 use super::verbs::print_answer;
 
 /// Create a service from a profile, or replace it.
 ///
-/// The same profile again changes nothing; a changed one needs --replace.
+/// The same profile again changes nothing where it runs, and starts again what was stopped or failed; a changed one
+/// needs --replace where anything runs. It returns at once: `portreeve wait NAME` waits until it is ready.
 #[derive(Args, Debug)]
 pub(crate) struct Submit {
     /// The profile, TOML
@@ -31,7 +33,10 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
         let checked = read(&self.file)?;
-        let answer = submit(&connect.client()?, &checked.profile, self.replace).await?;
+        let mut answer = submit(&connect.client()?, &checked.profile, self.replace).await?;
+        // The controller warns of the same; here it was said with its line.
+        let told = |note: &String| checked.warnings.iter().any(|it| note.ends_with(&it.text));
+        answer.notes.retain(|note| !told(note));
         print_answer(&answer)
     }
 }
@@ -51,7 +56,10 @@ impl Check {
         let mut bad = 0;
         for file in &self.files {
             match read(file) {
-                Ok(checked) => println!("{}: ok, service {}", file.display(), checked.profile.name),
+                Ok(checked) => {
+                    let name = &checked.profile.name;
+                    print(&format!("{}: ok, service {name}\n", file.display()))?;
+                }
                 Err(failure) => {
                     bad += 1;
                     eprintln!("{failure}");
@@ -60,10 +68,13 @@ impl Check {
         }
         match bad {
             0 => Ok(ExitCode::SUCCESS),
-            _ => Err(Failure::plain(format!(
-                "{bad} of {} profiles refused",
-                self.files.len()
-            ))),
+            _ => {
+                let all = match self.files.len() {
+                    1 => "1 profile".to_owned(),
+                    many => format!("{many} profiles"),
+                };
+                Err(Failure::plain(format!("{bad} of {all} refused")))
+            }
         }
     }
 }
@@ -93,7 +104,7 @@ pub(crate) async fn submit(
     };
     let name: ServiceArg = name
         .parse()
-        .map_err(|cause| Failure::new(Code::Usage, format!("{cause}")))?;
+        .map_err(|cause: String| Failure::new(Code::Usage, cause))?;
     let mut path = paths::service(&name);
     if replace {
         path.push_str("?replace=1");

@@ -32,7 +32,7 @@ impl Scale {
     }
 }
 
-/// Start a stopped service, and replicas that ended, with a fresh budget.
+/// Start a stopped service, and replicas that ended, with a fresh restart budget.
 #[derive(Args, Debug)]
 pub(crate) struct Start {
     /// The service: NAME, or NAME.NAMESPACE
@@ -53,7 +53,8 @@ impl Start {
 
 /// Restart replicas in place on their ports; not charged to the restart budget.
 ///
-/// Of a whole service one replica at a time, highest index first, each after the one before is ready.
+/// Of a whole service one replica at a time, highest index first, each after the one before is ready. It returns at
+/// once: `portreeve wait NAME` waits until the restart is through.
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
     /// The service or one replica: NAME[/N]
@@ -71,6 +72,8 @@ impl Restart {
 }
 
 /// Stop every replica of a service; it stays known until deleted.
+///
+/// It returns at once: `portreeve wait NAME --gone` waits for the end.
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
     /// The service: NAME, or NAME.NAMESPACE
@@ -140,6 +143,7 @@ pub(crate) fn print_answer(answer: &Answer) -> Result<(), Failure> {
         text.push_str(&format!("{}: {note}\n", answer.service));
     }
     if text.is_empty() {
+        // From a controller that says no more.
         let done = if answer.changed {
             "done"
         } else {

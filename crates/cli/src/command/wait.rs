@@ -14,9 +14,9 @@ use crate::names::ServiceArg;
 use crate::output::print;
 use crate::span::Span;
 
-/// Wait until a service is ready.
+/// Wait until a service is ready, and no restart or replacement of it is under way.
 ///
-/// Ends at once with exit code 4 if the service is unknown, with 1 and the reason if it can no longer
+/// With --ready N only that many ready replicas count. Ends at once with exit code 4 if the service is unknown, with 1 and the reason if it can no longer
 /// become ready, with 7 and its state if it takes too long. A pending or backing-off replica keeps it waiting.
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
@@ -73,6 +73,9 @@ impl Wait {
                     if self.allow_missing && Instant::now() < deadline {
                         continue;
                     }
+                    if self.allow_missing {
+                        return Err(self.late(None));
+                    }
                     return Err(ClientError::Refused(problem).into());
                 }
                 Err(other) => return Err(other.into()),
@@ -81,10 +84,12 @@ impl Wait {
                 return outcome
                     .map_err(|reason| Failure::new(Code::Failure, reason))
                     .and_then(|()| {
-                        print(&format!(
-                            "{}: {} of {} ready\n",
-                            service.service, service.ready, service.desired
-                        ))
+                        let state = if self.gone {
+                            "no replica lives".to_owned()
+                        } else {
+                            format!("{} of {} ready", service.ready, service.desired)
+                        };
+                        print(&format!("{}: {state}\n", service.service))
                     });
             }
             self.progress(&service, seen.as_ref());
@@ -108,7 +113,15 @@ impl Wait {
         }
         let wanted = self.ready.unwrap_or(service.desired);
         if service.ready >= wanted {
-            return Some(Ok(()));
+            // Told to restart and not yet at it, a replica is ready as before; that is not what one waits for.
+            let through = self.ready.is_some() || service.under_way.is_none();
+            return through.then_some(Ok(()));
+        }
+        if service.state == "stopped" {
+            let name = &service.service;
+            return Some(Err(format!(
+                "{name} is stopped; `portreeve start {name}` runs it"
+            )));
         }
         let possible = u32::try_from(living).unwrap_or(u32::MAX);
         if possible >= wanted || possible >= service.desired && service.state == "running" {
@@ -125,20 +138,30 @@ impl Wait {
                 replica.replica,
                 replica.reason.as_deref().unwrap_or(&replica.state),
             ),
-            None => format!("{} is {}", service.service, service.state),
+            None => format!("{} has {} replicas", service.service, service.desired),
+        };
+        let hint = match ended {
+            Some(replica) if matches!(replica.state.as_str(), "failed" | "gave up") => format!(
+                "; `portreeve logs {}/{} --stderr` shows what it wrote",
+                service.service, replica.replica
+            ),
+            Some(_) => format!("; `portreeve start {}` runs it again", service.service),
+            None => String::new(),
         };
         Some(Err(format!(
-            "{reason}; {} of {wanted} wanted replicas ready",
+            "{reason}; {} of {wanted} wanted replicas ready{hint}",
             service.ready
         )))
     }
 
     fn late(&self, service: Option<&ServiceView>) -> Failure {
+        let name = service.map_or_else(|| self.name.to_string(), |it| it.service.to_string());
         let state = service.map_or_else(|| "it does not exist".to_owned(), describe);
         let span = portreeve::time::Spelled(self.timeout.0);
+        let missed = if self.gone { "not gone" } else { "not ready" };
         Failure::new(
             Code::Timeout,
-            format!("{} is not ready after {span}: {state}", self.name),
+            format!("{name} is {missed} after {span}: {state}"),
         )
     }
 
@@ -153,6 +176,9 @@ impl Wait {
 
 fn describe(service: &ServiceView) -> String {
     let mut text = format!("{} of {} ready", service.ready, service.desired);
+    if let Some(under_way) = &service.under_way {
+        text.push_str(&format!(", {under_way}"));
+    }
     for replica in service.replicas.iter().filter(|replica| !replica.ready) {
         text.push_str(&format!(", replica {} {}", replica.replica, replica.state));
         if let Some(reason) = &replica.reason {

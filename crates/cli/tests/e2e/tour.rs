@@ -122,6 +122,24 @@ fn the_verbs_do_what_they_say() {
 }
 
 #[test]
+fn wait_after_a_restart_waits_until_the_restart_is_through() {
+    // It used to return at once: until its turn comes a replica is ready as before.
+    let Some(world) = World::new() else { return };
+    let profile = world.profile("web.toml", &hello("web", 3, "", USUAL));
+    let _dev = world.dev(&[&profile]);
+    world.ok(&["wait", "web", "--timeout", "30s"]);
+    let told = world.ok(&["restart", "web"]);
+    assert!(told.contains("restarting 3 replicas"), "{told}");
+    world.ok(&["wait", "web", "--timeout", "30s"]);
+    let service = world.json(&["service", "web"]);
+    let through =
+        |replica: &serde_json::Value| replica["ready"] == true && replica["user_restarts"] == 1;
+    let replicas = service["replicas"].as_array().unwrap();
+    assert!(replicas.iter().all(through), "{service:#}");
+    assert!(service["under_way"].is_null(), "{service:#}");
+}
+
+#[test]
 fn exit_codes_tell_outcomes_apart() {
     let Some(world) = World::new() else { return };
     let away = world.run(&["endpoints", "hello"]);
@@ -144,6 +162,27 @@ fn exit_codes_tell_outcomes_apart() {
     let late = world.run(&["wait", "slow", "--timeout", "1s"]);
     assert_eq!(late.code, Some(7), "{late:?}");
     assert!(late.stderr.contains("slow"), "{late:?}");
+    let live = world.run(&["wait", "slow", "--gone", "--timeout", "1s"]);
+    assert!(live.stderr.contains("not gone"), "{live:?}");
+    let env = world.run(&["endpoints", "slow", "-o", "env"]);
+    assert_eq!((env.code, env.stdout.as_str()), (Some(3), ""), "{env:?}");
+    let all = world.run(&["endpoints", "slow", "--all", "-o", "lines"]);
+    assert_eq!(all.code, Some(2), "{all:?}");
+
+    let portless = world.profile(
+        "clock.toml",
+        "name = \"clock\"\ncommand = [\"sleep\", \"1000\"]\n",
+    );
+    world.ok(&["submit", &portless]);
+    world.ok(&["wait", "clock", "--timeout", "30s"]);
+    let none = world.run(&["endpoints", "clock"]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(4), ""), "{none:?}");
+    assert!(none.stderr.contains("publishes no port"), "{none:?}");
+
+    world.ok(&["stop", "slow"]);
+    let stopped = world.run(&["wait", "slow", "--timeout", "10s"]);
+    assert_eq!(stopped.code, Some(1), "{stopped:?}");
+    assert!(stopped.stderr.contains("portreeve start"), "{stopped:?}");
     assert_eq!(world.run(&["endpoints"]).code, Some(2));
     assert_eq!(world.run(&["endpoints", "NOT A NAME"]).code, Some(2));
 }
@@ -273,5 +312,12 @@ fn every_command_explains_itself() {
             page.status.success() && page.stdout.len() > 200,
             "{name} --help"
         );
+        if name == "dev" {
+            let page = String::from_utf8(page.stdout).unwrap();
+            assert!(
+                page.contains("continues them"),
+                "more than one line: {page}"
+            );
+        }
     }
 }
