@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::endpoints::EndpointState;
 use crate::supervision::{Final, State};
 
-use super::rig::{Rig, exit, facts, failure, incarnation, name, starting, web};
+use super::rig::{Rig, alice, exit, facts, failure, incarnation, name, starting, web};
 use super::{Command, HostFacts, Input, ReplicaReport};
 
 fn with_policy(policy: &str) -> String {
@@ -19,16 +19,17 @@ fn rebooted() -> HostFacts {
     }
 }
 
+fn ports(rig: &Rig) -> Vec<String> {
+    let ports = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap();
+    let text = |it: super::PortView| format!("{}/{} {}", it.port, it.protocol, it.state);
+    ports.into_iter().map(text).collect()
+}
+
 #[test]
 fn an_end_frees_the_ports_only_when_it_is_final() {
     let mut rig = Rig::new();
     rig.join("n1");
     rig.submit(&web("web", 1)).unwrap();
-    let ports = |rig: &Rig| -> Vec<String> {
-        let ports = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap();
-        let text = |it: super::PortView| format!("{}/{} {}", it.port, it.protocol, it.state);
-        ports.into_iter().map(text).collect()
-    };
     assert_eq!(ports(&rig), ["20000/tcp held"]);
     rig.status("web", 0, |status| status.state = State::Stuck);
     assert_eq!(rig.states("web"), ["stuck"]);
@@ -44,6 +45,43 @@ fn an_end_frees_the_ports_only_when_it_is_final() {
     let shown = &view.hosts[&"n1".parse().unwrap()].ports[0];
     assert_eq!(shown.service, Some(name("web")));
     assert_eq!(shown.detail.as_deref(), Some("free in 1m"));
+}
+
+#[test]
+fn a_number_is_shown_as_its_holders_until_the_release_is_on_disk() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("other", 1)).unwrap();
+    rig.submit(&web("web", 2)).unwrap();
+    rig.slow = true;
+    let stop = Command::Stop {
+        service: name("web"),
+    };
+    rig.ask_later(&alice(), stop);
+    rig.settle();
+    let all = |state: &str| {
+        let web = [20001, 20002].map(|port| format!("{port}/tcp {state}"));
+        [vec!["20000/tcp held".to_owned()], web.to_vec()].concat()
+    };
+    assert_eq!(ports(&rig), all("held"));
+    rig.land();
+    assert_eq!(ports(&rig), all("releasing"));
+    for index in 0..2 {
+        let end = rig.report("web", index, |status| {
+            status.state = State::Final(Final::Stopped);
+        });
+        rig.take(Input::Status(end));
+    }
+    rig.settle();
+    assert!(rig.with_store.is_some());
+    assert_eq!(ports(&rig), all("releasing"));
+    let holder = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap()[1].clone();
+    assert_eq!(
+        (holder.service, holder.replica),
+        (Some(name("web")), Some(0))
+    );
+    rig.land();
+    assert_eq!(ports(&rig), all("cooling"));
 }
 
 #[test]

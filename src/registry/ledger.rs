@@ -72,6 +72,12 @@ impl<K: Ord + Clone, V: Clone> Ledger<K, V> {
         records
     }
 
+    /// What was changed and is not durable yet: the durable record beside the present one.
+    pub(super) fn undurable(&self) -> impl Iterator<Item = (&K, Option<&V>, Option<&V>)> {
+        let changed = self.durable.iter();
+        changed.map(|(key, before)| (key, before.as_ref(), self.current.get(key)))
+    }
+
     /// Changes truth: visible to decisions at once, to readers when the next batch is durable.
     pub(super) fn change(&mut self, key: &K) -> Option<&mut V> {
         let record = self.current.get_mut(key)?;

@@ -180,6 +180,13 @@ impl Registry {
         self.take_deferred(out);
     }
 
+    /// Whether a decision waits until the store may be asked again: what follows from the inputs so far is then
+    /// not durable, although no batch is with the store.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        !self.attention.is_empty()
+    }
+
     /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {

@@ -22,6 +22,7 @@ mod outbox;
 mod pending;
 mod placement;
 mod pools;
+mod port_views;
 mod publish;
 mod records;
 mod replicas;

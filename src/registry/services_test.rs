@@ -111,6 +111,31 @@ fn scaling_down_ends_the_highest_index_and_up_gives_new_incarnations() {
 }
 
 #[test]
+fn the_profile_again_says_that_its_number_was_scaled_and_a_replacement_restores_it() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 3)).unwrap();
+    rig.ask(scale("web", 1)).unwrap();
+    let again = rig.submit(&web("web", 3)).unwrap();
+    assert!(!again.changed);
+    assert_eq!(rig.registry.view().services[&name("web")].desired, 1);
+    let said = again.notes.last().unwrap();
+    assert!(
+        said.contains("stays scaled to 1") && said.contains("says 3"),
+        "{said}"
+    );
+    let before = rig.replica("web", 0);
+    assert!(rig.replace(&web("web", 3)).unwrap().changed);
+    assert_eq!(rig.registry.view().services[&name("web")].desired, 3);
+    assert_eq!(
+        rig.replica("web", 0),
+        before,
+        "it is not restarted for that"
+    );
+    assert!(!rig.replace(&web("web", 3)).unwrap().changed);
+}
+
+#[test]
 fn an_order_is_answered_with_what_it_does() {
     let mut rig = Rig::new();
     rig.join("n1");

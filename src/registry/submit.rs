@@ -54,9 +54,25 @@ impl Registry {
         }
         let service = self.managed(by, &name, "submit")?;
         let id = service.id;
-        let changes = differences(service.profile(), &submission.profile);
+        let mut changes = differences(service.profile(), &submission.profile);
+        let written = match submission.profile.replicas {
+            Replicas::Count(count) => count,
+            Replicas::PerHost => service.desired,
+        };
+        let scaled = changes.is_empty() && written != service.desired;
+        if scaled && submission.replace {
+            // Who replaces wants what is written, also where it was scaled since.
+            changes.push("replicas".to_owned());
+        }
         if changes.is_empty() {
-            return Ok(self.run_ended(id, by, &name));
+            let desired = service.desired;
+            let mut answer = self.run_ended(id, by, &name);
+            if scaled {
+                answer.notes.push(format!(
+                    "it stays scaled to {desired}; the profile says {written}: `portreeve submit --replace` or `portreeve scale {name} {written}`"
+                ));
+            }
+            return Ok(answer);
         }
         let lives = self
             .truth

@@ -1,30 +1,20 @@
 //! Services, replicas and hosts in the words that people read.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::allocator::Conflict;
 use crate::endpoints::ServiceEndpoints;
-use crate::identity::{HostId, HostName, ReplicaId};
-use crate::port_pool::PortState;
+use crate::identity::{HostId, ReplicaId};
 use crate::supervision::State;
 use crate::time::Spelled;
 
 use super::commands::{copies, runs};
 use super::machine::Registry;
-use super::pending::process;
 use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
-use super::{HostView, PortView, ReplicaView, ServiceView};
+use super::{HostView, ReplicaView, ServiceView};
 
 impl Registry {
-    /// Every number of a host that is not free, ascending; `None`: an unknown host.
-    #[must_use]
-    pub fn host_ports(&self, host: &HostName) -> Option<Vec<PortView>> {
-        let id = self.host_names.get(host)?;
-        Some(self.port_views(*id, true))
-    }
-
     pub(super) fn service_view(
         &self,
         service: &Service,
@@ -216,59 +206,6 @@ impl Registry {
             Some(service) => format!("{} replica {}", service.name, replica.index),
             None => format!("service {} replica {}", replica.service, replica.index),
         }
-    }
-
-    /// The numbers of a host that are not free; reserved ones, which may be very many, only on wish.
-    fn port_views(&self, id: HostId, with_reserved: bool) -> Vec<PortView> {
-        let mut views = Vec::new();
-        for listed in self.pools.listed(id) {
-            let (state, replica, service, detail) = match &listed.state {
-                PortState::Held { by } => ("held", Some(*by), None, None),
-                PortState::Releasing { by } => ("releasing", Some(*by), None, None),
-                PortState::Cooling { until, service } => {
-                    let left = until.since(self.now.mono);
-                    let whole = Duration::from_secs((left + Duration::from_millis(999)).as_secs());
-                    let detail = format!("free in {}", Spelled(whole));
-                    ("cooling", None, Some(*service), Some(detail))
-                }
-                PortState::Foreign(stranger) => {
-                    let detail = process(stranger);
-                    let detail = detail.trim_matches([' ', '(', ')']).to_owned();
-                    (
-                        "foreign",
-                        None,
-                        None,
-                        Some(detail).filter(|it| !it.is_empty()),
-                    )
-                }
-                PortState::Reserved if with_reserved => ("reserved", None, None, None),
-                PortState::Reserved | PortState::Free => continue,
-            };
-            if replica.is_some_and(|replica| !self.is_durable(replica)) {
-                // Granted, but not yet on disk.
-                continue;
-            }
-            let service = service.or(replica.map(|replica| replica.service));
-            let name = service
-                .and_then(|id| self.truth.services.find(&id))
-                .map(|service| service.name.clone());
-            views.extend(listed.numbers.iter().map(|port| PortView {
-                port,
-                protocol: listed.protocol,
-                state: state.to_owned(),
-                service: name.clone(),
-                replica: replica.map(|replica| replica.index),
-                detail: detail.clone(),
-            }));
-        }
-        views
-    }
-
-    fn is_durable(&self, id: ReplicaId) -> bool {
-        let replica = self.truth.replicas.durable(&(id.service, id.index));
-        replica.is_some_and(|replica| {
-            replica.incarnation == id.incarnation && matches!(replica.phase, Phase::Placed(_))
-        })
     }
 }
 

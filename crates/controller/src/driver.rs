@@ -63,6 +63,8 @@ struct Done {
 impl Driver {
     /// How many facts one round takes in: one commit holds them all.
     const ROUND: usize = 256;
+    /// How many commands may wait for a store that is slow: their askers may leave, they do not.
+    const MOST_UNANSWERED: usize = 1024;
     /// How long a stopping controller waits for news that is not yet written.
     const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
@@ -151,6 +153,12 @@ impl Driver {
         let mut room = Self::ROUND;
         while let Some(fact) = next {
             let input = match fact {
+                Fact::Command { reply, .. } if self.tickets.len() >= Self::MOST_UNANSWERED => {
+                    // The asker may have left.
+                    let _ = reply.send(Err(too_many()));
+                    next = self.facts.try_recv().ok();
+                    continue;
+                }
                 Fact::Command { by, command, reply } => {
                     let ticket = Ticket(self.next_ticket);
                     self.next_ticket += 1;
@@ -240,8 +248,8 @@ impl Driver {
         for host in orders {
             self.order(&host);
         }
-        if self.store.is_some() {
-            // Nothing is with the store, so nothing of what was taken in needed it.
+        if self.store.is_some() && !self.registry.is_undecided() {
+            // Nothing is with the store or will be, so nothing of what was taken in needed it.
             acknowledge(std::mem::take(&mut self.behind), &Ok(()));
         }
     }
@@ -258,7 +266,12 @@ impl Driver {
         if gone(&self.shown.view.borrow()) {
             self.shown.removed.store(view.revision, Ordering::Release);
         }
-        self.shown.view.send_replace(view);
+        self.shown.view.send_if_modified(|shown| {
+            // That a host was heard of again is shown, but nobody waits for it.
+            let wakes = shown.revision != view.revision;
+            *shown = view;
+            wakes
+        });
     }
 
     fn order(&self, host: &HostName) {
@@ -317,6 +330,12 @@ impl Driver {
             tokio::time::sleep_until(due).await;
             self.on_deadline();
         }
+    }
+}
+
+fn too_many() -> Refusal {
+    Refusal::NotStored {
+        reason: "it is slow, and as many changes as may wait for it do; ask again".to_owned(),
     }
 }
 

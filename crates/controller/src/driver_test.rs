@@ -3,7 +3,7 @@ use portreeve::identity::ServiceName;
 use portreeve::profile::Profile;
 use portreeve::registry::{self, Batch, Command, MemoryStore, ReplicaReport, Stored, Submission};
 use portreeve::rights::Caller;
-use portreeve::supervision::State;
+use portreeve::supervision::{ExitStatus, Final, Reason, State};
 
 use super::*;
 use crate::queue::Unacknowledged;
@@ -198,4 +198,97 @@ async fn a_stop_writes_what_was_asked_before_it() {
     };
     let late = driven.queue.tell(lease).await;
     assert_eq!(late, Err(Unacknowledged::Stopping));
+}
+
+/// A placed replica of `web.alice` on `n1`, and a status of it.
+async fn placed(driven: &Driven) -> impl Fn(u64, State) -> Input {
+    let n1: HostName = "n1".parse().unwrap();
+    let joined = Input::HostReport(facts(&n1));
+    driven.queue.tell_durably(joined).await.unwrap();
+    let (by, command) = submit("web");
+    driven.queue.command(by, command).await.unwrap().unwrap();
+    let web: ServiceName = "web.alice".parse().unwrap();
+    let is_placed = |view: &Arc<View>| {
+        let web = view.services.get(&web);
+        web.is_some_and(|web| web.replicas[0].host.is_some())
+    };
+    let view = driven.view(is_placed).await;
+    let incarnation = view.services[&web].replicas[0].incarnation;
+    move |seq, state| {
+        Input::Status(ReplicaReport {
+            host: n1.clone(),
+            service: web.clone(),
+            index: 0,
+            incarnation,
+            status: status(seq, state, false),
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_end_told_after_a_refused_commit_is_acknowledged_only_when_it_is_durable() {
+    let driven = driven().await;
+    let of_web = placed(&driven).await;
+    driven.store(Mood::Refuses);
+    let (by, command) = submit("other");
+    let refused = driven.queue.command(by, command).await.unwrap();
+    assert!(matches!(refused, Err(Refusal::NotStored { .. })));
+    // The registry rests now: nothing is with the store, and still nothing of the end is on disk.
+    let end = of_web(
+        9,
+        State::Final(Final::Failed(Reason::Exit(ExitStatus::Code(1)))),
+    );
+    let refused = driven.queue.tell_durably(end.clone()).await;
+    assert!(
+        matches!(refused, Err(Unacknowledged::NotStored(_))),
+        "{refused:?}"
+    );
+    driven.store(Mood::Commits);
+    driven.queue.tell_durably(end).await.unwrap();
+    let web: ServiceName = "web.alice".parse().unwrap();
+    let view = driven.shown.view.borrow().clone();
+    assert_eq!(view.services[&web].replicas[0].job_state, "EXIT");
+}
+
+#[tokio::test]
+async fn a_sign_of_life_wakes_nobody_who_waits_for_a_change() {
+    let driven = driven().await;
+    let n1: HostName = "n1".parse().unwrap();
+    let joined = Input::HostReport(facts(&n1));
+    driven.queue.tell_durably(joined).await.unwrap();
+    driven.view(|view| view.hosts.contains_key(&n1)).await;
+    let mut views = driven.shown.view.subscribe();
+    let seen = views.borrow_and_update().hosts[&n1].last_seen;
+    while driven.shown.view.borrow().hosts[&n1].last_seen == seen {
+        let lease = Input::Lease { host: n1.clone() };
+        driven.queue.tell(lease).await.unwrap();
+    }
+    assert!(!views.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn commands_do_not_pile_up_without_bound_before_a_store_that_hangs() {
+    let driven = driven().await;
+    let of_web = placed(&driven).await;
+    driven.store(Mood::Hangs);
+    let mut asked = Vec::new();
+    for number in 0..Driver::MOST_UNANSWERED {
+        let (by, command) = submit(&format!("s{number}"));
+        let (reply, answer) = oneshot::channel();
+        let fact = Fact::Command { by, command, reply };
+        driven.queue.send(fact).await;
+        asked.push(answer);
+    }
+    let (by, command) = submit("late");
+    let refused = driven.queue.command(by, command).await.unwrap();
+    assert!(
+        matches!(refused, Err(Refusal::NotStored { .. })),
+        "{refused:?}"
+    );
+    // News passes all the same.
+    driven.queue.tell(of_web(2, State::Up)).await.unwrap();
+    driven.store(Mood::Commits);
+    for answer in asked {
+        assert!(answer.await.unwrap().unwrap().changed);
+    }
 }

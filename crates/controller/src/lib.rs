@@ -22,6 +22,7 @@ mod app;
 mod clock;
 mod data_dir;
 mod desk;
+mod diag;
 mod driver;
 mod impatient;
 mod listen;

@@ -1,12 +1,14 @@
 //! Who is at the other end of a connection, as the kernel tells it.
 //!
 //! A Unix socket carries its peer's credentials. On loopback TCP both ends are on this machine, so the
-//! peer's own socket stands in `/proc/net/tcp` with the uid that made it.
+//! kernel knows the peer's own socket and the uid that made it: `sock_diag` finds that one, and where it
+//! is missing the socket stands in `/proc/net/tcp`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::sync::OnceCell;
 
+use crate::diag;
 use crate::vital;
 
 /// One connection's other end.
@@ -37,6 +39,14 @@ impl Peer {
 }
 
 fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    match diag::owner(canonical(peer), canonical(local)) {
+        Ok(uid) => uid,
+        // A kernel without it; the whole table costs as much as the machine has connections.
+        Err(_) => find_in_table(peer, local),
+    }
+}
+
+fn find_in_table(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     // A client may reach an IPv4 address through an IPv6 socket.
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
@@ -154,9 +164,13 @@ mod tests {
             let client = std::net::TcpStream::connect(local).unwrap();
             let peer = client.local_addr().unwrap();
             let own = nix::unistd::geteuid().as_raw();
-            assert_eq!(find(peer, local), Some(own));
+            assert_eq!(diag::owner(peer, local).unwrap(), Some(own));
+            assert_eq!(find_in_table(peer, local), Some(own));
             drop(client);
-            assert_eq!(find(peer, local), None);
+            // Half closed, and soon gone: nobody's.
+            assert_eq!(diag::owner(peer, local).unwrap(), None);
+            assert_eq!(find_in_table(peer, local), None);
+            assert_eq!(diag::owner(local, local).unwrap(), None, "a listener");
         }
     }
 }

@@ -45,8 +45,9 @@ pub(crate) async fn report(
         facts.published = None;
         facts.address_rule += "; loopback is published only where single_host is set";
     }
-    app.queue.tell_durably(Input::HostReport(facts)).await?;
-    Ok(acknowledged(&app))
+    let mut ends = facts.replicas.iter().map(|replica| &replica.status);
+    let truth = ends.any(is_end);
+    tell(&app, Input::HostReport(facts), truth).await
 }
 
 /// `POST /hosts/{host}/lease`.
@@ -134,8 +135,7 @@ pub(crate) async fn status(
         Refused::new(StatusCode::NOT_FOUND, "replica_not_found", reason)
     })?;
     let status: Status = body::json(request, body::MAX).await?;
-    // An end frees ports: its worker may forget it only once that is on disk.
-    let truth = matches!(status.state, ReplicaState::Final(_));
+    let truth = is_end(&status);
     let input = Input::Status(ReplicaReport {
         host,
         service: token.service,
@@ -143,12 +143,21 @@ pub(crate) async fn status(
         incarnation: token.incarnation,
         status,
     });
+    tell(&app, input, truth).await
+}
+
+/// An end frees ports: who tells it may forget it only once that is on disk.
+const fn is_end(status: &Status) -> bool {
+    matches!(status.state, ReplicaState::Final(_))
+}
+
+async fn tell(app: &App, input: Input, truth: bool) -> Result<Response, Refused> {
     if truth {
         app.queue.tell_durably(input).await?;
     } else {
         app.queue.tell(input).await?;
     }
-    Ok(acknowledged(&app))
+    Ok(acknowledged(app))
 }
 
 /// Where the token's incarnation is placed: a worker does not say where it runs, we do.
