@@ -8,7 +8,7 @@ use portreeve::port::{Port, PortRange, PortRanges, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
-use portreeve_agent::{Agent, Config};
+use portreeve_agent::{Agent, Config, StartError};
 use portreeve_api::Target;
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
@@ -53,8 +53,18 @@ impl House {
         }
     }
 
+    /// Starts an agent. A child that another test of this process is just starting may hold a copy of the lock
+    /// of the one before until it runs its program: that is waited for.
     pub(crate) async fn agent(&self) -> Agent {
-        Agent::start(self.config()).await.unwrap()
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match Agent::start(self.config()).await {
+                Err(StartError::InUse { .. }) if tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                started => return started.unwrap(),
+            }
+        }
     }
 
     pub(crate) fn folder(&self, incarnation: u32) -> ReplicaFolder {
