@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostName, Incarnation, ServiceName};
-use crate::port::{Port, PortRanges, Protocol};
+use crate::port::PortRanges;
+use crate::port_pool::Foreign;
 use crate::profile::Profile;
 use crate::rights::Caller;
 use crate::supervision::Status;
@@ -113,7 +114,7 @@ pub struct HostFacts {
     /// The kernel's ephemeral range.
     pub ephemeral: PortRanges,
     /// Who listens here without being ours.
-    pub foreign: Vec<ForeignListener>,
+    pub foreign: Vec<Foreign>,
     /// Labels for placement.
     pub labels: std::collections::BTreeMap<String, String>,
     /// What the host can do, in words: `pidfd`, `subreaper`, `cgroup-v2-kill`, `owner-proof`.
@@ -133,19 +134,6 @@ pub struct ReportedAddress {
     pub address: IpAddr,
     /// Bits of the network part.
     pub prefix: u8,
-}
-
-/// A listener that is not ours.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ForeignListener {
-    /// The number.
-    pub port: Port,
-    /// The side.
-    pub protocol: Protocol,
-    /// Its process, where readable.
-    pub pid: Option<u32>,
-    /// Its command name, where readable.
-    pub comm: Option<String>,
 }
 
 /// A replica's newest status, as its worker tells it.
