@@ -8,6 +8,7 @@ use crate::identity::{HostName, Incarnation, ServiceName};
 use crate::port::PortRanges;
 use crate::port_pool::Foreign;
 use crate::profile::Profile;
+use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::Status;
 
@@ -149,4 +150,16 @@ pub struct ReplicaReport {
     pub incarnation: Incarnation,
     /// The status; the highest `(run, seq)` wins.
     pub status: Status,
+}
+
+impl ReplicaReport {
+    /// Whom it speaks of.
+    #[must_use]
+    pub fn name(&self) -> ReplicaName {
+        ReplicaName {
+            service: self.service.clone(),
+            index: self.index,
+            incarnation: self.incarnation,
+        }
+    }
 }
