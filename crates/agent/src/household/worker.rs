@@ -201,7 +201,7 @@ mod tests {
                 }
             }
         };
-        let patience = std::time::Duration::from_secs(10);
+        let patience = Duration::from_secs(10);
         let found = tokio::time::timeout(patience, found).await.unwrap();
         assert_eq!(found.pid, worker.pid);
         assert_eq!(Worker::recognise(&identity).unwrap().pid, worker.pid);
