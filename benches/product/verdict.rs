@@ -17,7 +17,7 @@ pub(crate) struct Row {
 /// The rows of the table.
 const ROWS: std::ops::RangeInclusive<u32> = 1..=25;
 
-/// Prints every row, built or not, and leaves `target/bench-rows.json`.
+/// Prints every row, built or not, and leaves `bench-rows.json` in the target folder.
 pub(crate) fn print(rows: &[Row]) {
     let (mut ok, mut short) = (0, 0);
     let mut json = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn print(rows: &[Row]) {
         }));
     }
     println!("{ok} ok, {short} short");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench-rows.json");
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/../bench-rows.json");
     if let Err(cause) = std::fs::write(file, format!("{:#}\n", serde_json::Value::from(json))) {
         eprintln!("{file}: {cause}");
     }

@@ -208,6 +208,30 @@ fn rollback_gives_back_without_a_trace() {
 }
 
 #[test]
+fn one_transaction_takes_so_many_numbers_at_most_and_a_rollback_makes_room_again() {
+    let caller = Caller::with(&PrConfig {
+        max_ports: 2,
+        ..config()
+    });
+    assert_eq!(caller.put(&[host(0, "n1")]), PR_OK);
+    let web = caller.profile("web.alice", &[any("http")]);
+    let txn = caller.begin(0);
+    let take = |job| caller.reserve(txn, want(job, 0, web, 0)).0;
+    let mut mark = 0;
+    assert_eq!(take(1), PR_OK);
+    // SAFETY: a live local.
+    assert_eq!(unsafe { (caller.api.mark)(txn, &raw mut mark) }, PR_OK);
+    assert_eq!((take(2), take(3)), (PR_OK, PR_ELIMIT));
+    // SAFETY: no pointer is passed.
+    assert_eq!(unsafe { (caller.api.rollback)(txn, mark) }, PR_OK);
+    assert_eq!((take(3), take(4)), (PR_OK, PR_ELIMIT));
+    assert_eq!(caller.commit(txn), PR_OK);
+    // The next one counts by itself.
+    let txn = caller.begin(0);
+    assert_eq!(caller.reserve(txn, want(4, 0, web, 0)).0, PR_OK);
+}
+
+#[test]
 fn a_what_if_is_never_committed() {
     let caller = Caller::new();
     let web = caller.profile("web.alice", &[any("http")]);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::port::{Port, Protocol};
 use crate::time::Monotonic;
 
@@ -30,8 +32,8 @@ impl fmt::Display for Stranger {
     }
 }
 
-/// One listener that is not ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One listener that is not ours, as a host reports it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Foreign {
     /// The number.
     pub port: Port,

@@ -6,7 +6,7 @@ use crate::port::excerpt;
 /// The most hosts one list may name.
 pub(super) const MOST: usize = 16_384;
 /// The longest list in bytes.
-const LONGEST: usize = 262_144;
+pub(super) const LONGEST: usize = 262_144;
 /// The most brackets in one name, and the longest text beside them: both multiply with the hosts.
 const MOST_BRACKETS: usize = 8;
 const LONGEST_NAME: usize = 253;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::identity::{HostId, HostName, Incarnation, ServiceName};
+use crate::identity::{HostId, HostName};
+use crate::residency::ReplicaName;
 use crate::time::{Monotonic, WallClock};
 
 use super::machine::Registry;
 use super::records::{Host, Phase};
-use super::{Desired, HostFacts};
+use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
 #[derive(Debug, Default)]
@@ -20,17 +21,9 @@ pub(super) struct HostLife {
     /// The number of its wanted set.
     pub(super) orders: u64,
     /// What lives there and is not wanted any more.
-    pub(super) leftovers: BTreeMap<LeftoverKey, Leftover>,
+    pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
-    pub(super) unknown: BTreeSet<LeftoverKey>,
-}
-
-/// One incarnation by the names a host uses.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LeftoverKey {
-    pub(super) service: ServiceName,
-    pub(super) index: u32,
-    pub(super) incarnation: Incarnation,
+    pub(super) unknown: BTreeSet<ReplicaName>,
 }
 
 /// What a host shall stop or forget.
@@ -78,14 +71,7 @@ impl Registry {
         life.last_seen = self.now.wall;
         self.shown.hosts_seen.insert(id);
         if full {
-            let told: BTreeSet<LeftoverKey> = replicas
-                .iter()
-                .map(|report| LeftoverKey {
-                    service: report.service.clone(),
-                    index: report.index,
-                    incarnation: report.incarnation,
-                })
-                .collect();
+            let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
             let before = (life.leftovers.len(), life.unknown.len());
             // What a full report leaves out is forgotten there.
             life.leftovers.retain(|key, _| told.contains(key));

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostName, Incarnation, ServiceName};
-use crate::port::{Port, PortRanges, Protocol};
+use crate::port::PortRanges;
+use crate::port_pool::Foreign;
 use crate::profile::Profile;
+use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::Status;
 
@@ -113,7 +115,7 @@ pub struct HostFacts {
     /// The kernel's ephemeral range.
     pub ephemeral: PortRanges,
     /// Who listens here without being ours.
-    pub foreign: Vec<ForeignListener>,
+    pub foreign: Vec<Foreign>,
     /// Labels for placement.
     pub labels: std::collections::BTreeMap<String, String>,
     /// What the host can do, in words: `pidfd`, `subreaper`, `cgroup-v2-kill`, `owner-proof`.
@@ -135,19 +137,6 @@ pub struct ReportedAddress {
     pub prefix: u8,
 }
 
-/// A listener that is not ours.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ForeignListener {
-    /// The number.
-    pub port: Port,
-    /// The side.
-    pub protocol: Protocol,
-    /// Its process, where readable.
-    pub pid: Option<u32>,
-    /// Its command name, where readable.
-    pub comm: Option<String>,
-}
-
 /// A replica's newest status, as its worker tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaReport {
@@ -161,4 +150,16 @@ pub struct ReplicaReport {
     pub incarnation: Incarnation,
     /// The status; the highest `(run, seq)` wins.
     pub status: Status,
+}
+
+impl ReplicaReport {
+    /// Whom it speaks of.
+    #[must_use]
+    pub fn name(&self) -> ReplicaName {
+        ReplicaName {
+            service: self.service.clone(),
+            index: self.index,
+            incarnation: self.incarnation,
+        }
+    }
 }

@@ -40,9 +40,7 @@ mod views;
 pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
-pub use input::{
-    Command, ForeignListener, HostFacts, Input, ReplicaReport, ReportedAddress, Submission,
-};
+pub use input::{Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission};
 pub use machine::{Config, LoadError, Registry};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};

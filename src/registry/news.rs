@@ -1,11 +1,12 @@
 //! What hosts tell of their replicas. News: never refused, shown at once, decided upon later.
 
 use crate::identity::HostId;
+use crate::residency::ReplicaName;
 use crate::supervision::{State, Status};
 
 use super::ReplicaReport;
 use super::events::told_by;
-use super::hosts::{Leftover, LeftoverKey};
+use super::hosts::Leftover;
 use super::machine::Registry;
 use super::orders::leftover;
 use super::records::{Phase, Replica, Service};
@@ -77,11 +78,7 @@ impl Registry {
     /// stopped, or unknown and left alone.
     fn strange_replica(&mut self, host: HostId, report: ReplicaReport) {
         let ended = matches!(report.status.state, State::Final(_));
-        let key = LeftoverKey {
-            service: report.service,
-            index: report.index,
-            incarnation: report.incarnation,
-        };
+        let key = report.name();
         let service = self
             .names
             .get(&key.service)
@@ -113,7 +110,7 @@ impl Registry {
     }
 
     /// Whether this incarnation was ours and something newer, or nothing, took its place.
-    fn was_replaced(&self, service: &Service, key: &LeftoverKey) -> bool {
+    fn was_replaced(&self, service: &Service, key: &ReplicaName) -> bool {
         match self.truth.replicas.find(&(service.id, key.index)) {
             None => key.incarnation.0 < service.incarnation_floor,
             Some(replica) => match replica.phase {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::identity::{HostId, HostName};
 use crate::port_pool::PortGrant;
+use crate::residency::ReplicaName;
 
-use super::hosts::LeftoverKey;
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, Service};
 use super::truth::ReplicaKey;
@@ -27,7 +27,7 @@ impl Registry {
             .into_iter()
             .filter_map(|(key, replica)| self.wanted(id, *key, replica))
             .collect();
-        let placed: BTreeSet<LeftoverKey> = wanted.iter().map(LeftoverKey::of).collect();
+        let placed: BTreeSet<ReplicaName> = wanted.iter().map(Desired::name).collect();
         for (key, leftover) in &life.leftovers {
             // Until its end is durable it is still wanted as placed.
             if !placed.contains(key) {
@@ -40,7 +40,7 @@ impl Registry {
                 wanted.push(desired);
             }
         }
-        wanted.sort_by(|a, b| LeftoverKey::of(a).cmp(&LeftoverKey::of(b)));
+        wanted.sort_by_cached_key(Desired::name);
         Some((life.orders, !life.reported, wanted))
     }
 
@@ -63,16 +63,6 @@ impl Registry {
                 life.orders = self.shown.last_order;
                 out.push(Effect::Order { host });
             }
-        }
-    }
-}
-
-impl LeftoverKey {
-    fn of(desired: &Desired) -> Self {
-        Self {
-            service: desired.service.clone(),
-            index: desired.index,
-            incarnation: desired.incarnation,
         }
     }
 }
@@ -104,7 +94,7 @@ pub(super) fn placed(
 }
 
 /// The order for an earlier incarnation of which only the name is known.
-pub(super) fn leftover(service: &Service, key: &LeftoverKey) -> Desired {
+pub(super) fn leftover(service: &Service, key: &ReplicaName) -> Desired {
     Desired {
         service: service.name.clone(),
         service_id: service.id,

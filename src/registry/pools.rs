@@ -8,15 +8,15 @@ use crate::allocator::{
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
 use crate::port_pool::{
-    Foreign, ListedPorts, PoolRanges, PortGrant, PortRequest, PortState, Side, Stranger, Want, Why,
+    ListedPorts, PoolRanges, PortGrant, PortRequest, PortState, Side, Stranger, Want, Why,
 };
 use crate::supervision::Final;
 use crate::time::Monotonic;
 
+use super::HostFacts;
 use super::machine::{Config, Registry};
 use super::records::{Phase, Resting};
 use super::truth::{NumberKey, ReplicaKey};
-use super::{ForeignListener, HostFacts};
 
 /// The allocator, and when what it lets rest is over.
 #[derive(Debug)]
@@ -57,8 +57,7 @@ impl Pools {
         // Numbers are dense and each name keeps its own, so the only refusal is a cluster beyond the
         // allocator's limit: such a host stays unknown there, and is never a place.
         if self.allocator.put_host(host, spec).is_ok() {
-            let foreign: Vec<Foreign> = facts.foreign.iter().map(foreign).collect();
-            let known = self.allocator.set_foreign(host, &foreign);
+            let known = self.allocator.set_foreign(host, &facts.foreign);
             debug_assert!(known.is_ok(), "the host was just put");
         }
     }
@@ -299,14 +298,5 @@ impl Registry {
         // A host that is not known any more has nothing that could rest.
         drop(pools.allocator.restore_cooling(cooling, now));
         self.pools = pools;
-    }
-}
-
-fn foreign(listener: &ForeignListener) -> Foreign {
-    Foreign {
-        port: listener.port,
-        protocol: listener.protocol,
-        pid: listener.pid,
-        comm: listener.comm.clone(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::endpoints::{Endpoint, EndpointState, ServiceEndpoints};
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
+use crate::port_pool::Foreign;
 use crate::profile::Profile;
 use crate::rights::Caller;
 use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
@@ -12,8 +13,8 @@ use crate::time::{Monotonic, Now, WallClock};
 
 use super::records::Phase;
 use super::{
-    Answer, Command, Config, Desired, Effect, EventView, ForeignListener, HostFacts, Input,
-    MemoryStore, Refusal, Registry, ReplicaReport, ReplicaView, Store, Submission, Ticket, Want,
+    Answer, Command, Config, Desired, Effect, EventView, HostFacts, Input, MemoryStore, Refusal,
+    Registry, ReplicaReport, ReplicaView, Store, Submission, Ticket, Want,
 };
 
 /// 2023-11-14, in milliseconds.
@@ -428,8 +429,8 @@ pub(super) fn facts(host: &str) -> HostFacts {
     }
 }
 
-pub(super) fn foreign(port: u16, pid: u32, comm: &str) -> ForeignListener {
-    ForeignListener {
+pub(super) fn foreign(port: u16, pid: u32, comm: &str) -> Foreign {
+    Foreign {
         port: port.try_into().unwrap(),
         protocol: crate::port::Protocol::Tcp,
         pid: Some(pid),

@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::identity::{HostId, Incarnation, ServiceId};
 use crate::port::Port;
 use crate::port_pool::Want as Wanted;
+use crate::residency::ReplicaName;
 use crate::supervision::{ExitCause, Final, RestartPolicy, State, Then};
 
-use super::hosts::{Leftover, LeftoverKey};
+use super::hosts::Leftover;
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Placement, StopOrder, StopWhy, WaitCause};
 use super::truth::ReplicaKey;
@@ -101,7 +102,7 @@ impl Registry {
             return;
         };
         if is_known_there && let Some(life) = self.lives.get_mut(&placement.host) {
-            let name = LeftoverKey {
+            let name = ReplicaName {
                 service: service.name.clone(),
                 index: key.1,
                 incarnation: replica.incarnation,

@@ -10,7 +10,7 @@ use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::{Port, PortRange, PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
-use crate::residency::Want;
+use crate::residency::{ReplicaName, Want};
 use crate::supervision::{Failure, Status};
 use crate::time::WallClock;
 
@@ -179,4 +179,16 @@ pub struct Desired {
     pub uid: u32,
     /// The newest status the controller has, so that a host that lost its records knows.
     pub last_status: Option<Status>,
+}
+
+impl Desired {
+    /// Whom it speaks of.
+    #[must_use]
+    pub fn name(&self) -> ReplicaName {
+        ReplicaName {
+            service: self.service.clone(),
+            index: self.index,
+            incarnation: self.incarnation,
+        }
+    }
 }

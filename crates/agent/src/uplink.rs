@@ -122,7 +122,7 @@ impl Uplink {
                 },
                 changed = self.observed.changed() => if changed.is_err() { return },
                 end = self.ends.recv() => match end {
-                    Some(end) => { untold.insert(name_of(&end), end); }
+                    Some(end) => { untold.insert(end.name(), end); }
                     None => return,
                 },
                 () = self.rejoin.notified() => return,
@@ -136,7 +136,7 @@ impl Uplink {
         replicas: Vec<ReplicaReport>,
         completeness: Completeness,
     ) -> Result<(), ClientError> {
-        let names: Vec<_> = replicas.iter().map(name_of).collect();
+        let names: Vec<_> = replicas.iter().map(ReplicaReport::name).collect();
         let facts = HostFacts {
             host: self.config.host.clone(),
             boot_id: self.boot_id.clone(),
@@ -187,14 +187,6 @@ impl Uplink {
 enum Completeness {
     Full,
     Change,
-}
-
-fn name_of(report: &ReplicaReport) -> ReplicaName {
-    ReplicaName {
-        service: report.service.clone(),
-        index: report.index,
-        incarnation: report.incarnation,
-    }
 }
 
 /// Whether the controller answers; its silence and its return are told once each.

@@ -12,8 +12,6 @@ use super::{Field, Reader, Value};
 
 pub(super) const KEYS: &[&str] = &["hosts", "exclude", "labels"];
 
-/// The longest host list in bytes.
-const MAX_LIST: usize = 1 << 20;
 const MAX_AUDIENCES: usize = 256;
 const AUDIENCE: &str = "write \"group:NAME\" or \"user:NAME\"";
 
@@ -49,7 +47,7 @@ impl<'d> Reader<'d> {
         let mut seen = std::collections::BTreeSet::new();
         let mut named = 0;
         for part in &parts {
-            let Some(text) = self.text(part, MAX_LIST, LIST) else {
+            let Some(text) = self.text(part, host_list::LONGEST, LIST) else {
                 continue;
             };
             let expanded = host_list::expand(text).and_then(|more| {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use portreeve::host_addr;
 use portreeve::port::{Port, PortRanges, Protocol};
-use portreeve::registry::{ForeignListener, ReportedAddress};
+use portreeve::port_pool::Foreign;
+use portreeve::registry::ReportedAddress;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -36,7 +37,7 @@ pub(crate) struct Observed {
     pub(crate) published: Option<IpAddr>,
     pub(crate) address_rule: String,
     pub(crate) ephemeral: PortRanges,
-    pub(crate) foreign: Vec<ForeignListener>,
+    pub(crate) foreign: Vec<Foreign>,
 }
 
 /// Looks at the host.

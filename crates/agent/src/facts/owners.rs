@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use portreeve::port::{Port, Protocol};
-use portreeve::registry::ForeignListener;
+use portreeve::port_pool::Foreign;
 
 use super::Granted;
 use super::listeners::Socket;
@@ -21,11 +21,7 @@ struct Owner {
 
 impl Owners {
     /// The sockets on numbers that no replica here was granted, one entry a number and side.
-    pub(super) fn foreign(
-        &mut self,
-        sockets: Vec<Socket>,
-        granted: &Granted,
-    ) -> Vec<ForeignListener> {
+    pub(super) fn foreign(&mut self, sockets: Vec<Socket>, granted: &Granted) -> Vec<Foreign> {
         let mut foreign: BTreeMap<(Port, Protocol), BTreeSet<u64>> = BTreeMap::new();
         for socket in sockets {
             let place = (socket.port, socket.protocol);
@@ -41,7 +37,7 @@ impl Owners {
                 .iter()
                 .filter_map(|inode| self.0.get(inode)?.as_ref())
                 .min();
-            ForeignListener {
+            Foreign {
                 port,
                 protocol,
                 pid: owner.map(|owner| owner.pid),
@@ -125,7 +121,7 @@ mod tests {
         let comm = fs::read_to_string("/proc/self/comm").unwrap();
         assert_eq!(
             foreign,
-            [ForeignListener {
+            [Foreign {
                 port: ports[1],
                 protocol: Protocol::Tcp,
                 pid: Some(std::process::id()),

@@ -175,7 +175,7 @@ impl Household {
             Message::Wanted(set) => {
                 let replicas = set.replicas.into_iter();
                 let replicas: BTreeMap<_, _> =
-                    replicas.map(|one| (name_of(&one.desired), one)).collect();
+                    replicas.map(|one| (one.desired.name(), one)).collect();
                 let told = replicas
                     .iter()
                     .map(|(name, one)| (name.clone(), told_of(&one.desired)));
@@ -359,14 +359,6 @@ impl Household {
 
     fn later(&mut self, moment: Instant) {
         self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
-    }
-}
-
-fn name_of(desired: &Desired) -> ReplicaName {
-    ReplicaName {
-        service: desired.service.clone(),
-        index: desired.index,
-        incarnation: desired.incarnation,
     }
 }
 

@@ -192,7 +192,18 @@ mod tests {
         assert!(search(&replica).is_none());
         let worker = Worker::start(&program, &replica).unwrap();
         let identity = ProcessIdentity::of(worker.pid).unwrap();
-        assert_eq!(search(&replica).unwrap().pid, worker.pid);
+        // The kernel lets the parent go on a moment before it shows the new command line.
+        let found = async {
+            loop {
+                match search(&replica) {
+                    Some(found) => break found,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let patience = Duration::from_secs(10);
+        let found = tokio::time::timeout(patience, found).await.unwrap();
+        assert_eq!(found.pid, worker.pid);
         assert_eq!(Worker::recognise(&identity).unwrap().pid, worker.pid);
         let impostor = ProcessIdentity {
             start_ticks: identity.start_ticks + 1,
