@@ -222,6 +222,13 @@ pub enum ExitCause {
 pub enum StartFailure {
     /// The system refused; its error number.
     Errno(i32),
+    /// The system refused to run the program of the command.
+    Exec {
+        /// The program as the command names it.
+        program: String,
+        /// The system's error number.
+        errno: i32,
+    },
     /// The `pre_exec` command ended like this.
     PreExec(ExitStatus),
     /// The environment, the directory or a file of ours could not be prepared.

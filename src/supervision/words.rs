@@ -34,6 +34,7 @@ impl fmt::Display for StartFailure {
                 Some((name, words)) => write!(f, "{words} ({name})"),
                 None => write!(f, "errno {number}"),
             },
+            Self::Exec { program, errno } => write!(f, "{program:?}: {}", Self::Errno(*errno)),
             Self::PreExec(status) => write!(f, "pre-exec: {status}"),
             Self::Prepare(why) => f.write_str(why),
         }
@@ -195,6 +196,13 @@ mod tests {
             (
                 Reason::StartFailed(StartFailure::PreExec(ExitStatus::Code(1))),
                 "pre-exec: exit 1",
+            ),
+            (
+                Reason::StartFailed(StartFailure::Exec {
+                    program: "vlm".into(),
+                    errno: 2,
+                }),
+                "start failed: \"vlm\": no such file or directory (ENOENT)",
             ),
             (
                 Reason::StartFailed(StartFailure::Errno(999)),

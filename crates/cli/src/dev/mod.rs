@@ -16,7 +16,7 @@ use http::Method;
 use portreeve_agent::Agent;
 use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
-use portreeve_controller::{Config as ControllerConfig, Controller};
+use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 
 use crate::command::daemon::{HostOptions, Told, agent_config};
 use crate::command::submit;
@@ -64,6 +64,14 @@ impl Dev {
         let home = Home::open(self.data.clone())?;
         home.log_to_file()?;
         let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
+        // All that can be refused without a trace comes before the first daemon.
+        let mut config = agent_config(
+            &self.host,
+            home.path().join("agent"),
+            Target::Unix(socket.clone()),
+        )?;
+        config.single_host = true;
+        config.lifeline = home.lifeline()?;
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),
@@ -72,13 +80,6 @@ impl Dev {
             cooling: self.cooling.0,
         });
         let controller = controller.await.map_err(|cause| in_the_way(&cause))?;
-        let mut config = agent_config(
-            &self.host,
-            home.path().join("agent"),
-            Target::Unix(socket.clone()),
-        )?;
-        config.single_host = true;
-        config.lifeline = home.lifeline()?;
         let client = Client::new(Target::Unix(socket));
         let ended = match Agent::start(config).await {
             Ok(mut agent) => {
@@ -203,11 +204,18 @@ async fn services(client: &Client, after: Option<u64>) -> Result<ServiceList, Cl
     client.get(&path, HOLD + PATIENCE).await
 }
 
-/// Says what is in the way of a second controller, and how to run one beside it.
-fn in_the_way(cause: &portreeve_controller::StartError) -> Failure {
-    let advice = "to run another one beside it, give it a place of its own:\n  \
+/// Says what is in the way of the controller, and, where it is another one, how to run one beside it.
+fn in_the_way(cause: &StartError) -> Failure {
+    let advice = "\nto run another one beside it, give it a place of its own:\n  \
         portreeve dev --run-dir /tmp/portreeve-2 --listen 127.0.0.1:7374 --ports 30000-30999 PROFILE\n\
         and name it to the other commands:\n  \
         portreeve --controller unix:/tmp/portreeve-2/controller.sock services";
-    Failure::new(Code::Failure, format!("{cause}\n{advice}"))
+    let another = matches!(
+        cause,
+        StartError::DataInUse { .. }
+            | StartError::SocketInUse { .. }
+            | StartError::AddressInUse { .. }
+    );
+    let advice = if another { advice } else { "" };
+    Failure::new(Code::Failure, format!("{cause}{advice}"))
 }

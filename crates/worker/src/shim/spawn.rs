@@ -42,7 +42,12 @@ pub(super) fn start(
     })?;
     let path = env.iter().rev().find(|(name, _)| name == "PATH");
     let name = argv.first().map(String::as_str).unwrap_or_default();
-    let program = find_program(name, path.map_or("", |(_, path)| path)).map_err(failure)?;
+    let refused = |cause: Errno| StartFailure::Exec {
+        // It goes into every report and event, so hostile lengths are cut.
+        program: name.chars().take(128).collect(),
+        errno: cause as i32,
+    };
+    let program = find_program(name, path.map_or("", |(_, path)| path)).map_err(refused)?;
     let args = c_strings(argv.iter().cloned())?;
     let env = c_strings(env.iter().map(|(name, value)| format!("{name}={value}")))?;
 
@@ -66,7 +71,7 @@ pub(super) fn start(
         attributes.set_sigmask(&SigSet::empty())?;
         posix_spawn(program.as_path(), &actions, &attributes, &args, &env)
     };
-    let pid = spawn().map_err(failure)?;
+    let pid = spawn().map_err(refused)?;
     Pid::from_raw(pid.as_raw()).ok_or(StartFailure::Errno(Errno::ESRCH as i32))
 }
 
@@ -124,10 +129,6 @@ fn c_strings(texts: impl Iterator<Item = String>) -> Result<Vec<CString>, StartF
                 "an argument or a variable holds a NUL byte, which no program can be given".into(),
             )
         })
-}
-
-fn failure(cause: Errno) -> StartFailure {
-    StartFailure::Errno(cause as i32)
 }
 
 #[cfg(test)]

@@ -76,7 +76,10 @@ fn a_command_that_does_not_exist_gives_up_with_reason_and_count() {
     let ended = world
         .controller
         .until("final", |status| matches!(status.state, State::Final(_)));
-    let enoent = Reason::StartFailed(StartFailure::Errno(2));
+    let enoent = Reason::StartFailed(StartFailure::Exec {
+        program: "no-such-program".into(),
+        errno: 2,
+    });
     assert_eq!(
         ended.state,
         State::Final(Final::GaveUp {
