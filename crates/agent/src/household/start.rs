@@ -272,7 +272,7 @@ impl From<Launch> for StartFailure {
 
 fn words(why: &StartFailure) -> String {
     match why {
-        StartFailure::Errno(errno) => format!("the worker program: {}", Errno::from_raw(*errno)),
+        StartFailure::Errno(_) | StartFailure::Exec { .. } => format!("the worker program: {why}"),
         StartFailure::Prepare(words) => words.clone(),
         StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
     }
