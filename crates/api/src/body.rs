@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::local::Tokens;
+
 pub use portreeve::registry::{
     Answer, Desired, EventView, HostFacts, HostView, PortView, ReplicaReport, ReplicaView,
     ServiceView, Want,
@@ -156,8 +158,8 @@ pub struct DesiredReplica {
     /// What is wanted.
     #[serde(flatten)]
     pub desired: Desired,
-    /// Reads what the owner may see and speaks for this incarnation alone.
-    pub token: String,
+    /// What its worker and its job prove themselves with.
+    pub tokens: Tokens,
 }
 
 /// A reader waits for a piece of a log file.

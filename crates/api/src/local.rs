@@ -140,6 +140,15 @@ impl SocketPath {
     }
 }
 
+/// What one incarnation proves itself with, each to its own end: a job must not tell its own readiness or end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Speaks for this incarnation; never given to the job.
+    pub worker: String,
+    /// Reads what the owner may see.
+    pub job: String,
+}
+
 /// Everything a worker needs to begin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
@@ -153,8 +162,8 @@ pub struct Assignment {
     pub single_host: bool,
     /// Where the controller answers.
     pub controller: Target,
-    /// Speaks for this incarnation.
-    pub token: String,
+    /// What the worker and its job prove themselves with.
+    pub tokens: Tokens,
     /// The boot in which it was written; in another one every run is lost.
     pub boot_id: String,
     /// When this process ends, the service shall end too: for `dev` with a temporary folder.

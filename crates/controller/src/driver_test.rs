@@ -280,7 +280,8 @@ async fn commands_do_not_pile_up_without_bound_before_a_store_that_hangs() {
         asked.push(answer);
     }
     let (by, command) = submit("late");
-    let refused = driven.queue.command(by, command).await.unwrap();
+    let refused = tokio::time::timeout(PATIENCE, driven.queue.command(by, command));
+    let refused = refused.await.unwrap().unwrap();
     assert!(
         matches!(refused, Err(Refusal::NotStored { .. })),
         "{refused:?}"

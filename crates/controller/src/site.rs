@@ -233,7 +233,10 @@ impl FakeAgent {
     ) -> Result<Lease, ClientError> {
         let desired = &replica.desired;
         let path = paths::status(&desired.service, desired.index, desired.incarnation);
-        let client = self.client.clone().with_token(Some(replica.token.clone()));
+        let client = self
+            .client
+            .clone()
+            .with_token(Some(replica.tokens.worker.clone()));
         client.call(Method::PUT, &path, status, PATIENCE).await
     }
 }

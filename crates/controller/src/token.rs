@@ -1,7 +1,8 @@
 //! Replica tokens: what a worker and its job prove themselves with.
 //!
 //! A token names one incarnation of one replica of one service and is signed with a secret of the data
-//! directory, so it needs no storage and cannot be made up or bent to another replica.
+//! directory, so it needs no storage and cannot be made up or bent to another replica. A job's is another
+//! than its worker's: it must not say of itself that it is ready, or that it ended and its ports are free.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -26,10 +27,35 @@ pub(crate) struct ReplicaToken {
     pub(crate) incarnation: Incarnation,
 }
 
+/// Who has a token, and so what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bearer {
+    /// Tells the state of its incarnation.
+    Worker,
+    /// Reads as its owner.
+    Job,
+}
+
+impl Bearer {
+    /// Begins the token; the number is its form.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Worker => "pr1.",
+            Self::Job => "pj1.",
+        }
+    }
+
+    /// Begins what is signed: no claim begins so, since a service's name holds a dot and no slash.
+    const fn signed(self) -> &'static str {
+        match self {
+            Self::Worker => "",
+            Self::Job => "job/",
+        }
+    }
+}
+
 impl TokenKey {
     const LENGTH: usize = 32;
-    /// Begins every token; the number is its form.
-    const PREFIX: &'static str = "pr1.";
     /// The longest text that is looked at.
     const MAX_TEXT: usize = 512;
 
@@ -57,10 +83,10 @@ impl TokenKey {
     }
 
     /// The token of one incarnation.
-    pub(crate) fn sign(&self, token: &ReplicaToken) -> String {
+    pub(crate) fn sign(&self, token: &ReplicaToken, bearer: Bearer) -> String {
         let claim = token.to_string();
-        let mac = self.0.clone().chain_update(&claim).finalize().into_bytes();
-        let mut text = format!("{}{claim}.", Self::PREFIX);
+        let mac = self.mac(&claim, bearer).finalize().into_bytes();
+        let mut text = format!("{}{claim}.", bearer.prefix());
         for byte in mac {
             text.push_str(&format!("{byte:02x}"));
         }
@@ -68,15 +94,22 @@ impl TokenKey {
     }
 
     /// What `text` speaks for; `None` if we did not sign it. Takes the same time for every wrong signature.
-    pub(crate) fn verify(&self, text: &str) -> Option<ReplicaToken> {
+    pub(crate) fn verify(&self, text: &str) -> Option<(ReplicaToken, Bearer)> {
         if text.len() > Self::MAX_TEXT {
             return None;
         }
-        let (claim, mac) = text.strip_prefix(Self::PREFIX)?.rsplit_once('.')?;
+        let (bearer, rest) = [Bearer::Worker, Bearer::Job]
+            .into_iter()
+            .find_map(|bearer| Some((bearer, text.strip_prefix(bearer.prefix())?)))?;
+        let (claim, mac) = rest.rsplit_once('.')?;
         let mac = from_hex(mac)?;
-        let signed = self.0.clone().chain_update(claim);
-        signed.verify_slice(&mac).ok()?;
-        parse(claim)
+        self.mac(claim, bearer).verify_slice(&mac).ok()?;
+        Some((parse(claim)?, bearer))
+    }
+
+    fn mac(&self, claim: &str, bearer: Bearer) -> Hmac<Sha256> {
+        let begun = self.0.clone().chain_update(bearer.signed());
+        begun.chain_update(claim)
     }
 }
 
@@ -181,14 +214,19 @@ mod tests {
     #[test]
     fn a_signed_token_speaks_for_its_incarnation_and_no_other() {
         let key = TokenKey::from_bytes(&[1; 32]);
-        let text = key.sign(&token());
-        assert_eq!(key.verify(&text), Some(token()));
-        assert_eq!(TokenKey::from_bytes(&[2; 32]).verify(&text), None);
+        for bearer in [Bearer::Worker, Bearer::Job] {
+            let text = key.sign(&token(), bearer);
+            assert_eq!(key.verify(&text), Some((token(), bearer)));
+            assert_eq!(TokenKey::from_bytes(&[2; 32]).verify(&text), None);
+        }
+        let text = key.sign(&token(), Bearer::Job);
         for bent in [
             text.replacen("/3/", "/4/", 1),
             text.replacen("/7/", "/8/", 1),
             text.replacen("alice", "bob", 1),
-            text.replacen("pr1.", "pr2.", 1),
+            text.replacen("pj1.", "pj2.", 1),
+            text.replacen("pj1.", "pr1.", 1),
+            text.replacen("pj1.", "pr1.job/", 1),
             text[..text.len() - 2].to_owned(),
             format!("{text}0"),
             String::new(),
@@ -202,9 +240,10 @@ mod tests {
     fn the_secret_is_made_once_and_kept_from_others() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let text = TokenKey::of(folder.path()).unwrap().sign(&token());
+        let made = TokenKey::of(folder.path()).unwrap();
+        let text = made.sign(&token(), Bearer::Job);
         let again = TokenKey::of(folder.path()).unwrap();
-        assert_eq!(again.verify(&text), Some(token()));
+        assert_eq!(again.verify(&text), Some((token(), Bearer::Job)));
         let path = folder.path().join("secret");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -222,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_reader_panic(text in "(pr1\\.)?[ -~äé/.]{0,90}") {
+        fn no_text_makes_the_reader_panic(text in "(p[rj]1\\.)?[ -~äé/.]{0,90}") {
             prop_assert_eq!(TokenKey::from_bytes(&[1; 32]).verify(&text), None);
         }
     }

@@ -68,7 +68,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     };
     file::write(
         &folder.token(),
-        assignment.token.as_bytes(),
+        assignment.tokens.job.as_bytes(),
         Durability::Written,
     )
     .context("the token file cannot be written")?;
@@ -83,7 +83,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let (newest, told) = watch::channel(None);
     let desired = &assignment.desired;
     tokio::spawn(uplink::tell(
-        Client::new(assignment.controller.clone()).with_token(Some(assignment.token.clone())),
+        Client::new(assignment.controller.clone())
+            .with_token(Some(assignment.tokens.worker.clone())),
         paths::status(&desired.service, desired.index, desired.incarnation),
         told,
     ));

@@ -9,7 +9,7 @@ use portreeve::registry::Desired;
 use portreeve::residency::{Life, ReplicaName, Resident, Told};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
-use portreeve_api::local::Assignment;
+use portreeve_api::local::{Assignment, Tokens};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -30,13 +30,13 @@ impl Household {
         else {
             return false;
         };
-        let (desired, token) = (wanted.desired.clone(), wanted.token.clone());
+        let (desired, tokens) = (wanted.desired.clone(), wanted.tokens.clone());
         let Some(address) = self.observed.borrow().published else {
             // Woken when the host finds an address; until then the controller knows that there is none.
             warn!("{name} waits: this host publishes no address");
             return false;
         };
-        let assignment = self.assignment(desired, token, address);
+        let assignment = self.assignment(desired, tokens, address);
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("{name} is started, worker {pid}");
@@ -200,14 +200,14 @@ impl Household {
         self.residents.insert(name.clone(), resident);
     }
 
-    fn assignment(&self, desired: Desired, token: String, host_address: IpAddr) -> Assignment {
+    fn assignment(&self, desired: Desired, tokens: Tokens, host_address: IpAddr) -> Assignment {
         Assignment {
             desired,
             host: self.config.host.clone(),
             host_address,
             single_host: self.config.single_host,
             controller: self.config.controller.clone(),
-            token,
+            tokens,
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
@@ -231,9 +231,9 @@ impl Household {
             (None, Some(wanted)) => wanted.desired.clone(),
             (None, None) => return None,
         };
-        let token = match (wanted, stood) {
-            (Some(wanted), _) => wanted.token.clone(),
-            (None, stood) => stood?.token.clone(),
+        let tokens = match (wanted, stood) {
+            (Some(wanted), _) => wanted.tokens.clone(),
+            (None, stood) => stood?.tokens.clone(),
         };
         if let Some(told) = told {
             desired.want = told.want;
@@ -241,7 +241,7 @@ impl Household {
         }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
-        Some(self.assignment(desired, token, address))
+        Some(self.assignment(desired, tokens, address))
     }
 }
 

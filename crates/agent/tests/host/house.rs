@@ -11,7 +11,7 @@ use portreeve::registry::{Desired, Want};
 use portreeve_agent::{Agent, Config, StartError};
 use portreeve_api::Target;
 use portreeve_api::body::DesiredReplica;
-use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
+use portreeve_api::local::{ProcessIdentity, ReplicaFolder, Tokens};
 
 use crate::controller::{Controller, PATIENCE};
 use crate::worker;
@@ -104,7 +104,10 @@ pub(crate) fn wanted(incarnation: u32, want: Want) -> DesiredReplica {
             uid: rustix::process::geteuid().as_raw(),
             last_status: None,
         },
-        token: "secret".to_owned(),
+        tokens: Tokens {
+            worker: "secret".to_owned(),
+            job: "job".to_owned(),
+        },
     }
 }
 

@@ -24,7 +24,7 @@ async fn a_wanted_replica_gets_its_folder_and_one_worker() {
     assert_eq!(mode(&folder.assignment()), 0o600);
     let assignment: Assignment =
         serde_json::from_slice(&std::fs::read(folder.assignment()).unwrap()).unwrap();
-    assert_eq!(assignment.token, "secret");
+    assert_eq!(assignment.tokens.worker, "secret");
     assert_eq!(assignment.host_address.to_string(), "127.0.0.1");
     assert_eq!(assignment.boot_id, worker.boot_id);
     // It is its own session: neither the end of the agent nor its terminal reaches it.

@@ -8,14 +8,15 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use portreeve::identity::{HostName, Incarnation};
-use portreeve::registry::{HostFacts, Input, ReplicaReport};
+use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
 use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
+use portreeve_api::local::Tokens;
 
 use crate::app::App;
 use crate::desk::Handout;
 use crate::reads::Piece;
-use crate::token::ReplicaToken;
+use crate::token::{Bearer, ReplicaToken};
 
 use super::answer::json;
 use super::body;
@@ -197,15 +198,23 @@ fn as_set(app: &App, handout: &Handout) -> DesiredSet {
         replicas: replicas
             .iter()
             .map(|desired| DesiredReplica {
-                token: app.key.sign(&ReplicaToken {
-                    service: desired.service.clone(),
-                    service_id: desired.service_id,
-                    index: desired.index,
-                    incarnation: desired.incarnation,
-                }),
+                tokens: tokens(app, desired),
                 desired: desired.clone(),
             })
             .collect(),
         reads: handout.reads.clone(),
+    }
+}
+
+fn tokens(app: &App, desired: &Desired) -> Tokens {
+    let token = ReplicaToken {
+        service: desired.service.clone(),
+        service_id: desired.service_id,
+        index: desired.index,
+        incarnation: desired.incarnation,
+    };
+    Tokens {
+        worker: app.key.sign(&token, Bearer::Worker),
+        job: app.key.sign(&token, Bearer::Job),
     }
 }

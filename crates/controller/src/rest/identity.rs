@@ -14,7 +14,7 @@ use portreeve_api::body::WhoAmI;
 use crate::account::groups_of_user;
 use crate::app::App;
 use crate::peer::Peer;
-use crate::token::ReplicaToken;
+use crate::token::{Bearer, ReplicaToken};
 
 use super::answer::json;
 use super::names::Names;
@@ -134,12 +134,24 @@ impl FromRequestParts<Arc<App>> for Speaker {
             .unwrap_or_else(|never| match never {});
         let text = bearer(&parts.headers)?;
         let token = text.as_deref().and_then(|text| app.key.verify(text));
-        token.map(Self).ok_or_else(unknown_token)
+        match token.ok_or_else(unknown_token)? {
+            (token, Bearer::Worker) => Ok(Self(token)),
+            (_, Bearer::Job) => Err(Refused::forbidden(
+                "a job does not tell its own state: its worker does",
+            )),
+        }
     }
 }
 
 async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
-    let token = app.key.verify(text).ok_or_else(unknown_token)?;
+    let token = match app.key.verify(text).ok_or_else(unknown_token)? {
+        (token, Bearer::Job) => token,
+        (_, Bearer::Worker) => {
+            return Err(Refused::forbidden(
+                "a worker's token tells the state of its replica, and nothing else",
+            ));
+        }
+    };
     let owner = {
         let view = app.shown.view.borrow();
         let service = view.services.get(&token.service);

@@ -22,7 +22,7 @@ impl Names {
         let text = self.text(name);
         text.parse().map_err(|_| {
             let text: String = text.chars().take(64).collect();
-            Refused::name(format!("{text:?} is not the number of a {name}"))
+            Refused::name(format!("{text:?} is no {name}: write it as a number"))
         })
     }
 

@@ -118,7 +118,7 @@ async fn a_final_report_is_durable_before_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_token_speaks_for_its_incarnation_and_reads_as_its_owner() {
+async fn a_worker_speaks_for_its_incarnation_and_its_job_reads_as_its_owner() {
     let site = Site::start().await;
     let agent = FakeAgent::join(&site).await;
     for (owner, name) in [(OWNER, "web"), (STRANGER, "other")] {
@@ -132,7 +132,7 @@ async fn a_token_speaks_for_its_incarnation_and_reads_as_its_owner() {
             .find(|r| r.desired.service.label().as_str() == name)
             .unwrap()
     };
-    let client = site.client().with_token(Some(of("web").token.clone()));
+    let client = site.client().with_token(Some(of("web").tokens.job.clone()));
     let me: WhoAmI = client.get(&paths::whoami(), PATIENCE).await.unwrap();
     assert_eq!(
         (me.user, me.method.as_str(), me.admin),
@@ -152,12 +152,21 @@ async fn a_token_speaks_for_its_incarnation_and_reads_as_its_owner() {
     let refused = client.send(Method::POST, &stop, None, "", PATIENCE).await;
     assert_eq!(problem_of(refused).status, 403);
     let mut forged = of("web").clone();
-    forged.token = of("other").token.clone();
+    forged.tokens = of("other").tokens.clone();
     let refused = agent.try_tell(&forged, &status(1, State::Up, true)).await;
     assert_eq!(problem_of(refused).status, 403);
-    forged.token.push('0');
+    forged.tokens.worker.push('0');
     let refused = agent.try_tell(&forged, &status(1, State::Up, true)).await;
     assert_eq!(problem_of(refused).status, 401);
+    // A job that told its own end would free ports that it still has.
+    forged.tokens.worker = of("web").tokens.job.clone();
+    let end = status(1, State::Final(Final::Stopped), false);
+    let refused = agent.try_tell(&forged, &end).await;
+    assert_eq!(problem_of(refused).status, 403);
+    let worker = site.client();
+    let worker = worker.with_token(Some(of("web").tokens.worker.clone()));
+    let me = worker.get::<WhoAmI>(&paths::whoami(), PATIENCE).await;
+    assert_eq!(problem_of(me).status, 403);
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn a_killed_controller_comes_back_with_the_same_truth_and_a_higher_revisio
     assert_ne!(again.instance, set.instance);
     for (was, is) in set.replicas.iter().zip(&again.replicas) {
         assert_eq!(was.desired.grant, is.desired.grant);
-        assert_eq!(was.token, is.token);
+        assert_eq!(was.tokens, is.tokens);
     }
 }
 

@@ -89,7 +89,7 @@ fn the_workers_own_variables_are_not_passed_on() {
         "{env}"
     );
     assert_eq!(world.text("scratch"), "");
-    assert_eq!(world.text("told"), "token-of-web");
+    assert_eq!(world.text("told"), "token-of-its-job");
     let own = std::path::Path::new(env!("CARGO_BIN_EXE_portreeve-worker-harness"));
     let path = env.lines().find(|line| line.starts_with("PATH=")).unwrap();
     assert!(

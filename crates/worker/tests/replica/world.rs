@@ -17,7 +17,8 @@ use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use portreeve_api::local::{
-    Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand,
+    Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens, WorkerAnswer,
+    WorkerCommand,
 };
 
 use crate::controller::Controller;
@@ -100,7 +101,10 @@ impl World {
             host_address: [127, 0, 0, 1].into(),
             single_host: true,
             controller: controller.target(),
-            token: "token-of-web".into(),
+            tokens: Tokens {
+                worker: "token-of-web".into(),
+                job: "token-of-its-job".into(),
+            },
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
