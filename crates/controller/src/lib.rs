@@ -35,6 +35,7 @@ mod socket;
 mod start_error;
 mod stop;
 mod store;
+mod tally;
 mod token;
 mod vital;
 

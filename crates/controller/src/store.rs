@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::tally::Tally;
 use portreeve::registry::{Batch, Store, StoreError, Stored, Write, tables};
 use redb::backends::FileBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -19,6 +20,8 @@ pub struct RedbStore {
     /// `None` after a refused commit: redb must be opened anew after an I/O error.
     database: Option<Database>,
     doubt: Option<Doubt>,
+    /// `None`: a store that is not a file of ours.
+    tally: Option<Tally>,
 }
 
 /// A commit whose outcome the system did not tell; settled before anything else is written.
@@ -48,7 +51,27 @@ impl RedbStore {
             Self::make(folder, &path, &place)?;
         }
         // An emptied file is a truncated one: `create` would begin anew in it.
-        Self::with(place, move || Ok(builder().open(&path)?))
+        let mut store = Self::with(place, move || Ok(builder().open(&path)?))?;
+        let tally = Tally::of(folder);
+        store.refuse_older(&tally)?;
+        store.tally = Some(tally);
+        Ok(store)
+    }
+
+    /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
+    fn refuse_older(&mut self, tally: &Tally) -> Result<(), StoreError> {
+        let place = self.place.clone();
+        let (_, commits) = read_format(self.database()?).map_err(|cause| refused(&place, cause))?;
+        match tally.noted() {
+            Some(noted) if noted > commits => Err(StoreError::Damaged {
+                reason: format!(
+                    "it ends with commit {commits}, but {noted} were accepted (remove {} to go on without the others)",
+                    tally.path().display()
+                ),
+                place,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn with(
@@ -60,6 +83,7 @@ impl RedbStore {
             open: Box::new(open),
             database: None,
             doubt: None,
+            tally: None,
         };
         store.database()?;
         Ok(store)
@@ -145,7 +169,12 @@ impl Store for RedbStore {
         let cause = match write(database, batch.writes.iter()) {
             Err(cause) => cause,
             Ok(written) => match written.transaction.commit() {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if let Some(tally) = &self.tally {
+                        tally.note(written.commits);
+                    }
+                    return Ok(());
+                }
                 Err(cause) => {
                     self.doubt = Some(Doubt {
                         commits: written.commits,

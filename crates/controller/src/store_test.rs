@@ -155,6 +155,36 @@ fn a_truncated_file_is_named_and_not_overwritten() {
 
 /// Every record is read back as it was, or the file is refused: never a silent loss.
 #[test]
+fn a_store_that_lost_an_accepted_commit_is_named_and_not_taken_for_the_truth() {
+    let folder = tempfile::tempdir().unwrap();
+    filled(folder.path());
+    let older = std::fs::read(file_of(folder.path())).unwrap();
+    let mut store = RedbStore::open(folder.path()).unwrap();
+    let newest = vec![set(tables::META, "last", "newest")];
+    store.commit(&batch(20, newest)).unwrap();
+    drop(store);
+    // What a damaged newest commit makes of it.
+    std::fs::write(file_of(folder.path()), &older).unwrap();
+    let refused = RedbStore::open(folder.path()).err().unwrap();
+    assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("commit 20, but 21") && said.contains(Tally::FILE),
+        "{said}"
+    );
+    // Whoever knows better may say so; and a note that cannot be read tells nothing.
+    for note in ["", "garbage", "00000000000000000020"] {
+        std::fs::write(folder.path().join(Tally::FILE), note).unwrap();
+        RedbStore::open(folder.path()).unwrap();
+    }
+    std::fs::remove_file(folder.path().join(Tally::FILE)).unwrap();
+    let mut store = RedbStore::open(folder.path()).unwrap();
+    store.commit(&batch(20, Vec::new())).unwrap();
+    drop(store);
+    RedbStore::open(folder.path()).unwrap();
+}
+
+#[test]
 fn damaged_bytes_are_detected_or_do_not_matter() {
     let folder = tempfile::tempdir().unwrap();
     let stored = filled(folder.path());
