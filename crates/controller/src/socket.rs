@@ -66,6 +66,9 @@ impl SocketPlace {
     }
 }
 
+/// The longest path of a Unix socket, in bytes: the kernel's field less its end.
+const LONGEST_PATH: usize = 107;
+
 fn make_run_dir(socket: &Path) -> Result<(), SocketError> {
     let folder = match socket.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -75,6 +78,12 @@ fn make_run_dir(socket: &Path) -> Result<(), SocketError> {
         path: folder.to_owned(),
         reason,
     };
+    let length = socket.as_os_str().len();
+    if length > LONGEST_PATH {
+        return Err(refused(format!(
+            "the socket's path would have {length} bytes and may have {LONGEST_PATH}; name a shorter directory with --run-dir"
+        )));
+    }
     let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
     let about = made.and_then(|()| std::fs::metadata(folder));
     let about = about.map_err(|cause| refused(cause.to_string()))?;
@@ -163,5 +172,16 @@ mod tests {
         assert!(matches!(refused, SocketError::RunDir { .. }));
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
         make_run_dir(&folder.path().join("c.sock")).unwrap();
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_refused_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(120));
+        let Err(SocketError::RunDir { reason, .. }) = make_run_dir(&deep.join("c.sock")) else {
+            panic!("it was accepted");
+        };
+        assert!(reason.contains("--run-dir"), "{reason}");
+        assert!(!deep.exists());
     }
 }

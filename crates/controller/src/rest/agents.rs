@@ -46,6 +46,14 @@ pub(crate) async fn report(
         facts.published = None;
         facts.address_rule += "; loopback is published only where single_host is set";
     }
+    // No client could reach it, whatever rule an agent went by.
+    if facts
+        .published
+        .is_some_and(|ip| ip.is_unspecified() || ip.is_multicast())
+    {
+        facts.published = None;
+        facts.address_rule += "; a wildcard or multicast address is never published";
+    }
     let mut ends = facts.replicas.iter().map(|replica| &replica.status);
     let truth = ends.any(is_end);
     tell(&app, Input::HostReport(facts), truth).await
