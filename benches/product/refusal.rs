@@ -10,7 +10,7 @@ use portreeve::port::{Port, Protocol};
 use portreeve::port_pool::{PortRequest, Want, WantedPort};
 use portreeve::time::Monotonic;
 
-use crate::verdict::{Row, median};
+use crate::verdict::{Ratios, Row};
 
 const HOST: HostId = HostId(0);
 
@@ -44,7 +44,7 @@ pub(crate) fn row() -> Row {
         number: 9,
         what: "refusal against a successful transaction",
         target: ">= 5x cheaper",
-        measured: median(ratios),
+        measured: Ratios::new(ratios),
         ok: |ratio| ratio >= 5.0,
     }
 }

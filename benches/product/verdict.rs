@@ -1,5 +1,7 @@
 //! Prints what `make bench` promises: one line per row of the table, and a JSON file beside it.
 
+use std::fmt;
+
 /// One row that is built.
 pub(crate) struct Row {
     /// Its number in the table.
@@ -8,8 +10,8 @@ pub(crate) struct Row {
     pub(crate) what: &'static str,
     /// What it shall be.
     pub(crate) target: &'static str,
-    /// The ratio of medians.
-    pub(crate) measured: f64,
+    /// The ratio in each pair of interleaved samples.
+    pub(crate) measured: Ratios,
     /// Whether the ratio meets the target.
     pub(crate) ok: fn(f64) -> bool,
 }
@@ -26,7 +28,7 @@ pub(crate) fn print(rows: &[Row]) {
             println!("ROW {number} | not built yet | - | - | absent");
             continue;
         };
-        let verdict = if (row.ok)(row.measured) {
+        let verdict = if (row.ok)(row.measured.median()) {
             "ok"
         } else {
             "short"
@@ -37,11 +39,11 @@ pub(crate) fn print(rows: &[Row]) {
             short += 1;
         }
         println!(
-            "ROW {number} | {} | {} | {:.1}x | {verdict}",
+            "ROW {number} | {} | {} | {} | {verdict}",
             row.what, row.target, row.measured
         );
         json.push(serde_json::json!({
-            "row": number, "what": row.what, "target": row.target, "measured": row.measured, "verdict": verdict,
+            "row": number, "what": row.what, "target": row.target, "measured": row.measured.median(), "verdict": verdict,
         }));
     }
     println!("{ok} ok, {short} short");
@@ -51,8 +53,30 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// The middle of the samples.
-pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+/// How often the baseline's time holds ours, pair by pair, ascending; never empty.
+pub(crate) struct Ratios(Vec<f64>);
+
+impl Ratios {
+    /// The ratios of these pairs.
+    pub(crate) fn new(mut pairs: Vec<f64>) -> Self {
+        assert!(!pairs.is_empty(), "a row measures something");
+        pairs.sort_by(f64::total_cmp);
+        Self(pairs)
+    }
+
+    fn median(&self) -> f64 {
+        self.0[self.0.len() / 2]
+    }
+}
+
+impl fmt::Display for Ratios {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (self.0[0], self.0[self.0.len() - 1]);
+        write!(
+            f,
+            "{:.1}x ({least:.1} to {most:.1} in {} pairs)",
+            self.median(),
+            self.0.len()
+        )
+    }
 }
