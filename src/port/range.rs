@@ -285,12 +285,13 @@ mod tests {
 
     /// Ranges that touch each other and both ends.
     fn set() -> impl Strategy<Value = PortRanges> {
-        let number = prop_oneof![1u16..40, 65_500u16..=65_535];
-        let range = (number.clone(), number).prop_filter_map("reversed", |(a, b)| {
-            PortRange::new(Port::new(a)?, Port::new(b)?)
+        let first = prop_oneof![1u16..40, 65_476u16..=65_535];
+        // Built in order, not filtered: nothing is rejected however many are drawn.
+        let range = (first, 0u16..60).prop_map(|(first, more)| {
+            let last = Port::new(first.saturating_add(more)).unwrap();
+            PortRange::new(Port::new(first).unwrap(), last).unwrap()
         });
-        let short = range.prop_filter("wide", |range| range.count() < 60);
-        proptest::collection::vec(short, 0..12).prop_map(PortRanges::new)
+        proptest::collection::vec(range, 0..12).prop_map(PortRanges::new)
     }
 
     fn ranges(text: &str) -> Option<String> {

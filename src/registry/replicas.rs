@@ -33,6 +33,8 @@ impl Registry {
 
     /// Ends a replica: at once if it has no place, else by ordering its stop.
     pub(super) fn halt(&mut self, key: ReplicaKey, why: StopWhy, by: &str) {
+        // A roll may wait for this very replica, which has no process whose end would be told.
+        self.attention.insert(key.0);
         let Some(replica) = self.truth.replicas.find(&key) else {
             return;
         };

@@ -3,7 +3,7 @@
 use crate::supervision::{Final, State};
 
 use super::Command;
-use super::rig::{Rig, exit, name, web};
+use super::rig::{Rig, exit, name, web, with_port};
 
 fn faster(replicas: u32) -> String {
     web("web", replicas).replace("\"serve\"", "\"serve\", \"--fast\"")
@@ -179,4 +179,20 @@ fn a_roll_goes_on_after_the_controller_died() {
     assert_eq!(rig.states("web"), ["ready", "starting"]);
     rig.ready("web", 1);
     assert_eq!(rig.states("web"), ["stopping", "ready"]);
+}
+
+#[test]
+fn a_roll_goes_on_when_the_replica_it_waits_for_is_killed_without_a_process() {
+    // The property test found it: nothing else touched the service, so the roll waited for ever.
+    let mut rig = running(3);
+    // Replica 1 holds 20001 until its own turn.
+    rig.replace(&with_port("web", 3, "20001")).unwrap();
+    rig.ends("web", 2, Final::Stopped);
+    assert_eq!(rig.states("web"), ["ready", "ready", "pending"]);
+    rig.ask(Command::Kill {
+        service: name("web"),
+        index: 2,
+    })
+    .unwrap();
+    assert_eq!(rig.states("web"), ["ready", "stopping", "killed"]);
 }
