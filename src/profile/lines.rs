@@ -20,7 +20,11 @@ impl<'t> Lines<'t> {
     pub(super) fn place(&self, at: usize) -> Place {
         let at = at.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= at);
-        let start = self.starts[line - 1];
+        let mut start = self.starts[line - 1];
+        if start == 0 && self.text.starts_with(BYTE_ORDER_MARK) {
+            // It is no character to who looks for the place.
+            start = at.min(BYTE_ORDER_MARK.len_utf8());
+        }
         // Bytes that begin a character, so that an offset inside one does no harm.
         let before = &self.text.as_bytes()[start..at];
         let column = before.iter().filter(|byte| (**byte & 0xC0) != 0x80).count();
@@ -31,6 +35,8 @@ impl<'t> Lines<'t> {
         }
     }
 }
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 #[cfg(test)]
 mod tests {
@@ -45,5 +51,10 @@ mod tests {
         assert_eq!(lines.place("ä = 1\nb".len()), place(2, 2));
         assert_eq!(lines.place(1000), place(2, 6));
         assert_eq!(Lines::of("").place(0), place(1, 1));
+        let marked = Lines::of("\u{feff}a = 1\nb = 2");
+        assert_eq!(marked.place(0), place(1, 1));
+        assert_eq!(marked.place("\u{feff}".len()), place(1, 1));
+        assert_eq!(marked.place("\u{feff}a = ".len()), place(1, 5));
+        assert_eq!(marked.place("\u{feff}a = 1\n".len()), place(2, 1));
     }
 }

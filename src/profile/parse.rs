@@ -6,7 +6,7 @@ use crate::port_pool::PortRequest;
 
 use super::Profile;
 use super::document::Node;
-use super::error::{ProfileError, ProfileErrors, Warning};
+use super::error::{Place, ProfileError, ProfileErrors, Warning};
 use super::lines::Lines;
 use super::read::{Note, Reader, TABLES};
 use super::syntax::{self, Lost};
@@ -39,13 +39,22 @@ impl Profile {
         Self::from_toml_with(text, PREFIX)
     }
 
+    /// Reads the bytes of a TOML file, whatever they are; no more than [`MAX_FILE`] and one need be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Profile::from_toml`], and the place of the first byte that is not UTF-8.
+    pub fn from_toml_bytes(bytes: &[u8]) -> Result<Checked, ProfileErrors> {
+        Self::from_toml(utf8(bytes, MAX_FILE)?)
+    }
+
     /// [`Profile::from_toml`] where variables begin with another prefix.
     ///
     /// # Errors
     ///
     /// As [`Profile::from_toml`].
     pub fn from_toml_with(text: &str, prefix: &str) -> Result<Checked, ProfileErrors> {
-        within_bounds(text, MAX_FILE)?;
+        within_bounds(text.as_bytes(), MAX_FILE)?;
         let lines = Lines::of(text);
         let (document, broken, lost) = syntax::read(text);
         let mut reader = Reader::new(Some(prefix), &lost);
@@ -72,24 +81,33 @@ impl Profile {
         from_document(&document, Some(PREFIX))
     }
 
+    /// Reads bytes in JSON, whatever they are, as [`Profile::from_json_text`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Profile::from_json_text`], and the place of the first byte that is not UTF-8.
+    pub fn from_json_bytes(bytes: &[u8]) -> Result<Checked, ProfileErrors> {
+        Self::from_json_text(utf8(bytes, MAX_JSON)?)
+    }
+
     /// Reads the text of a profile in JSON, ports in the order written.
     ///
     /// # Errors
     ///
     /// [`ProfileErrors`]: broken JSON with line and column, else as [`Profile::from_json`].
     pub fn from_json_text(text: &str) -> Result<Checked, ProfileErrors> {
-        within_bounds(text, MAX_JSON)?;
+        within_bounds(text.as_bytes(), MAX_JSON)?;
         let document: Node = serde_json::from_str(text).map_err(|error| {
-            let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            ProfileErrors::one(ProfileError {
-                field: String::new(),
-                place: Some(super::Place {
-                    line: number(error.line()),
-                    column: number(error.column()),
-                }),
-                problem: format!("broken JSON: {error}"),
-                allowed: String::new(),
-            })
+            // Its column is 0 before the first character.
+            let number = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+            let place = Place {
+                line: number(error.line()),
+                column: number(error.column()),
+            };
+            let words = error.to_string();
+            let its_place = format!(" at line {} column {}", error.line(), error.column());
+            let words = words.strip_suffix(&its_place).unwrap_or(&words);
+            at_place(place, format!("broken JSON: {words}"), "")
         })?;
         from_document(&document, Some(PREFIX))
     }
@@ -172,12 +190,35 @@ fn finish(
     }
 }
 
-fn within_bounds(text: &str, most: usize) -> Result<(), ProfileErrors> {
-    if text.len() <= most {
+/// A file may be read no further than needed to tell, so its whole size is not told.
+fn within_bounds(bytes: &[u8], most: usize) -> Result<(), ProfileErrors> {
+    if bytes.len() <= most {
         return Ok(());
     }
-    let problem = format!("a profile of {} bytes is too long", text.len());
-    Err(whole(&problem, &format!("write at most {most} bytes")))
+    let allowed = format!("write at most {most} bytes");
+    Err(whole("the profile is too long", &allowed))
+}
+
+fn utf8(bytes: &[u8], most: usize) -> Result<&str, ProfileErrors> {
+    // First, so that no character is cut by a reader that stops there.
+    within_bounds(bytes, most)?;
+    std::str::from_utf8(bytes).map_err(|error| {
+        let (sound, rest) = bytes.split_at(error.valid_up_to());
+        let sound = String::from_utf8_lossy(sound);
+        let byte = rest.first().copied().unwrap_or_default();
+        let place = Lines::of(&sound).place(sound.len());
+        let problem = format!("the byte 0x{byte:02x} is not UTF-8");
+        at_place(place, problem, "write the file in UTF-8")
+    })
+}
+
+fn at_place(place: Place, problem: String, allowed: &str) -> ProfileErrors {
+    ProfileErrors::one(ProfileError {
+        field: String::new(),
+        place: Some(place),
+        problem,
+        allowed: allowed.to_owned(),
+    })
 }
 
 fn whole(problem: &str, allowed: &str) -> ProfileErrors {

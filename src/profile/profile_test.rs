@@ -140,6 +140,42 @@ fn json_has_the_same_rules_and_names_the_field() {
         errors.to_string().starts_with("2:10: broken JSON"),
         "{errors}"
     );
+    let errors = Profile::from_json_text("").unwrap_err().to_string();
+    assert_eq!(errors, "1:1: broken JSON: EOF while parsing a value");
+}
+
+#[test]
+fn a_table_written_twice_is_told_with_the_line_of_the_first() {
+    // It said that the second one was the first.
+    let twice = |lines: &str| Profile::from_toml(&format!("{LEAST}{lines}")).unwrap_err();
+    let errors = twice("[ports]\na = \"any\"\n[ ports ]\nb = 65536\n");
+    let expected = "5:3: ports: written twice, first in line 3; write it once";
+    assert!(errors.to_string().contains(expected), "{errors}");
+    let errors = twice("[labels]\nports = \"x\"\n[ports.a]\nany = 1\n[ports.a]\nany = 2\n");
+    let expected = "7:8: ports.a: two ports are called a, the first in line 5; choose another name";
+    assert!(errors.to_string().contains(expected), "{errors}");
+    let errors = twice("ports.a = \"any\"\n[ports]\nb = \"any\"\n");
+    let expected = "4:2: ports: written twice; write it once";
+    assert!(errors.to_string().contains(expected), "{errors}");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_at_their_place() {
+    let mut bytes = LEAST.as_bytes().to_vec();
+    bytes.extend(b"labels = { a = \"\xe9\" }\n");
+    let errors = Profile::from_toml_bytes(&bytes).unwrap_err().to_string();
+    assert_eq!(
+        errors,
+        "3:17: the byte 0xe9 is not UTF-8; write the file in UTF-8"
+    );
+    let errors = Profile::from_json_bytes(b"{\n\xff").unwrap_err();
+    assert!(
+        errors
+            .to_string()
+            .starts_with("2:1: the byte 0xff is not UTF-8")
+    );
+    let errors = Profile::from_toml_bytes(&vec![0xff; MAX_FILE + 1]).unwrap_err();
+    assert!(errors.to_string().contains("too long"), "{errors}");
 }
 
 #[test]

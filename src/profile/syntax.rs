@@ -217,9 +217,19 @@ fn written_twice(error: &Error, text: &str, tree: &Node, lines: &Lines<'_>) -> N
         .and_then(|span| text.get(span))
         .unwrap_or_default();
     let name = name.trim().trim_matches(['"', '\'']);
-    let mut nearest = None;
-    earlier_key(tree, name, at, "", &mut nearest);
-    let (first, field) = nearest.unwrap_or_else(|| (at, path_of("", name)));
+    let nearest = earlier_header(text, at).or_else(|| {
+        let mut nearest = None;
+        earlier_key(tree, name, at, "", &mut nearest);
+        nearest
+    });
+    let Some((first, field)) = nearest else {
+        return Note {
+            field: path_of("", name),
+            at: Some(at),
+            text: "written twice".to_owned(),
+            allowed: "write it once".to_owned(),
+        };
+    };
     let line = lines.place(first).line;
     let is_port = field == format!("ports.{name}");
     let (problem, allowed) = if is_port {
@@ -239,6 +249,24 @@ fn written_twice(error: &Error, text: &str, tree: &Node, lines: &Lines<'_>) -> N
         text: problem,
         allowed: allowed.to_owned(),
     }
+}
+
+/// The same `[header]` before that in whose line `at` is. The tree keeps only the place of the later one.
+fn earlier_header(text: &str, at: usize) -> Option<(usize, String)> {
+    let header = |line: &str| {
+        let (name, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
+        Some(name.trim().to_owned())
+    };
+    let here = line_start(text, at);
+    let wanted = header(&text[here..line_end(text, at)])?;
+    let mut start = 0;
+    for line in text[..here].split_inclusive('\n') {
+        if header(line).as_ref() == Some(&wanted) {
+            return Some((start, wanted));
+        }
+        start += line.len();
+    }
+    None
 }
 
 /// The last key of this name before `at`: a table is written in one piece, so it is the one repeated.

@@ -185,10 +185,14 @@ impl Registry {
                         let text = format!("{end}; rests {}", crate::time::Spelled(rest));
                         Next::Renew(WaitCause::GaveUp(end.to_string()), Some(rest), text)
                     }
-                    Some(Then::Requeue { .. }) => Next::End(
-                        EndKind::GaveUp,
-                        format!("{end}; it was placed again {requeued} times before"),
-                    ),
+                    Some(Then::Requeue { .. }) => {
+                        let times = match requeued {
+                            1 => "once".to_owned(),
+                            many => format!("{many} times"),
+                        };
+                        let text = format!("{end}; it was placed again {times} before");
+                        Next::End(EndKind::GaveUp, text)
+                    }
                     _ => Next::End(EndKind::GaveUp, end.to_string()),
                 }
             }

@@ -1,11 +1,13 @@
 //! `submit` and `check`: a written profile on its way in.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
-use portreeve::profile::{Checked, Profile};
+use portreeve::profile::{Checked, MAX_FILE, Profile};
 use portreeve_api::body::Answer;
 use portreeve_api::{Client, paths};
 
@@ -32,7 +34,11 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let checked = read(&self.file)?;
+        let checked = read(&self.file).map_err(|refused| {
+            // Lines that begin with the file's name are those that an editor finds.
+            eprintln!("{refused}");
+            Failure::plain("the profile is refused; nothing is stored")
+        })?;
         let mut answer = submit(&connect.client()?, &checked.profile, self.replace).await?;
         // The controller warns of the same; here it was said with its line.
         let told = |note: &String| checked.warnings.iter().any(|it| note.ends_with(&it.text));
@@ -81,15 +87,24 @@ impl Check {
 
 /// Reads and checks a profile; its warnings go to standard error.
 pub(crate) fn read(file: &Path) -> Result<Checked, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|cause| Failure::plain(format!("{}: {cause}", file.display())))?;
     let name = file.display().to_string();
-    let checked = Profile::from_toml(&text)
+    let bytes = first_bytes(file).map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
+    let checked = Profile::from_toml_bytes(&bytes)
         .map_err(|errors| Failure::plain(errors.in_file(&name).to_string()))?;
     for warning in &checked.warnings {
         eprintln!("{name}: warning: {warning}");
     }
     Ok(checked)
+}
+
+/// The file as far as a profile may reach, and one byte more: it may be a device without an end.
+fn first_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
+    let most = u64::try_from(MAX_FILE)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let mut bytes = Vec::new();
+    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Sends a checked profile. The controller checks it again by the same rules.

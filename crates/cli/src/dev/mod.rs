@@ -8,7 +8,7 @@ mod resume;
 mod screen;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -104,18 +104,42 @@ impl Dev {
     }
 
     fn read_profiles(&self) -> Result<Vec<portreeve::profile::Profile>, Failure> {
-        let mut profiles = Vec::new();
-        let mut refused = Vec::new();
+        let mut profiles: Vec<portreeve::profile::Profile> = Vec::new();
+        let mut files = Vec::new();
+        let mut refused = 0;
         for file in &self.profiles {
-            match submit::read(file) {
-                Ok(checked) => profiles.push(checked.profile),
-                Err(failure) => refused.push(failure.to_string()),
+            let profile = match submit::read(file) {
+                Ok(checked) => checked.profile,
+                Err(failure) => {
+                    refused += 1;
+                    eprintln!("{failure}");
+                    continue;
+                }
+            };
+            // The second would replace the first without a word.
+            let twin = profiles.iter().position(|other| {
+                (&other.name, &other.namespace) == (&profile.name, &profile.namespace)
+            });
+            if let Some(twin) = twin {
+                let first: &Path = files[twin];
+                refused += 1;
+                eprintln!(
+                    "{}: name: the service {} is that of {} too; choose another name",
+                    file.display(),
+                    profile.name,
+                    first.display()
+                );
+                continue;
             }
+            profiles.push(profile);
+            files.push(file);
         }
-        if refused.is_empty() {
-            Ok(profiles)
-        } else {
-            Err(Failure::plain(refused.join("\n")))
+        match refused {
+            0 => Ok(profiles),
+            1 => Err(Failure::plain("1 profile refused; nothing was started")),
+            many => Err(Failure::plain(format!(
+                "{many} profiles refused; nothing was started"
+            ))),
         }
     }
 }

@@ -27,8 +27,9 @@ fn every_error_of_a_profile_is_told_at_once_and_nothing_is_stored() {
         let outcome = world.run(&[verb, &file]);
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
         for place in [":4:", ":8:", ":12:", ":13:"] {
+            let begins = |line: &str| line.starts_with(&format!("{file}{place}"));
             assert!(
-                outcome.stderr.contains(&format!("{file}{place}")),
+                outcome.stderr.lines().any(begins),
                 "{place} is missing: {}",
                 outcome.stderr
             );
@@ -52,6 +53,14 @@ fn every_error_of_a_profile_is_told_at_once_and_nothing_is_stored() {
     ]);
     assert_eq!(dev.code, Some(1), "{dev:?}");
     assert!(dev.stderr.contains(":8:"), "{dev:?}");
+    // Two of one name: the second would replace the first.
+    let twin = world.profile("twin.toml", &hello("hello", 2, "", USUAL));
+    let run = world.path("run2").display().to_string();
+    let dev = world.run(&["dev", "--run-dir", &run, &good, &twin]);
+    assert_eq!(dev.code, Some(1), "{dev:?}");
+    for word in [good.as_str(), twin.as_str(), "choose another name"] {
+        assert!(dev.stderr.contains(word), "{word} is missing: {dev:?}");
+    }
 }
 
 #[test]
@@ -74,6 +83,21 @@ fn duplicate_names_and_broken_toml_are_refused_with_their_place() {
     assert!(
         outcome.code == Some(1) && outcome.stderr.contains(&format!("{broken}:2:")),
         "{outcome:?}"
+    );
+    // Latin-1 in a label, with the place of its first byte that is no text.
+    let latin = world.path("latin.toml");
+    std::fs::write(&latin, b"name = \"a\"\nlabels = { a = \"\xe9\" }\n").unwrap();
+    let latin = latin.display().to_string();
+    let outcome = world.run(&["check", &latin]);
+    assert!(
+        outcome.code == Some(1) && outcome.stderr.contains(&format!("{latin}:2:17: ")),
+        "{outcome:?}"
+    );
+    // It read on until memory ended.
+    let endless = world.run(&["check", "/dev/zero"]);
+    assert!(
+        endless.code == Some(1) && endless.stderr.contains("too long"),
+        "{endless:?}"
     );
     let missing = world.run(&["check", "/nowhere/at/all.toml"]);
     assert!(

@@ -14,10 +14,9 @@ pub(crate) async fn read(request: Request<Body>) -> Result<Checked, Refused> {
         return Err(body::unsupported("application/json or application/toml"));
     }
     let body = body::whole(request, body::MAX).await?;
-    let text = std::str::from_utf8(&body).map_err(Refused::body)?;
     let checked = match media_type {
-        MediaType::Toml => Profile::from_toml(text),
-        _ => Profile::from_json_text(text),
+        MediaType::Toml => Profile::from_toml_bytes(&body),
+        _ => Profile::from_json_bytes(&body),
     };
     checked.map_err(|errors| invalid(&errors))
 }

@@ -312,7 +312,11 @@ async fn wrong_requests_are_problems_too() {
             "unsupported_media_type",
         ),
         (put(&web, "application/toml", long), 413, "body_too_large"),
-        (put(&web, "application/toml", vec![0xff]), 400, "bad_body"),
+        (
+            put(&web, "application/toml", vec![0xff]),
+            422,
+            "profile_invalid",
+        ),
         (
             put(&web, "application/toml", profile("wob", 1)),
             400,
