@@ -25,7 +25,7 @@ use crate::supervision;
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
 pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, known_fields};
-pub(crate) use read::is_variable;
+pub use read::is_variable;
 pub use template::{ParseTemplateError, Segment, Template};
 
 /// The effective profile of one service: every default filled in, every rule checked.

@@ -33,6 +33,17 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// How many commits there were once none comes any more. News is written at most a second after it was
+    /// told, so what is told before this is counted.
+    pub(crate) async fn commits_at_rest(&self) -> u64 {
+        let mut before = None;
+        while before != Some(self.controller.commits()) {
+            before = Some(self.controller.commits());
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        self.controller.commits()
+    }
+
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let controller = Controller::start(config(&folder)).await.unwrap();

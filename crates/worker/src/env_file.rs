@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use portreeve::profile::is_variable;
 use rustix::fs::OFlags;
 
 /// The longest file that is read, in bytes.
@@ -33,7 +34,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, EnvFileError> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         let (name, value) = line
             .split_once('=')
-            .filter(|(name, _)| is_name(name.trim_end()))
+            .filter(|(name, _)| is_variable(name.trim_end()))
             .ok_or_else(|| refuse(Fault::Line { number: number + 1 }))?;
         variables.push((
             name.trim_end().to_owned(),
@@ -68,11 +69,6 @@ fn content(path: &Path) -> Result<String, Fault> {
         return Err(Fault::TooLong);
     }
     Ok(text)
-}
-
-fn is_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    !name.is_empty() && name.bytes().all(inner) && !name.as_bytes()[0].is_ascii_digit()
 }
 
 fn unquoted(value: &str) -> &str {

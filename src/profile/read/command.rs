@@ -297,7 +297,8 @@ fn password_in_url(word: &str) -> bool {
 }
 
 /// Whether a shell takes this as the name of a variable; at most 256 bytes.
-pub(crate) fn is_variable(name: &str) -> bool {
+#[must_use]
+pub fn is_variable(name: &str) -> bool {
     let bytes = name.as_bytes();
     name.len() <= 256
         && bytes.first().is_some_and(|byte| !byte.is_ascii_digit())

@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::document::{Key, Node, Value};
 use super::syntax::Lost;
 
-pub(crate) use command::is_variable;
+pub use command::is_variable;
 pub(super) use restart::unwritten_window;
 pub(super) use service::TABLES;
 

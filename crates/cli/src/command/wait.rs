@@ -16,8 +16,9 @@ use crate::span::Span;
 
 /// Wait until a service is ready, and no restart or replacement of it is under way.
 ///
-/// With --ready N only that many ready replicas count. Ends at once with exit code 4 if the service is unknown, with 1 and the reason if it can no longer
-/// become ready, with 7 and its state if it takes too long. A pending or backing-off replica keeps it waiting.
+/// With --ready N only that many ready replicas count. Ends at once with exit code 4 if the service is unknown
+/// (with --gone that is what was waited for: 0), with 1 and the reason if it can no longer become ready, with 7
+/// and its state if it takes too long. A pending or backing-off replica keeps it waiting.
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
     /// The service: NAME, or NAME.NAMESPACE

@@ -246,7 +246,7 @@ async fn proxy_variables_divert_nothing() {
         port,
         host: None,
         path: "/health".to_owned(),
-        expect: Vec::new(),
+        expect: vec![(200, 399)],
         headers: Vec::new(),
         require_body: None,
     };

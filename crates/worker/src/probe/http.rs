@@ -46,12 +46,7 @@ impl HttpCheck {
     }
 
     fn expects(&self, status: u16) -> bool {
-        let ranges = if self.expect.is_empty() {
-            &[(200, 399)]
-        } else {
-            &self.expect[..]
-        };
-        ranges
+        self.expect
             .iter()
             .any(|(from, to)| (*from..=*to).contains(&status))
     }

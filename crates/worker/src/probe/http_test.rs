@@ -19,7 +19,7 @@ fn get(path: &str) -> HttpCheck {
         port: Port::MIN,
         host: Some(LOOPBACK),
         path: path.to_owned(),
-        expect: Vec::new(),
+        expect: vec![(200, 399)],
         headers: Vec::new(),
         require_body: None,
     }
