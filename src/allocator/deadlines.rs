@@ -66,7 +66,9 @@ impl Deadlines {
     }
 
     fn note(&self, queue: &BinaryHeap<Reverse<(Monotonic, HostId)>>) {
-        let first = queue.peek().map_or(NEVER, |Reverse((at, _))| at.as_millis());
+        let first = queue
+            .peek()
+            .map_or(NEVER, |Reverse((at, _))| at.as_millis());
         self.first.store(first, Ordering::Release);
     }
 }

@@ -133,9 +133,9 @@ impl HostSet {
 
     /// Every host, ascending.
     pub fn iter(&self) -> impl Iterator<Item = HostId> + '_ {
-        (0u32..).zip(&self.words).flat_map(|(word, bits)| {
-            Bits(*bits).map(move |bit| HostId(word * 64 + bit))
-        })
+        (0u32..)
+            .zip(&self.words)
+            .flat_map(|(word, bits)| Bits(*bits).map(move |bit| HostId(word * 64 + bit)))
     }
 
     /// Keeps those hosts for which `keep` says so, asking in ascending order.
@@ -238,7 +238,9 @@ impl Eq for HostSet {}
 
 impl std::fmt::Debug for HostSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.iter().map(|host| host.0)).finish()
+        f.debug_set()
+            .entries(self.iter().map(|host| host.0))
+            .finish()
     }
 }
 

@@ -4,7 +4,7 @@
 //! place one replica twice. Invariant: whatever stands here has a holding in the pool of its host,
 //! but for the moment in which one thread changes both.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -45,9 +45,9 @@ pub(super) enum ClaimError {
 }
 
 /// All incarnations of one replica that have ports: hardly ever more than one or two.
-type Placed = SmallVec<[Placement; 2]>;
+pub(super) type Placed = SmallVec<[Placement; 2]>;
 
-type Key = (ServiceId, u32);
+pub(super) type Key = (ServiceId, u32);
 
 #[expect(
     clippy::disallowed_types,
@@ -143,53 +143,61 @@ impl Placements {
 
     /// Records that `replica` has ports on `host` for good. Returns another host on which it has
     /// ports too.
-    pub(super) fn stand(&self, replica: ReplicaId, host: HostId) -> Option<HostId> {
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError::Busy`] if an open transaction is placing it; nothing changed.
+    pub(super) fn stand(
+        &self,
+        replica: ReplicaId,
+        host: HostId,
+    ) -> Result<Option<HostId>, ClaimError> {
         let key = key(replica);
         let mut shard = self.shard(key).lock();
         let placed = shard.placed.entry(key).or_default();
-        let other = placed
+        let mut other = None;
+        for it in placed
             .iter()
-            .find(|it| it.incarnation == replica.incarnation && it.host != host)
-            .map(|it| it.host);
+            .filter(|it| it.incarnation == replica.incarnation)
+        {
+            if it.owner != Owner::Standing {
+                return Err(ClaimError::Busy);
+            }
+            if it.host != host {
+                other = other.or(Some(it.host));
+            }
+        }
         if find(placed, replica.incarnation, host).is_none() {
             insert(placed, replica.incarnation, host, Owner::Standing);
         }
-        other
+        Ok(other)
+    }
+
+    /// Every placement of a replica, sorted by incarnation, then host.
+    pub(super) fn list(&self, replica: ReplicaId) -> Placed {
+        let key = key(replica);
+        let shard = self.shard(key).lock();
+        shard.placed.get(&key).cloned().unwrap_or_default()
     }
 
     /// Forgets that `replica` has ports on `host`.
     pub(super) fn remove(&self, replica: ReplicaId, host: HostId) {
-        let key = key(replica);
-        let mut shard = self.shard(key).lock();
-        if let Some(placed) = shard.placed.get_mut(&key) {
-            placed.retain(|it| it.incarnation != replica.incarnation || it.host != host);
-            if placed.is_empty() {
-                shard.placed.remove(&key);
-            }
-        }
+        self.shard(key(replica)).lock().remove(replica, host);
     }
 
     /// Forgets it, and remembers the release until `until` where that is later than `now`.
     pub(super) fn release(
         &self,
         replica: ReplicaId,
-        hosts: &[HostId],
+        host: HostId,
         now: Monotonic,
         until: Monotonic,
     ) {
         let key = key(replica);
         let mut shard = self.shard(key).lock();
-        if let Some(placed) = shard.placed.get_mut(&key) {
-            placed.retain(|it| {
-                it.incarnation != replica.incarnation || !hosts.contains(&it.host)
-            });
-            if placed.is_empty() {
-                shard.placed.remove(&key);
-            }
-        }
+        shard.remove(replica, host);
         shard.forget_due(now);
-        if until > now {
-            shard.released.insert(replica, until);
+        if until > now && shard.released.insert(replica, until) != Some(until) {
             shard.by_age.push_back((until, replica));
         }
     }
@@ -203,19 +211,14 @@ impl Placements {
             .is_some_and(|until| *until > now)
     }
 
-    /// Moves the placement of `replica` from one host number to another.
-    pub(super) fn rename(&self, replica: ReplicaId, before: HostId, after: HostId) {
-        let key = key(replica);
+    /// Lets all placements of a replica follow hosts that change their numbers.
+    pub(super) fn follow(&self, key: Key, moves: &BTreeMap<HostId, HostId>) {
         let mut shard = self.shard(key).lock();
-        let Some(placed) = shard.placed.get_mut(&key) else {
-            return;
-        };
-        let found = placed
-            .iter()
-            .position(|it| it.incarnation == replica.incarnation && it.host == before);
-        if let Some(at) = found {
-            let it = placed.remove(at);
-            insert(placed, it.incarnation, after, it.owner);
+        if let Some(placed) = shard.placed.get_mut(&key) {
+            for it in placed.iter_mut() {
+                it.host = moves.get(&it.host).copied().unwrap_or(it.host);
+            }
+            placed.sort_unstable_by_key(|it| (it.incarnation, it.host));
         }
     }
 
@@ -266,25 +269,20 @@ impl Placements {
         }
     }
 
-    /// How many placements stand.
-    pub(super) fn count(&self) -> u64 {
-        let standing = |placed: &Placed| {
-            let standing = placed.iter().filter(|it| it.owner == Owner::Standing);
-            standing.count() as u64
-        };
-        let of_shard = |shard: &Mutex<Shard>| -> u64 {
+    /// How many placements stand, and how many are claimed.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let (mut standing, mut claimed) = (0, 0);
+        for shard in self.shards.iter() {
             let shard = shard.lock();
             #[expect(clippy::iter_over_hash_type, reason = "a sum has no order")]
-            let sum = {
-                let mut sum = 0;
-                for placed in shard.placed.values() {
-                    sum += standing(placed);
+            for it in shard.placed.values().flatten() {
+                match it.owner {
+                    Owner::Standing => standing += 1,
+                    Owner::Claimed(_) => claimed += 1,
                 }
-                sum
-            };
-            sum
-        };
-        self.shards.iter().map(of_shard).sum()
+            }
+        }
+        (standing, claimed)
     }
 
     /// Every placement, sorted, to hold two states against each other.
@@ -322,6 +320,16 @@ impl Placements {
 }
 
 impl Shard {
+    fn remove(&mut self, replica: ReplicaId, host: HostId) {
+        let key = key(replica);
+        if let Some(placed) = self.placed.get_mut(&key) {
+            placed.retain(|it| it.incarnation != replica.incarnation || it.host != host);
+            if placed.is_empty() {
+                self.placed.remove(&key);
+            }
+        }
+    }
+
     /// Forgets releases from the oldest on. A host on which numbers rest longer than on others
     /// keeps those behind it a while.
     fn forget_due(&mut self, now: Monotonic) {
@@ -342,7 +350,12 @@ const fn key(replica: ReplicaId) -> Key {
     (replica.service, replica.index)
 }
 
-fn against(placed: &Placed, incarnation: Incarnation, by: TransactionNo) -> Option<ClaimError> {
+/// What stands against placing an incarnation beside those of `placed`.
+pub(super) fn against(
+    placed: &[Placement],
+    incarnation: Incarnation,
+    by: TransactionNo,
+) -> Option<ClaimError> {
     let foreign = |it: &Placement| matches!(it.owner, Owner::Claimed(other) if other != by);
     if let Some(newest) = placed.last().filter(|it| it.incarnation > incarnation) {
         return Some(if foreign(newest) {

@@ -100,7 +100,10 @@ impl Watches {
         if entry.key != Some(key) || !entry.is_complete {
             return false;
         }
-        let own = entry.own.iter().find(|own| own.service == service && own.count > 0);
+        let own = entry
+            .own
+            .iter()
+            .find(|own| own.service == service && own.count > 0);
         match own {
             Some(own) => hosts.subtract_but(&entry.busy, &own.hosts),
             None => hosts.subtract(&entry.busy),
@@ -142,9 +145,7 @@ impl Watches {
             directory.asked.iter().map(|(key, _)| *key).collect()
         };
         for (side, port) in keys {
-            let status = there.map_or(FixedStatus::Free, |host| {
-                host.pool.fixed_status(side, port)
-            });
+            let status = there.map_or(FixedStatus::Free, |host| host.pool.fixed_status(side, port));
             self.tell(host, (side, port), status);
         }
     }
@@ -258,9 +259,10 @@ impl Entry {
 
     fn set(&mut self, host: HostId, status: FixedStatus) {
         if self.cools.remove(host) {
-            let before = self.own.iter_mut().find(|own| own.hosts.remove(host));
-            if let Some(own) = before {
-                own.count -= 1;
+            let before = self.own.iter().position(|own| own.hosts.contains(host));
+            if let Some(at) = before {
+                self.own[at].hosts.remove(host);
+                self.own[at].count -= 1;
             }
         }
         self.busy.set(host, status != FixedStatus::Free);
@@ -273,7 +275,10 @@ impl Entry {
     }
 
     fn own_of(&mut self, service: ServiceId) -> &mut Own {
-        let same = self.own.iter().position(|own| own.service == service && own.count > 0);
+        let same = self
+            .own
+            .iter()
+            .position(|own| own.service == service && own.count > 0);
         let at = same
             .or_else(|| self.own.iter().position(|own| own.count == 0))
             .unwrap_or_else(|| {
