@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+    Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -103,6 +104,19 @@ impl Pools {
         service: ServiceId,
     ) -> Vec<Why> {
         self.allocator.begin(now).explain(host, request, service)
+    }
+
+    /// The first cause of each of `hosts`, summed.
+    pub(super) fn explain_all(
+        &mut self,
+        now: Monotonic,
+        hosts: &[HostId],
+        request: &PortRequest,
+        service: ServiceId,
+    ) -> Summary {
+        let hosts = hosts.iter().copied().collect();
+        let transaction = self.allocator.begin(now);
+        transaction.explain_all(request, service, Some(&hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.

@@ -156,8 +156,11 @@ fn restarts(service: &ServiceView) -> u32 {
         .sum()
 }
 
-/// The reason of the first replica that is not ready.
+/// What waiting replicas wait for; else the reason of the first replica that is not ready.
 fn waits_for(service: &ServiceView) -> Option<String> {
+    if let Some(waits_for) = &service.waits_for {
+        return Some(waits_for.clone());
+    }
     let waiting = service
         .replicas
         .iter()

@@ -1,7 +1,7 @@
 //! Hosts, their agents and workers, and the endpoints that come of what they tell.
 
 use http::{Method, StatusCode};
-use portreeve::registry::{HostView, PortView};
+use portreeve::registry::{HostPorts, HostView, PortView};
 use portreeve::supervision::{Final, State};
 use portreeve_api::body::{Endpoints, HostList, LOG_OFFSET_HEADER, WhoAmI};
 use portreeve_api::paths;
@@ -206,7 +206,8 @@ async fn a_host_shows_its_numbers_and_only_visible_holders() {
     assert_eq!(host.state, "up");
     let path = paths::host_part(&agent.host, "ports");
     let seen = async |uid| -> Vec<PortView> {
-        site.as_user(uid, request(Method::GET, &path)).await.json()
+        let seen = site.as_user(uid, request(Method::GET, &path)).await;
+        seen.json::<HostPorts>().ports
     };
     let (own, strange) = (seen(OWNER).await, seen(STRANGER).await);
     let held = |ports: &[PortView]| ports.iter().filter(|port| port.state == "held").count();
@@ -215,8 +216,11 @@ async fn a_host_shows_its_numbers_and_only_visible_holders() {
     assert!(
         strange
             .iter()
-            .all(|port| port.service.is_none() && port.detail.is_none())
+            .all(|port| port.service.is_none() && port.replica.is_none() && port.name.is_none())
     );
+    let unknown = paths::host_part(&"n9".parse().unwrap(), "ports");
+    let unknown = site.as_user(OWNER, request(Method::GET, &unknown)).await;
+    assert_eq!(unknown.problem().code, "host_not_found");
 }
 
 #[tokio::test]
