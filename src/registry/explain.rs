@@ -57,7 +57,12 @@ impl Registry {
                 });
                 let desired = self.wanted_copies(profile);
                 let id = known.unwrap_or(NOBODY);
-                Ok(self.fit(by, (id, service, None), profile, desired))
+                let mut fit = self.fit(by, (id, service, None), profile, desired);
+                if known.is_some() {
+                    fit.notes
+                        .push("it is known already; this is for one more replica".to_owned());
+                }
+                Ok(fit)
             }
             Explain::Service { service, replica } => self.explain_service(by, service, *replica),
         }

@@ -9,7 +9,7 @@ use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
 
 use super::machine::Registry;
-use super::survey::{Code, Drawn, Holder, Obstacle, Obstruction, Survey, Surveyed};
+use super::survey::{Code, Offer, Holder, Obstacle, Obstruction, Survey, Surveyed};
 
 /// For whom hosts are looked at.
 pub(super) struct Seeker<'a> {
@@ -154,11 +154,13 @@ impl Registry {
                     Cause::Cooling { left } => Some(now + std::mem::take(left)),
                     _ => None,
                 };
-                let draws = port.as_ref().filter(|port| port.number.is_none());
+                let named = port.as_ref();
+                let offer = named
+                    .and_then(|port| self.offer(seeker.request, host, port, &cause, counts));
                 Obstacle {
                     holder: cause.holder().and_then(|by| self.holder(by)),
                     until,
-                    drawn: draws.map(|port| self.drawn(seeker.request, host, port, counts)),
+                    offer,
                     port,
                     cause: Obstruction::Allocator(cause),
                 }
@@ -166,21 +168,39 @@ impl Registry {
             .collect()
     }
 
-    /// The numbers that an "any" of the request may take on the host.
-    fn drawn(&self, request: &PortRequest, host: HostId, port: &WhyPort, counts: bool) -> Drawn {
-        let host_facts = self.truth.hosts.find(&host).map(|host| &host.facts);
-        let dynamic = host_facts.map(|facts| facts.dynamic.clone());
-        let dynamic = dynamic.unwrap_or_default();
+    /// What the host offers for a port for which nothing of it will do.
+    fn offer(
+        &self,
+        request: &PortRequest,
+        host: HostId,
+        port: &WhyPort,
+        cause: &Cause,
+        counts: bool,
+    ) -> Option<Offer> {
+        let facts = &self.truth.hosts.find(&host)?.facts;
         let mut wanted = request.as_slice().iter();
-        let within = wanted
-            .find(|wanted| wanted.name == port.name)
-            .and_then(|wanted| wanted.within.as_ref());
-        let range = match within {
-            Some(within) => dynamic.intersection(within),
-            None => dynamic,
+        let wanted = wanted.find(|wanted| wanted.name == port.name);
+        let within = wanted.and_then(|wanted| wanted.within.as_ref());
+        let offer = |range, narrowed, held| {
+            Some(Offer {
+                range,
+                narrowed,
+                held,
+            })
         };
-        let held = counts.then(|| self.held_within(host, port.protocol, &range));
-        Drawn { range, held }
+        match (cause, port.number) {
+            (Cause::NotInPool, Some(_)) => offer(facts.fixed.clone(), None, None),
+            (Cause::NotInPool, None) => offer(facts.dynamic.clone(), within.cloned(), None),
+            (Cause::TooFew { .. } | Cause::NoBlock { .. }, _) => {
+                let range = match within {
+                    Some(within) => facts.dynamic.intersection(within),
+                    None => facts.dynamic.clone(),
+                };
+                let held = counts.then(|| self.held_within(host, port.protocol, &range));
+                offer(range, None, held)
+            }
+            _ => None,
+        }
     }
 
     /// How many of these numbers are held on one of the sides.
@@ -238,7 +258,7 @@ const fn bare(cause: Obstruction) -> Obstacle {
         cause,
         holder: None,
         until: None,
-        drawn: None,
+        offer: None,
     }
 }
 

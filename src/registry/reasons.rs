@@ -42,7 +42,7 @@ pub struct ReasonView {
     /// How many those ports need; of a block its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub want: Option<u32>,
-    /// The numbers of the host that the port may be given, where none of them will do.
+    /// The numbers that the host offers for such a port, where none of them will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<PortRanges>,
     /// The same in words.

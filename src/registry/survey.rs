@@ -54,8 +54,8 @@ pub(super) struct Obstacle {
     pub(super) holder: Option<Holder>,
     /// When a resting number is free.
     pub(super) until: Option<Monotonic>,
-    /// What an "any" may draw from there, and how much of it is held.
-    pub(super) drawn: Option<Drawn>,
+    /// What the host offers for such a port, where nothing of it will do.
+    pub(super) offer: Option<Offer>,
 }
 
 /// What is in the way: what the allocator says, or what only placement knows.
@@ -67,10 +67,12 @@ pub(super) enum Obstruction {
     OnePerHost,
 }
 
-/// The numbers that an "any" may take on a host.
+/// The numbers that a host offers for a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct Offer {
     pub(super) range: PortRanges,
+    /// What the profile narrows them to, where that leaves none.
+    pub(super) narrowed: Option<PortRanges>,
     /// How many of them are held, where that was counted.
     pub(super) held: Option<u32>,
 }
@@ -142,7 +144,8 @@ impl Survey {
         } else {
             format!("; {sums}")
         };
-        let verb = if self.fitting == 1 { "fits" } else { "fit" };
+        let one = self.fitting == 1 || self.eligible == 1;
+        let verb = if one { "fits" } else { "fit" };
         let hosts = hosts(self.eligible);
         if self.eligible < self.known {
             return format!(

@@ -40,7 +40,7 @@ impl Teller<'_> {
             comm: None,
             have: None,
             want: None,
-            range: it.drawn.as_ref().map(|drawn| drawn.range.clone()),
+            range: it.offer.as_ref().map(|offer| offer.range.clone()),
             sentence: self.sentence(host, &[it]),
         };
         match &it.cause {
@@ -99,10 +99,10 @@ impl Teller<'_> {
             return about_host(host, cause);
         };
         let nothing = PortRanges::default();
-        let range = it.drawn.as_ref().map_or(&nothing, |drawn| &drawn.range);
+        let range = it.offer.as_ref().map_or(&nothing, |offer| &offer.range);
         match cause {
             Cause::TooFew { want: 1, .. } => {
-                let held = it.drawn.as_ref().and_then(|drawn| drawn.held);
+                let held = it.offer.as_ref().and_then(|offer| offer.held);
                 let held = held.map_or_else(String::new, |held| {
                     format!(" ({held} of {} held)", range.count())
                 });
@@ -160,10 +160,16 @@ impl Teller<'_> {
                 "{be} in use by a process outside portreeve{}",
                 process(stranger)
             ),
-            Cause::NotInPool => match it.port.as_ref().and_then(|port| port.number) {
-                Some(_) => format!("{be} outside the host's port ranges"),
-                None => "asks for numbers outside the host's dynamic range".to_owned(),
-            },
+            Cause::NotInPool => {
+                let offer = it.offer.as_ref();
+                let range = offer.map_or_else(String::new, |offer| format!(" {}", offer.range));
+                match offer.and_then(|offer| offer.narrowed.as_ref()) {
+                    Some(narrowed) => format!(
+                        "may only be in {narrowed}, outside the host's dynamic range{range}"
+                    ),
+                    None => format!("{be} outside the host's port ranges{range}"),
+                }
+            }
             Cause::Awaited => format!("{be} left to a replica that waits for it"),
             other => format!(": {}", other.code().as_str().to_lowercase()),
         }

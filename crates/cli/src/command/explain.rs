@@ -138,8 +138,11 @@ fn detail(reason: &ReasonView) -> Option<String> {
         _ => None,
     };
     let known = [
-        wanted,
-        reason.range.as_ref().map(|range| format!("in {range}")),
+        wanted.clone(),
+        reason.range.as_ref().map(|range| match wanted {
+            Some(_) => format!("in {range}"),
+            None => format!("offered: {range}"),
+        }),
         reason.pid.map(|pid| format!("pid {pid}")),
         reason.comm.clone(),
     ];

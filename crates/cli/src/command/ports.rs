@@ -130,7 +130,7 @@ fn figures(host: &HostPorts) -> String {
         ("releasing", counts.releasing),
         ("cooling", counts.cooling),
         ("foreign", counts.foreign),
-        ("reserved-only", counts.reserved),
+        ("reserved", counts.reserved),
     ];
     let ranges = ranges
         .iter()
