@@ -176,6 +176,25 @@ impl PortRanges {
         Self(common)
     }
 
+    /// The ports of this set that are not in `other`. Cost: one walk over the ranges of both.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut left = Vec::new();
+        let mut theirs = other.0.as_slice();
+        for ours in &self.0 {
+            let below = theirs.partition_point(|hole| hole.last < ours.first);
+            theirs = &theirs[below..];
+            let mut next = Some(ours.first);
+            for hole in theirs.iter().take_while(|hole| hole.first <= ours.last) {
+                let before = Port::new(hole.first.number() - 1);
+                left.extend(next.zip(before).and_then(|(a, b)| PortRange::new(a, b)));
+                next = hole.last.number().checked_add(1).and_then(Port::new);
+            }
+            left.extend(next.and_then(|next| PortRange::new(next, ours.last)));
+        }
+        Self(left)
+    }
+
     /// Every port, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Port> {
         self.0.iter().flat_map(|range| range.iter())
@@ -342,6 +361,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_difference_holds_the_ports_of_the_first_alone(a in set(), b in set()) {
+            let left = a.difference(&b);
+            let expected = a.iter().filter(|port| !b.contains(*port));
+            prop_assert_eq!(&left, &PortRanges::new(expected.map(PortRange::single)));
+        }
+
         #[test]
         fn an_intersection_holds_the_ports_of_both_and_no_others(a in set(), b in set()) {
             let common = a.intersection(&b);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
-use portreeve::port::{PortRange, PortRanges};
+use portreeve::port::PortRanges;
 use portreeve_api::Target;
 use portreeve_api::local::ProcessIdentity;
 
@@ -22,6 +22,8 @@ pub struct Config {
     pub single_host: bool,
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
+    /// What becomes of those that the kernel also takes for outgoing connections.
+    pub ephemeral: Ephemeral,
     /// Numbers that a fixed request may name.
     pub fixed: PortRanges,
     /// Numbers never given.
@@ -46,6 +48,7 @@ impl Default for Config {
             controller: Target::Unix("/run/portreeve/controller.sock".into()),
             single_host: false,
             dynamic: ranges("20000-32767"),
+            ephemeral: Ephemeral::default(),
             fixed: ranges("1024-65535"),
             reserved: PortRanges::default(),
             worker_program: "/usr/bin/portreeve".into(),
@@ -75,23 +78,49 @@ impl Config {
         (self.dynamic.contains(port) || self.fixed.contains(port)) && !self.reserved.contains(port)
     }
 
-    /// What to say if the kernel takes local ends of outgoing connections from the pool (P03).
+    /// The numbers that "any" draws from on this host.
+    pub(crate) fn drawn(&self, ephemeral: &PortRanges) -> PortRanges {
+        match self.ephemeral {
+            Ephemeral::Warn => self.dynamic.clone(),
+            Ephemeral::Exclude => self.dynamic.difference(ephemeral),
+        }
+    }
+
+    /// What to say if the kernel takes local ends of outgoing connections from the pool (P03, ports 19).
     pub(crate) fn ephemeral_warning(&self, ephemeral: &PortRanges) -> Option<String> {
-        let drawn = self
-            .dynamic
-            .iter()
-            .filter(|port| !self.reserved.contains(*port));
-        let both = drawn.filter(|port| ephemeral.contains(*port));
-        let both = PortRanges::new(both.map(PortRange::single));
-        (!both.is_empty()).then(|| {
-            format!(
-                "the pool {} overlaps the kernel's ephemeral range {ephemeral} in {both}: outgoing connections \
-                 can take a granted port; `sysctl -w net.ipv4.ip_local_reserved_ports={both}` (added to what \
-                 stands there) keeps them apart",
-                self.dynamic
-            )
+        let pool = &self.dynamic;
+        let both = pool.intersection(ephemeral).difference(&self.reserved);
+        if both.is_empty() {
+            return None;
+        }
+        let overlap =
+            format!("the pool {pool} overlaps the kernel's ephemeral range {ephemeral} in {both}");
+        let cure = format!(
+            "`sysctl -w net.ipv4.ip_local_reserved_ports={both}` (added to what stands there)"
+        );
+        Some(match (self.ephemeral, self.drawn(ephemeral)) {
+            (Ephemeral::Warn, _) => format!(
+                "{overlap}: outgoing connections can take a granted port; {cure} keeps them apart, \
+                 `--ephemeral exclude` leaves these numbers out"
+            ),
+            (Ephemeral::Exclude, left) if left.is_empty() => format!(
+                "{overlap}: they are left out, so that \"any\" finds none; {cure} gives them back"
+            ),
+            (Ephemeral::Exclude, left) => {
+                format!("{overlap}: \"any\" draws from {left}; {cure} gives the rest back")
+            }
         })
     }
+}
+
+/// What becomes of numbers of the pool that the kernel also takes for local ends of outgoing connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ephemeral {
+    /// They stay in the pool; the log and `portreeve host` warn.
+    #[default]
+    Warn,
+    /// "Any" never draws them.
+    Exclude,
 }
 
 #[cfg(test)]
@@ -119,6 +148,35 @@ mod tests {
             Config::default().ephemeral_warning(&ranges("32768-60999")),
             None
         );
+    }
+
+    #[test]
+    fn an_overlap_can_be_left_out_of_the_pool() {
+        // ports 19
+        let config = Config {
+            dynamic: ranges("30000-40000"),
+            ephemeral: Ephemeral::Exclude,
+            ..Config::default()
+        };
+        let kernel = ranges("32768-60999");
+        assert_eq!(config.drawn(&kernel), ranges("30000-32767"));
+        let words = config.ephemeral_warning(&kernel).unwrap();
+        assert!(
+            words.contains("in 32768-40000: \"any\" draws from 30000-32767"),
+            "{words}"
+        );
+        let warned = Config {
+            ephemeral: Ephemeral::Warn,
+            ..config
+        };
+        assert_eq!(warned.drawn(&kernel), ranges("30000-40000"));
+        let all = Config {
+            dynamic: ranges("40000-40009"),
+            ephemeral: Ephemeral::Exclude,
+            ..warned
+        };
+        let words = all.ephemeral_warning(&kernel).unwrap();
+        assert!(words.contains("finds none"), "{words}");
     }
 
     #[test]

@@ -18,4 +18,4 @@ mod orders;
 mod uplink;
 
 pub use agent::{Agent, StartError};
-pub use config::Config;
+pub use config::{Config, Ephemeral};

@@ -144,7 +144,7 @@ impl Uplink {
             addresses: observed.addresses.clone(),
             published: observed.published,
             address_rule: observed.address_rule.clone(),
-            dynamic: self.config.dynamic.clone(),
+            dynamic: self.config.drawn(&observed.ephemeral),
             fixed: self.config.fixed.clone(),
             reserved: self.config.reserved.clone(),
             ephemeral: observed.ephemeral.clone(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
-use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig};
+use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
 use portreeve_api::local::ReplicaFolder;
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -73,12 +73,32 @@ pub(crate) struct HostOptions {
     /// Numbers that "any" draws from
     #[arg(long, value_name = "RANGES", default_value = "20000-32767")]
     pub(crate) ports: PortRanges,
+    /// What to do where those overlap the kernel's ephemeral range: warn, or exclude them
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) ephemeral: EphemeralOption,
     /// Numbers that a fixed request may name
     #[arg(long, value_name = "RANGES", default_value = "1024-65535")]
     pub(crate) fixed_ports: PortRanges,
     /// Numbers never given
     #[arg(long, value_name = "RANGES", default_value = "")]
     pub(crate) reserved_ports: ReservedPorts,
+}
+
+/// [`Ephemeral`] as it is written.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum EphemeralOption {
+    #[default]
+    Warn,
+    Exclude,
+}
+
+impl From<EphemeralOption> for Ephemeral {
+    fn from(option: EphemeralOption) -> Self {
+        match option {
+            EphemeralOption::Warn => Self::Warn,
+            EphemeralOption::Exclude => Self::Exclude,
+        }
+    }
 }
 
 /// Ranges that may also be none.
@@ -155,6 +175,7 @@ pub(crate) fn agent_config(
         controller,
         single_host: false,
         dynamic: options.ports.clone(),
+        ephemeral: options.ephemeral.into(),
         fixed: options.fixed_ports.clone(),
         reserved: options.reserved_ports.0.clone(),
         worker_program: std::env::current_exe()?,
