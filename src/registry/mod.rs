@@ -71,3 +71,5 @@ mod roll_test;
 mod services_test;
 #[cfg(test)]
 mod store_test;
+#[cfg(test)]
+mod survey_test;

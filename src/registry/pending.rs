@@ -9,7 +9,7 @@ use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
 
 use super::machine::Registry;
-use super::survey::{Code, Offer, Holder, Obstacle, Obstruction, Survey, Surveyed};
+use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed};
 
 /// For whom hosts are looked at.
 pub(super) struct Seeker<'a> {
@@ -155,8 +155,8 @@ impl Registry {
                     _ => None,
                 };
                 let named = port.as_ref();
-                let offer = named
-                    .and_then(|port| self.offer(seeker.request, host, port, &cause, counts));
+                let offer =
+                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, counts));
                 Obstacle {
                     holder: cause.holder().and_then(|by| self.holder(by)),
                     until,

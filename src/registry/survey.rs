@@ -191,7 +191,8 @@ impl Survey {
         let named = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
         let more = self.eligible.checked_sub(named).filter(|more| *more > 0)?;
         if self.asked < self.eligible {
-            return Some(format!("{} more were not asked one by one", hosts(more)));
+            let noun = if more == 1 { "host was" } else { "hosts were" };
+            return Some(format!("{more} more {noun} not asked one by one"));
         }
         let mut rest = self.by_code.clone();
         let mut fitting = self.fitting;
