@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
-    Summary,
+    Need, Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -80,7 +80,8 @@ impl Pools {
     ) -> Option<(HostId, PortGrant)> {
         let mut transaction = self.allocator.begin(now);
         let all = candidates.iter().copied().collect();
-        let feasible = transaction.feasible(request, replica.service, Some(&all));
+        let need = Need::new(request, replica.service);
+        let feasible = transaction.feasible(&need, Some(&all));
         for host in candidates {
             if !feasible.contains(*host) {
                 continue;
@@ -103,7 +104,8 @@ impl Pools {
         request: &PortRequest,
         service: ServiceId,
     ) -> Vec<Why> {
-        self.allocator.begin(now).explain(host, request, service)
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain(host, &need)
     }
 
     /// The first cause of each of `hosts`, summed.
@@ -115,8 +117,8 @@ impl Pools {
         service: ServiceId,
     ) -> Summary {
         let hosts = hosts.iter().copied().collect();
-        let transaction = self.allocator.begin(now);
-        transaction.explain_all(request, service, Some(&hosts))
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain_all(&need, Some(&hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.
@@ -150,7 +152,7 @@ impl Pools {
         {
             let stranger = Stranger {
                 pid: *pid,
-                comm: comm.clone(),
+                comm: comm.as_deref().map(std::sync::Arc::from),
             };
             // An unknown host is one beyond the limit, see `put_host`.
             let _ = self
@@ -183,13 +185,14 @@ impl Registry {
             return;
         };
         let now = self.now.mono;
+        let grant = self.pools.allocator.grant(id);
         let released = self
             .pools
             .allocator
             .confirm_release(id, now, AfterRelease::Cool);
         self.waits.wake();
         // Only a replica that holds nothing is refused, and that has nothing to rest.
-        let Ok((host, grant)) = released else {
+        let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
         if self.config.cooling.is_zero() {
