@@ -148,7 +148,8 @@ impl Registry {
         let whys = self
             .pools
             .explain(now, host, seeker.request, seeker.service);
-        whys.into_iter()
+        joined(whys)
+            .into_iter()
             .map(|Why { port, mut cause }| {
                 let until = match &mut cause {
                     Cause::Cooling { left } => Some(now + std::mem::take(left)),
@@ -250,6 +251,24 @@ pub(super) fn fixed_port_note(profile: &Profile, replicas: u32, hosts: u32) -> O
     Some(format!(
         "fixed port {port}/{protocol}: at most one replica per host; {hosts} {noun} eligible"
     ))
+}
+
+/// Makes one cause of two that differ in the side only: a `tcp+udp` port is in the way as a whole.
+fn joined(whys: Vec<Why>) -> Vec<Why> {
+    let mut all: Vec<Why> = Vec::with_capacity(whys.len());
+    for why in whys {
+        let twin = all.last_mut().filter(|last| last.cause == why.cause);
+        let ports = twin
+            .and_then(|last| last.port.as_mut())
+            .zip(why.port.as_ref());
+        match ports {
+            Some((last, port)) if last.name == port.name && last.number == port.number => {
+                last.protocol = Protocol::TcpUdp;
+            }
+            _ => all.push(why),
+        }
+    }
+    all
 }
 
 const fn bare(cause: Obstruction) -> Obstacle {
