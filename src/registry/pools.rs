@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{
-    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState, Need,
+    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+    Need, Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -105,6 +106,19 @@ impl Pools {
     ) -> Vec<Why> {
         let need = Need::new(request, service);
         self.allocator.begin(now).explain(host, &need)
+    }
+
+    /// The first cause of each of `hosts`, summed.
+    pub(super) fn explain_all(
+        &mut self,
+        now: Monotonic,
+        hosts: &[HostId],
+        request: &PortRequest,
+        service: ServiceId,
+    ) -> Summary {
+        let hosts = hosts.iter().copied().collect();
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain_all(&need, Some(&hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.

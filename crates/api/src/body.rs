@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::local::Tokens;
 
 pub use portreeve::registry::{
-    Answer, Desired, EventView, HostFacts, HostView, PortView, ReplicaReport, ReplicaView,
+    Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit, HostPorts,
+    HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport, ReplicaView,
     ServiceView, Want,
 };
 
