@@ -72,15 +72,30 @@ pub(super) struct Placements {
 
 const SHARDS: usize = 64;
 
-impl Default for Placements {
-    fn default() -> Self {
+impl Placements {
+    /// Room for so many grants, however unevenly they fall, and as many releases that are remembered.
+    pub(super) fn with_room(grants: u32) -> Self {
+        let room = usize::try_from(grants).unwrap_or(0);
+        let even = room / SHARDS;
+        // Five deviations above an even share; twice that, since a map grows where more than half of it is in use and
+        // the rest was used before.
+        let most = if room == 0 {
+            0
+        } else {
+            2 * (even + 5 * even.isqrt() + 8)
+        };
+        let shard = |_| {
+            let mut shard = Shard::default();
+            shard.placed.reserve(most);
+            shard.released.reserve(most);
+            shard.by_age.reserve(most);
+            Mutex::new(shard)
+        };
         Self {
-            shards: Box::new(std::array::from_fn(|_| Mutex::default())),
+            shards: Box::new(std::array::from_fn(shard)),
         }
     }
-}
 
-impl Placements {
     fn shard(&self, key: Key) -> &Mutex<Shard> {
         // Neighbours of one service go to different shards, services begin at different ones.
         let mixed = key
