@@ -184,15 +184,15 @@ impl Million {
     fn host(&mut self) -> HostId {
         // Half of it on few hosts, which are full, rest and refuse most of the time.
         let hosts = if self.dice.one_in(2) { 12 } else { HOSTS };
-        HostId(u32::try_from(self.dice.below(hosts.into())).unwrap())
+        HostId(self.dice.below(hosts.into()))
     }
 
     fn place(&mut self) -> usize {
-        usize::try_from(self.dice.below(COUNT as u64)).unwrap()
+        self.dice.below(COUNT as u64)
     }
 
     fn protocol(&mut self) -> Protocol {
-        match self.dice.below(6) {
+        match self.dice.below::<u64>(6) {
             0 => Protocol::Udp,
             1 => Protocol::TcpUdp,
             _ => Protocol::Tcp,
@@ -202,16 +202,16 @@ impl Million {
     /// A few fixed numbers, then ports of one other kind.
     fn wishes(&mut self) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::new();
-        for _ in 0..self.dice.below(3) {
+        for _ in 0..self.dice.below::<usize>(3) {
             let (place, protocol) = (self.place(), self.protocol());
             let twice = |wish: &Wish| matches!(wish, Wish::Fixed(named, _) if *named == place);
             if !wishes.iter().any(twice) {
                 wishes.push(Wish::Fixed(place, protocol));
             }
         }
-        let count = self.dice.below(5);
+        let count: usize = self.dice.below(5);
         if count > 1 && self.dice.one_in(3) {
-            wishes.push(Wish::Block(usize::try_from(count).unwrap()));
+            wishes.push(Wish::Block(count));
         } else {
             let protocol = self.protocol();
             wishes.extend((0..count).map(|_| Wish::Any(protocol)));
@@ -221,7 +221,7 @@ impl Million {
 
     fn step(&mut self) {
         self.told.operations += 1;
-        match self.dice.below(100) {
+        match self.dice.below::<u64>(100) {
             0..55 => self.transact(),
             55..85 => self.release(),
             85..91 => self.later(),
@@ -235,7 +235,7 @@ impl Million {
     fn transact(&mut self) {
         let now = Monotonic::from_millis(self.now);
         let mut open: Vec<(ReplicaId, HostId)> = Vec::new();
-        let tries: Vec<(HostId, Vec<Wish>)> = (0..=self.dice.below(3))
+        let tries: Vec<(HostId, Vec<Wish>)> = (0..=self.dice.below::<usize>(3))
             .map(|_| (self.host(), self.wishes()))
             .collect();
         let before: BTreeMap<HostId, Host> = tries
@@ -291,8 +291,8 @@ impl Million {
 
     fn release(&mut self) {
         let now = Monotonic::from_millis(self.now);
-        let nth = self.dice.below(self.held.len().max(1) as u64);
-        let chosen = self.held.iter().nth(usize::try_from(nth).unwrap());
+        let nth: usize = self.dice.below(self.held.len().max(1) as u64);
+        let chosen = self.held.iter().nth(nth);
         let Some((who, host)) = chosen.map(|(who, host)| (*who, *host)) else {
             return;
         };
@@ -334,7 +334,7 @@ impl Million {
     }
 
     fn later(&mut self) {
-        self.now += self.dice.below(30_000);
+        self.now += self.dice.below::<u64>(30_000);
         let now = self.now;
         let numbers = self.hosts.iter_mut().flat_map(|host| &mut host.sides);
         for number in numbers.flatten() {
@@ -345,7 +345,7 @@ impl Million {
 
     fn strangers(&mut self) {
         let host = self.host();
-        let listed: Vec<(usize, Protocol)> = (0..self.dice.below(3))
+        let listed: Vec<(usize, Protocol)> = (0..self.dice.below::<usize>(3))
             .map(|_| (self.place(), self.protocol()))
             .collect();
         let list: Vec<Foreign> = listed
@@ -372,7 +372,7 @@ impl Million {
 
     fn change_ranges(&mut self) {
         let host = self.host();
-        let dynamic = 8 + usize::try_from(self.dice.below(6)).unwrap();
+        let dynamic = 8 + self.dice.below::<usize>(6);
         let reserved = self.dice.one_in(2).then(|| self.place());
         let mut spec = HostSpec::new(format!("n{}", host.0).parse().unwrap());
         spec.ranges = PoolRanges {

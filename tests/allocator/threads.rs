@@ -74,8 +74,8 @@ fn act(allocator: &Allocator, order: &Order, thread: u64, dice: &mut Dice) -> Ve
         }
         let who = replica(thread, turn, 0);
         let mut transaction = allocator.begin(NOW);
-        let count = 1 + dice.below(2) as usize;
-        let named = dice.one_in(3).then(|| FIRST + dice.below(4) as u16);
+        let count = 1 + dice.below::<usize>(2);
+        let named = dice.one_in(3).then(|| FIRST + dice.below::<u16>(4));
         let request = named.map_or_else(|| any(count), fixed);
         let mut got = None;
         events.push(order.around(
@@ -178,16 +178,16 @@ fn the_check_of_orders_can_fail() {
 
 #[test]
 fn every_history_of_one_host_has_an_order_in_which_each_answer_was_right() {
-    const THREADS: u64 = 3;
+    const THREADS: usize = 3;
     for round in 0..rounds(2_000) {
         let allocator = hosts(1, FIRST, FIRST + NUMBERS - 1);
-        let (order, start) = (Order::default(), Barrier::new(THREADS as usize));
+        let (order, start) = (Order::default(), Barrier::new(THREADS));
         let history = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            for thread in 0..THREADS {
+            for thread in 0..THREADS as u64 {
                 let (allocator, order, start, history) = (&allocator, &order, &start, &history);
                 scope.spawn(move || {
-                    let mut dice = Dice::new(round * THREADS + thread);
+                    let mut dice = Dice::new(round * THREADS as u64 + thread);
                     start.wait();
                     let mut events = act(allocator, order, thread, &mut dice);
                     history.lock().unwrap().append(&mut events);
@@ -256,7 +256,7 @@ fn churn(allocator: &Allocator, owners: &Owners, thread: u64, turns: u64) {
     let mut dice = Dice::new(thread);
     let mut held: Vec<(ReplicaId, BTreeMap<HostId, BTreeSet<u16>>)> = Vec::new();
     for turn in 0..turns {
-        let index = turn as u32;
+        let index = u32::try_from(turn).unwrap();
         if held.len() > 6 || dice.one_in(3) {
             release(allocator, owners, thread, &mut held);
             continue;
@@ -293,11 +293,11 @@ fn churn(allocator: &Allocator, owners: &Owners, thread: u64, turns: u64) {
 type Taken = Vec<(ReplicaId, BTreeMap<HostId, BTreeSet<u16>>)>;
 
 fn single(transaction: &mut Transaction<'_>, thread: u64, index: u32, dice: &mut Dice) -> Taken {
-    let host = HostId(dice.below(8) as u32);
+    let host = HostId(dice.below(8));
     let who = replica(thread, index, 0);
-    let request = match dice.below(4) {
-        0 => fixed(FIRST + dice.below(25) as u16),
-        count => any(count as usize),
+    let request = match dice.below::<usize>(4) {
+        0 => fixed(FIRST + dice.below::<u16>(25)),
+        count => any(count),
     };
     match transaction.reserve(host, who, &request, None) {
         Ok(grant) => vec![(who, BTreeMap::from([(host, numbers(&grant))]))],

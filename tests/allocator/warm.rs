@@ -78,9 +78,9 @@ impl Cycle {
 
     /// One cycle of a scheduler: who fits, a try on one host, another try, commit; then releases.
     fn turn(&mut self, target: usize) {
-        self.now += self.dice.below(20);
+        self.now += self.dice.below::<u64>(20);
         let now = Monotonic::from_millis(self.now);
-        let request = &self.requests[usize::try_from(self.dice.below(6)).unwrap()];
+        let request = &self.requests[self.dice.below::<usize>(6)];
         let who = replica(self.dice.below(40), self.next, 0);
         self.next += 1;
         let need = Need::new(request, who.service);
@@ -92,7 +92,7 @@ impl Cycle {
             Some(&self.used)
         };
         transaction.feasible_into(&need, among, &mut self.feasible);
-        let host = HostId(u32::try_from(self.dice.below(USED.into())).unwrap());
+        let host = HostId(self.dice.below(USED.into()));
         let most = transaction.max_replicas(&need, host, 3);
         let fits = self.feasible.contains(host);
         assert_eq!(most > 0, fits);

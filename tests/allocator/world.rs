@@ -67,6 +67,10 @@ fn request(wants: impl IntoIterator<Item = Want>) -> PortRequest {
 }
 
 /// How many rounds: `usual`, or ten times as many where `PORTREEVE_LONG` is set.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test asks how long it may run; the core reads no environment"
+)]
 pub(crate) fn rounds(usual: u64) -> u64 {
     let long = std::env::var_os("PORTREEVE_LONG").is_some();
     if long { usual * 10 } else { usual }
@@ -80,15 +84,19 @@ impl Dice {
         Self(seed)
     }
 
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    /// A number below `limit`, which the wanted type must be able to hold.
+    pub(crate) fn below<T>(&mut self, limit: u64) -> T
+    where
+        T: TryFrom<u64, Error: std::fmt::Debug>,
+    {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % limit
+        T::try_from((mixed ^ mixed >> 31) % limit).unwrap()
     }
 
     pub(crate) fn one_in(&mut self, of: u64) -> bool {
-        self.below(of) == 0
+        self.below::<u64>(of) == 0
     }
 }
