@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
-use crate::port::{PortRange, PortRanges, Protocol};
+use crate::port::{PortRanges, Protocol};
 use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
 
@@ -73,7 +73,7 @@ impl Registry {
         for (place, (name, host)) in eligible.iter().take(depth.hosts).enumerate() {
             let mut against = match self.against_host(*host, &candidates) {
                 Some(cause) => vec![bare(cause)],
-                None => self.against_ports(seeker, *host, place < COUNTED),
+                None => self.against_ports(seeker, *host, place),
             };
             let left_out = against.len().saturating_sub(depth.causes);
             against.truncate(depth.causes);
@@ -142,8 +142,8 @@ impl Registry {
         host.is_some_and(|host| host.facts.published.is_some())
     }
 
-    /// Every cause in the host's pool, with what makes it readable.
-    fn against_ports(&mut self, seeker: &Seeker<'_>, host: HostId, counts: bool) -> Vec<Obstacle> {
+    /// Every cause in the host's pool, with what makes it readable. `place`: how many hosts are named before it.
+    fn against_ports(&mut self, seeker: &Seeker<'_>, host: HostId, place: usize) -> Vec<Obstacle> {
         let now = self.now.mono;
         let whys = self
             .pools
@@ -157,7 +157,7 @@ impl Registry {
                 };
                 let named = port.as_ref();
                 let offer =
-                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, counts));
+                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, place));
                 Obstacle {
                     holder: cause.holder().and_then(|by| self.holder(by)),
                     until,
@@ -171,12 +171,12 @@ impl Registry {
 
     /// What the host offers for a port for which nothing of it will do.
     fn offer(
-        &self,
+        &mut self,
         request: &PortRequest,
         host: HostId,
         port: &WhyPort,
         cause: &Cause,
-        counts: bool,
+        place: usize,
     ) -> Option<Offer> {
         let facts = &self.truth.hosts.find(&host)?.facts;
         let mut wanted = request.as_slice().iter();
@@ -197,7 +197,8 @@ impl Registry {
                     Some(within) => facts.dynamic.intersection(within),
                     None => facts.dynamic.clone(),
                 };
-                let held = counts.then(|| self.held_within(host, port.protocol, &range));
+                let is_told = matches!(cause, Cause::TooFew { want: 1, .. }) && place < COUNTED;
+                let held = is_told.then(|| self.held_within(host, port.protocol, &range));
                 offer(range, None, held)
             }
             _ => None,
@@ -205,17 +206,18 @@ impl Registry {
     }
 
     /// How many of these numbers are held on one of the sides.
-    fn held_within(&self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
-        let listed = self.pools.listed(host).into_iter();
-        let held = listed.filter(|it| {
-            protocol.overlaps(it.protocol)
-                && matches!(
-                    it.state,
-                    PortState::Held { .. } | PortState::Releasing { .. }
-                )
+    fn held_within(&mut self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
+        let held = self.waits.held.entry((host, protocol)).or_insert_with(|| {
+            let held = self.pools.listed(host).into_iter().filter(|it| {
+                protocol.overlaps(it.protocol)
+                    && matches!(
+                        it.state,
+                        PortState::Held { .. } | PortState::Releasing { .. }
+                    )
+            });
+            PortRanges::new(held.map(|it| it.numbers))
         });
-        let held: Vec<PortRange> = held.map(|it| it.numbers).collect();
-        PortRanges::new(held).intersection(range).count()
+        held.intersection(range).count()
     }
 
     /// The replica that has a number.
