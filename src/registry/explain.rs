@@ -132,6 +132,7 @@ impl Registry {
         profile: &Profile,
         desired: u32,
     ) -> FitView {
+        self.waits.held.clear();
         let crowd = self.crowd();
         let candidates: Vec<HostId> = self.candidates(id, profile, &crowd);
         let request = profile.request();

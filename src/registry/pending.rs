@@ -1,10 +1,9 @@
 //! A look at the hosts for one replica: which fit, and what is against the others. Pending reasons and
 //! `explain` are two readings of it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::allocator::HostSet;
 use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
-use crate::port::{PortRange, PortRanges, Protocol};
+use crate::port::{PortRanges, Protocol};
 use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
 
@@ -58,27 +57,38 @@ const COUNTED: usize = 3;
 impl Registry {
     /// Looks at every host that the profile's placement allows.
     pub(super) fn survey(&mut self, seeker: &Seeker<'_>, depth: Depth) -> Survey {
-        let eligible: BTreeMap<HostName, HostId> = self
+        let mut eligible: Vec<(&HostName, HostId)> = self
             .eligible_hosts(seeker.profile)
             .into_iter()
-            .map(|host| (host.name().clone(), host.id))
+            .map(|host| (host.name(), host.id))
             .collect();
-        let candidates: BTreeSet<HostId> = seeker.candidates.iter().copied().collect();
+        if eligible.len() > depth.hosts {
+            // Only the first are named, so only they need to be in order.
+            eligible.select_nth_unstable(depth.hosts);
+        }
+        let named = eligible.len().min(depth.hosts);
+        eligible[..named].sort_unstable();
+        let named: Vec<(HostName, HostId)> = eligible[..named]
+            .iter()
+            .map(|(name, host)| ((*name).clone(), *host))
+            .collect();
+        let eligible: Vec<HostId> = eligible.into_iter().map(|(_, host)| host).collect();
+        let candidates: HostSet = seeker.candidates.iter().copied().collect();
         let mut survey = Survey {
             known: count(self.host_names.len()),
             any_reported: self.lives.values().any(|life| life.reported),
             eligible: count(eligible.len()),
             ..Survey::default()
         };
-        for (place, (name, host)) in eligible.iter().take(depth.hosts).enumerate() {
-            let mut against = match self.against_host(*host, &candidates) {
+        for (place, (name, host)) in named.into_iter().enumerate() {
+            let mut against = match self.against_host(host, &candidates) {
                 Some(cause) => vec![bare(cause)],
-                None => self.against_ports(seeker, *host, place < COUNTED),
+                None => self.against_ports(seeker, host, place),
             };
             let left_out = against.len().saturating_sub(depth.causes);
             against.truncate(depth.causes);
             survey.named.push(Surveyed {
-                host: name.clone(),
+                host: name,
                 against,
                 left_out,
             });
@@ -101,22 +111,19 @@ impl Registry {
     fn sum(
         &mut self,
         seeker: &Seeker<'_>,
-        eligible: &BTreeMap<HostName, HostId>,
-        candidates: &BTreeSet<HostId>,
+        eligible: &[HostId],
+        candidates: &HostSet,
         survey: &mut Survey,
     ) {
         survey.asked = survey.eligible;
-        for host in eligible.values() {
+        for host in eligible {
             if let Some(cause) = self.against_host(*host, candidates) {
                 *survey.by_code.entry(bare(cause).code()).or_default() += 1;
             }
         }
-        let summary = self.pools.explain_all(
-            self.now.mono,
-            seeker.candidates,
-            seeker.request,
-            seeker.service,
-        );
+        let summary =
+            self.pools
+                .explain_all(self.now.mono, candidates, seeker.request, seeker.service);
         survey.fitting = summary.fitting;
         for (code, hosts) in summary.by_cause {
             *survey.by_code.entry(Code::Allocator(code)).or_default() += hosts;
@@ -124,8 +131,8 @@ impl Registry {
     }
 
     /// What keeps any replica of the profile from the host, before ports are looked at.
-    fn against_host(&self, host: HostId, candidates: &BTreeSet<HostId>) -> Option<Obstruction> {
-        if candidates.contains(&host) {
+    fn against_host(&self, host: HostId, candidates: &HostSet) -> Option<Obstruction> {
+        if candidates.contains(host) {
             return None;
         }
         Some(if !self.has_reported(host) {
@@ -142,8 +149,8 @@ impl Registry {
         host.is_some_and(|host| host.facts.published.is_some())
     }
 
-    /// Every cause in the host's pool, with what makes it readable.
-    fn against_ports(&mut self, seeker: &Seeker<'_>, host: HostId, counts: bool) -> Vec<Obstacle> {
+    /// Every cause in the host's pool, with what makes it readable. `place`: how many hosts are named before it.
+    fn against_ports(&mut self, seeker: &Seeker<'_>, host: HostId, place: usize) -> Vec<Obstacle> {
         let now = self.now.mono;
         let whys = self
             .pools
@@ -157,7 +164,7 @@ impl Registry {
                 };
                 let named = port.as_ref();
                 let offer =
-                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, counts));
+                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, place));
                 Obstacle {
                     holder: cause.holder().and_then(|by| self.holder(by)),
                     until,
@@ -171,12 +178,12 @@ impl Registry {
 
     /// What the host offers for a port for which nothing of it will do.
     fn offer(
-        &self,
+        &mut self,
         request: &PortRequest,
         host: HostId,
         port: &WhyPort,
         cause: &Cause,
-        counts: bool,
+        place: usize,
     ) -> Option<Offer> {
         let facts = &self.truth.hosts.find(&host)?.facts;
         let mut wanted = request.as_slice().iter();
@@ -197,7 +204,8 @@ impl Registry {
                     Some(within) => facts.dynamic.intersection(within),
                     None => facts.dynamic.clone(),
                 };
-                let held = counts.then(|| self.held_within(host, port.protocol, &range));
+                let is_told = matches!(cause, Cause::TooFew { want: 1, .. }) && place < COUNTED;
+                let held = is_told.then(|| self.held_within(host, port.protocol, &range));
                 offer(range, None, held)
             }
             _ => None,
@@ -205,17 +213,18 @@ impl Registry {
     }
 
     /// How many of these numbers are held on one of the sides.
-    fn held_within(&self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
-        let listed = self.pools.listed(host).into_iter();
-        let held = listed.filter(|it| {
-            protocol.overlaps(it.protocol)
-                && matches!(
-                    it.state,
-                    PortState::Held { .. } | PortState::Releasing { .. }
-                )
+    fn held_within(&mut self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
+        let held = self.waits.held.entry((host, protocol)).or_insert_with(|| {
+            let held = self.pools.listed(host).into_iter().filter(|it| {
+                protocol.overlaps(it.protocol)
+                    && matches!(
+                        it.state,
+                        PortState::Held { .. } | PortState::Releasing { .. }
+                    )
+            });
+            PortRanges::new(held.map(|it| it.numbers))
         });
-        let held: Vec<PortRange> = held.map(|it| it.numbers).collect();
-        PortRanges::new(held).intersection(range).count()
+        held.intersection(range).count()
     }
 
     /// The replica that has a number.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::port::{PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
@@ -23,6 +24,8 @@ pub(super) struct Waits {
     rests: BTreeMap<ReplicaKey, Monotonic>,
     /// Why each waiting replica has no place.
     pub(super) reasons: BTreeMap<ReplicaKey, Reason>,
+    /// The held numbers of hosts, as found in this round: to list a host for each of many who wait takes long.
+    pub(super) held: BTreeMap<(HostId, Protocol), PortRanges>,
     /// Recent ends by strangers' ports: of which incarnation, and when.
     pub(super) conflicts: BTreeMap<ReplicaKey, Vec<(Incarnation, Monotonic)>>,
 }
@@ -117,6 +120,7 @@ impl Registry {
         // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
         let mut refused: BTreeMap<(ServiceId, u64), Arc<Survey>> = BTreeMap::new();
         let mut room = ASKED_A_ROUND;
+        self.waits.held.clear();
         for key in waiting {
             if self.waits.rest_left(key, self.now.mono).is_some() {
                 self.keep_reason(key, None);
@@ -190,6 +194,7 @@ impl Registry {
             return Some(Arc::new(survey));
         };
         crowd.add(key.0, host, &grant);
+        self.waits.held.retain(|(at, _), _| *at != host);
         let ports: Vec<String> = grant
             .ports
             .iter()

@@ -235,12 +235,7 @@ impl Survey {
                 }
             },
             _ if self.asked < self.eligible => format!("none of {} fits", hosts(self.eligible)),
-            _ => format!(
-                "{} of {} fit; {}",
-                self.fitting,
-                hosts(self.eligible),
-                counted(&self.by_code)
-            ),
+            _ => self.sum(),
         }
     }
 }

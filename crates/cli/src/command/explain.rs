@@ -41,7 +41,7 @@ impl Explain {
         let client = connect.client()?;
         let fit: FitView = match (&self.profile, &self.service) {
             (Some(file), _) => {
-                let checked = submit::read(from(file))?;
+                let checked = submit::read(from(file)).map_err(|refused| named(file, &refused))?;
                 let mut fit: FitView = client
                     .call(Method::POST, &paths::explain(), &checked.profile, PATIENCE)
                     .await?;
@@ -101,6 +101,17 @@ fn from(file: &Path) -> &Path {
     } else {
         file
     }
+}
+
+/// The refusal, and what to write where the name of a service was given as a file.
+fn named(file: &Path, refused: &Failure) -> Failure {
+    let text = file.to_string_lossy();
+    if !file.exists() && text.parse::<ReplicaArg>().is_ok() {
+        return Failure::plain(format!(
+            "{refused}; for a service that is known write `portreeve explain --service {text}`"
+        ));
+    }
+    Failure::plain(refused)
 }
 
 fn host_rows(host: &HostFit) -> Vec<Vec<String>> {

@@ -167,6 +167,12 @@ fn a_profile_that_fits_is_told_where_and_may_come_by_standard_input() {
         refused.code == Some(1) && refused.stderr.contains("command"),
         "{refused:?}"
     );
+    let mistaken = world.run(&["explain", "quiet"]);
+    assert_eq!(mistaken.code, Some(1), "{mistaken:?}");
+    assert!(
+        mistaken.stderr.contains("explain --service quiet"),
+        "{mistaken:?}"
+    );
     assert_eq!(world.run(&["explain"]).code, Some(2));
     assert_eq!(
         world.run(&["explain", &bad, "--service", "x"]).code,
