@@ -131,6 +131,15 @@ fn choose<'a>(
     {
         return fits;
     }
+    // A number that is taken is refused at a look; whose it cools for is a matter of the search.
+    let may_have = |(side, port): &(Side, Port)| {
+        let number = port.number();
+        pool.ranges.fixed.contains(*port)
+            && (pool.free_on(*side).contains(number) || pool.resting_on(*side).contains(number))
+    };
+    if matches!(causes, Causes::Untold) && !ask.request.fixed().iter().all(may_have) {
+        return false;
+    }
     if ask.former.is_some() {
         let preferring = Chooser::new(pool, *ask, others, choice, Causes::Untold).run();
         if preferring {
