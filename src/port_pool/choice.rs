@@ -36,8 +36,8 @@ pub struct Ask<'a> {
 /// allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// By place in the request; nothing where none was found yet.
-    spans: Vec<Option<Span>>,
+    /// By place in the request; [`Span::MISSING`] where none was found yet.
+    spans: Vec<Span>,
     /// The numbers of both sides that an "any" must leave alone because of an earlier port.
     picked: [NumberSet; 2],
     /// The order of choice, where it depends on a pool's ranges.
@@ -48,8 +48,29 @@ pub struct Choice {
 
 impl Choice {
     /// The numbers of each port, in the order of the request.
-    pub(super) fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        self.spans.iter().filter_map(|span| *span)
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// Begins for `many` ports where the next "any" of the pool would.
+    fn begin(&mut self, pool: &PortPool, many: usize) {
+        self.random = Moved {
+            before: pool.random,
+            after: pool.random,
+        };
+        self.cursor = pool.cursor;
+        self.again(pool, many);
+    }
+
+    /// Begins for another replica.
+    fn again(&mut self, pool: &PortPool, many: usize) {
+        match pool.draw {
+            Draw::NextFit => {}
+            Draw::Lowest => self.cursor = Span::ALL.first,
+            Draw::Random { .. } => self.cursor = random_start(pool, &mut self.random.after),
+        }
+        self.spans.clear();
+        self.spans.resize(many, Span::MISSING);
     }
 
     /// Forgets what was chosen.
@@ -104,6 +125,12 @@ fn choose<'a>(
     choice: &mut Choice,
     causes: Causes<'_>,
 ) -> bool {
+    if others.is_empty()
+        && let Some(fits) = choose_plain(pool, ask, choice)
+        && (fits || matches!(causes, Causes::Untold))
+    {
+        return fits;
+    }
     if ask.former.is_some() {
         let preferring = Chooser::new(pool, *ask, others, choice, Causes::Untold).run();
         if preferring {
@@ -115,6 +142,35 @@ fn choose<'a>(
         ..*ask
     };
     Chooser::new(pool, plain, others, choice, causes).run()
+}
+
+/// Chooses for a request that wants nothing but single numbers of one side, any: most do, and a walk
+/// is all it takes. `None` for any other.
+fn choose_plain(pool: &PortPool, ask: &Ask<'_>, choice: &mut Choice) -> Option<bool> {
+    let side = match ask.request.plain()? {
+        Protocol::Tcp => Side::Tcp,
+        Protocol::Udp => Side::Udp,
+        Protocol::TcpUdp => return None,
+    };
+    if ask.former.is_some() {
+        return None;
+    }
+    let many = ask.request.as_slice().len();
+    choice.begin(pool, many);
+    let Choice { spans, cursor, .. } = &mut *choice;
+    let walk = Walk {
+        pool,
+        side,
+        awaited: ask.awaited.map(|awaited| awaited.on(side)),
+        picked: NumberSet::nothing(),
+    };
+    let found = walk.singles(*cursor, many, |nth, number| {
+        spans[nth] = Span::single(number);
+    });
+    if let Some(last) = spans[..found].last() {
+        *cursor = pool.draw.after(last.last, *cursor);
+    }
+    Some(found == many)
 }
 
 /// What is to be told of the causes against a request.
@@ -155,11 +211,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
         causes: Causes<'c>,
     ) -> Self {
         choice.clear();
-        choice.random = Moved {
-            before: pool.random,
-            after: pool.random,
-        };
-        choice.cursor = pool.cursor;
+        choice.begin(pool, ask.request.as_slice().len());
         Self {
             pool,
             ask,
@@ -178,20 +230,18 @@ impl<'a, 'c> Chooser<'a, 'c> {
         chooser
     }
 
+    /// Looks once more. Whether everything was found.
+    pub(super) fn again(&mut self) -> bool {
+        let many = self.ask.request.as_slice().len();
+        self.choice.again(self.pool, many);
+        self.run()
+    }
+
     /// Looks once. Whether everything was found.
     pub(super) fn run(&mut self) -> bool {
         let request = self.ask.request;
         let wanted = request.as_slice();
         let choice = &mut *self.choice;
-        match self.pool.draw {
-            Draw::NextFit => {}
-            Draw::Lowest => choice.cursor = Span::ALL.first,
-            Draw::Random { .. } => {
-                choice.cursor = random_start(self.pool, &mut choice.random.after);
-            }
-        }
-        choice.spans.clear();
-        choice.spans.resize(wanted.len(), None);
         if request.is_narrowed() {
             choice.order.clear();
             choice.order.extend_from_slice(request.order());
@@ -213,7 +263,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             self.former(former, next);
         }
         while let Some((place, port)) = self.at(next) {
-            if self.choice.spans[usize::from(place)].is_some() {
+            if self.has_pick(place) {
                 next += 1;
                 continue;
             }
@@ -250,7 +300,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
     }
 
     fn pick(&mut self, place: u16, protocol: Protocol, span: Span) {
-        self.choice.spans[usize::from(place)] = Some(span);
+        self.choice.spans[usize::from(place)] = span;
         for side in Side::of(protocol) {
             self.choice.picked[side.index()].insert(span);
         }
@@ -343,102 +393,53 @@ impl<'a, 'c> Chooser<'a, 'c> {
             port.protocol == first.protocol
                 && port.within.is_none()
                 && matches!(port.want, Want::Any { count } if count.get() == 1)
-                && self.choice.spans[usize::from(*place)].is_none()
+                && !self.has_pick(*place)
         };
         let alike = (next..).map_while(|next| self.at(next).filter(is_alike));
         let alike = alike.count();
         (alike > 0).then_some((side, alike))
     }
 
-    /// Finds a number for each of `many` ports from `next` on: free ones from the cursor on, then
-    /// what cools, oldest first. Returns how many were found.
+    /// Finds a number for each of `many` ports from `next` on. Returns how many were found.
     fn singles(&mut self, next: usize, side: Side, many: usize) -> usize {
-        let pool = self.pool;
-        let awaited = self.ask.awaited.map(|awaited| awaited.on(side));
-        let spoken_for = [awaited[0], awaited[1]].iter().any(|set| !set.is_empty())
-            || !self.choice.picked[side.index()].is_empty();
-        let mut found = 0;
-        let mut last = None;
-        let after = Span::new(self.choice.cursor, Span::ALL.last);
-        let before = Span::new(Span::ALL.first, self.choice.cursor.saturating_sub(1));
-        let windows = after.into_iter().chain(before);
-        let free = windows.flat_map(|window| spans_within(&pool.ranges.dynamic, window));
-        let mut rest = (pool.free_count(side.protocol()) > 0).then_some(free);
-        'free: for window in rest.iter_mut().flatten() {
-            let mut window = Some(window);
-            while let Some(here) = window {
-                let missing = u32::try_from(many - found).unwrap_or(u32::MAX);
-                let Some(run) = pool.free_on(side).run_from(here, missing) else {
-                    break;
-                };
-                for number in run.numbers() {
-                    if spoken_for && self.is_spoken_for(side, number) {
-                        continue;
-                    }
-                    self.assign(next + found, number);
-                    found += 1;
-                    last = Some(number);
-                }
-                if found == many {
-                    break 'free;
-                }
-                let after = run.last.checked_add(1);
-                window = after.and_then(|first| Span::new(first, here.last));
-            }
-        }
-        if found < many && !pool.resting_on(side).is_empty() {
-            let oldest = pool.cooling_on(side).by_age();
-            let runs = oldest.flat_map(|cooled| spans_within(&pool.ranges.dynamic, cooled.span));
-            let resting = runs
-                .flat_map(Span::numbers)
-                .filter(|number| pool.resting_on(side).contains(*number));
-            for number in resting {
-                if found == many {
-                    break;
-                }
-                if !(spoken_for && self.is_spoken_for(side, number)) {
-                    self.assign(next + found, number);
-                    found += 1;
-                    last = Some(number);
-                }
+        let (request, is_narrowed) = (self.ask.request, self.ask.request.is_narrowed());
+        let Choice {
+            spans,
+            picked,
+            order,
+            cursor,
+            ..
+        } = &mut *self.choice;
+        let places = if is_narrowed { order } else { request.order() };
+        let places = &places[next..];
+        let walk = Walk {
+            pool: self.pool,
+            side,
+            awaited: self.ask.awaited.map(|awaited| awaited.on(side)),
+            picked: &picked[side.index()],
+        };
+        let found = walk.singles(*cursor, many, |nth, number| {
+            spans[usize::from(places[nth])] = Span::single(number);
+        });
+        let places = &places[..found];
+        let last = places.last().map(|last| spans[usize::from(*last)].last);
+        // Ports that come after these must leave their numbers alone, and who asks why not as well.
+        let more_to_come = self.repeats || next + many < request.as_slice().len();
+        let is_told = found < many && !matches!(self.causes, Causes::Untold);
+        if more_to_come || is_told {
+            for place in places {
+                picked[side.index()].insert(spans[usize::from(*place)]);
             }
         }
         if let Some(last) = last {
             self.move_on(last);
         }
-        // Ports that come after these must leave their numbers alone, and who asks why not as well.
-        let more_to_come = self.repeats || self.at(next + many).is_some();
-        let is_told = found < many && !matches!(self.causes, Causes::Untold);
-        for at in (next..next + found).filter(|_| more_to_come || is_told) {
-            if let Some((place, port)) = self.at(at)
-                && let Some(span) = self.choice.spans[usize::from(place)]
-            {
-                self.pick(place, port.protocol, span);
-            }
-        }
         found
-    }
-
-    fn assign(&mut self, next: usize, number: u16) {
-        if let Some((place, _)) = self.at(next) {
-            self.choice.spans[usize::from(place)] = Some(Span::single(number));
-        }
-    }
-
-    /// Whether a waiting request or another port of this one names the number.
-    fn is_spoken_for(&self, side: Side, number: u16) -> bool {
-        let awaited = self.ask.awaited.iter();
-        self.choice.picked[side.index()].contains(number)
-            || awaited
-                .into_iter()
-                .any(|awaited| awaited.contains(side, number))
     }
 
     /// The next "any" begins to look after `last`.
     fn move_on(&mut self, last: u16) {
-        if self.pool.draw != Draw::Lowest {
-            self.choice.cursor = last.checked_add(1).unwrap_or(Span::ALL.first);
-        }
+        self.choice.cursor = self.pool.draw.after(last, self.choice.cursor);
     }
 
     fn any(&mut self, place: u16, port: &'a WantedPort) -> bool {
@@ -497,7 +498,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
     }
 
     fn has_pick(&self, place: u16) -> bool {
-        self.choice.spans[usize::from(place)].is_some()
+        !self.choice.spans[usize::from(place)].is_missing()
     }
 
     fn search<'s>(&'s self, port: &'s WantedPort) -> Search<'s> {
@@ -509,6 +510,100 @@ impl<'a, 'c> Chooser<'a, 'c> {
             within: port.within.as_ref(),
             picked: &self.choice.picked,
         }
+    }
+}
+
+/// The numbers of one side, walked for ports that want any one of them each.
+struct Walk<'a> {
+    pool: &'a PortPool,
+    side: Side,
+    awaited: [&'a NumberSet; 2],
+    /// What other ports of the request have.
+    picked: &'a NumberSet,
+}
+
+impl Walk<'_> {
+    /// Tells `found` up to `many` numbers: free ones from `start` on, then what cools, oldest first.
+    /// Returns how many.
+    fn singles(&self, start: u16, many: usize, mut found: impl FnMut(usize, u16)) -> usize {
+        let mut count = 0;
+        if self.pool.free_count(self.side.protocol()) > 0 {
+            count = self.free(Span::new(start, Span::ALL.last), count, many, &mut found);
+            if count < many {
+                let before = Span::new(Span::ALL.first, start - 1);
+                count = self.free(before, count, many, &mut found);
+            }
+        }
+        if count < many && !self.pool.resting_on(self.side).is_empty() {
+            count = self.resting(count, many, &mut found);
+        }
+        count
+    }
+
+    fn free(
+        &self,
+        window: Option<Span>,
+        count: usize,
+        many: usize,
+        found: &mut impl FnMut(usize, u16),
+    ) -> usize {
+        let mut count = count;
+        let (pool, is_spoken_for) = (self.pool, self.is_any_spoken_for());
+        let free = pool.free_on(self.side);
+        let windows = window
+            .into_iter()
+            .flat_map(|window| spans_within(&pool.ranges.dynamic, window));
+        for offered in windows {
+            let mut rest = Some(offered);
+            while let Some(here) = rest {
+                let missing = u32::try_from(many - count).unwrap_or(u32::MAX);
+                let Some(run) = free.run_from(here, missing) else {
+                    break;
+                };
+                for number in run.numbers() {
+                    if !(is_spoken_for && self.is_spoken_for(number)) {
+                        found(count, number);
+                        count += 1;
+                    }
+                }
+                if count == many {
+                    return count;
+                }
+                let after = run.last.checked_add(1);
+                rest = after.and_then(|first| Span::new(first, here.last));
+            }
+        }
+        count
+    }
+
+    fn resting(&self, count: usize, many: usize, found: &mut impl FnMut(usize, u16)) -> usize {
+        let mut count = count;
+        let (pool, resting) = (self.pool, self.pool.resting_on(self.side));
+        for cooled in pool.cooling_on(self.side).by_age() {
+            for offered in spans_within(&pool.ranges.dynamic, cooled.span) {
+                for number in offered.numbers() {
+                    if count == many {
+                        return count;
+                    }
+                    if resting.contains(number) && !self.is_spoken_for(number) {
+                        found(count, number);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn is_any_spoken_for(&self) -> bool {
+        let [anywhere, here] = self.awaited;
+        !anywhere.is_empty() || !here.is_empty() || !self.picked.is_empty()
+    }
+
+    /// Whether a waiting request or another port of this one names the number.
+    fn is_spoken_for(&self, number: u16) -> bool {
+        let [anywhere, here] = self.awaited;
+        anywhere.contains(number) || here.contains(number) || self.picked.contains(number)
     }
 }
 
