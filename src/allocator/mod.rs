@@ -151,8 +151,8 @@ pub struct AllocatorConfig {
     /// How many grants there will be at once, for which room is made at the start. More are no error:
     /// then what finds them grows while they come.
     pub room_for: u32,
-    /// Fewer candidates than this are asked one by one; more are first narrowed down by the sets of
-    /// hosts that are kept for each watched number.
+    /// Fewer candidates than this are asked one by one for a fixed number that nobody asked about
+    /// before; more have the hosts counted that have it, once and for all. 0: never one by one.
     pub direct_below: u32,
 }
 
@@ -282,13 +282,12 @@ impl Allocator {
         } else {
             seen
         };
-        let mut due = self.deadlines.pop_due(now);
-        if due.is_none() {
+        if self.deadlines.first().is_none_or(|first| first > now) {
             return now;
         }
         let mut work = self.spares.take();
         let changed = &mut work.changed;
-        while let Some((at, id)) = due {
+        while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {
                 if host.queued == Some(at) {
                     host.queued = None;
@@ -303,7 +302,6 @@ impl Allocator {
                 }
                 self.recount(id, host);
             });
-            due = self.deadlines.pop_due(now);
         }
         self.spares.keep(work);
         now
