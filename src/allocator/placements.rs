@@ -68,6 +68,8 @@ struct Shard {
 #[derive(Debug)]
 pub(super) struct Placements {
     shards: Box<[Mutex<Shard>; SHARDS]>,
+    /// What each shard has room for, always.
+    room: usize,
 }
 
 const SHARDS: usize = 64;
@@ -93,6 +95,7 @@ impl Placements {
         };
         Self {
             shards: Box::new(std::array::from_fn(shard)),
+            room: most,
         }
     }
 
@@ -284,14 +287,14 @@ impl Placements {
             // Half full is what the maps keep anyway; below an eighth the peak is long over.
             if shard.placed.capacity() > 64 && shard.placed.len() < shard.placed.capacity() / 8 {
                 let half = shard.placed.len() * 2;
-                shard.placed.shrink_to(half);
+                shard.placed.shrink_to(half.max(self.room));
             }
             if shard.released.capacity() > 64
                 && shard.released.len() < shard.released.capacity() / 8
             {
                 let half = shard.released.len() * 2;
-                shard.released.shrink_to(half);
-                shard.by_age.shrink_to(half);
+                shard.released.shrink_to(half.max(self.room));
+                shard.by_age.shrink_to(half.max(self.room));
             }
         }
     }
