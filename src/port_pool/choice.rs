@@ -10,7 +10,7 @@ use super::number_set::NumberSet;
 use super::span::Span;
 use super::take::Moved;
 use super::walk::Walk;
-use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side};
+use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side, Want, WantedPort};
 
 /// What is asked of one host's pool.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +38,20 @@ pub struct Choice {
     pub(super) picked: [NumberSet; 2],
     /// The order of choice, where it depends on a pool's ranges.
     pub(super) order: Vec<u16>,
+    /// The place in the request of the first port for which nothing was found.
+    pub(super) failed: Option<u16>,
     pub(super) cursor: u16,
     pub(super) random: Moved<u64>,
 }
 
 impl Choice {
+    /// The place in the request of the first port for which nothing was found, after a search that
+    /// failed.
+    #[must_use]
+    pub fn failed(&self) -> Option<usize> {
+        self.failed.map(usize::from)
+    }
+
     /// The numbers of each port, in the order of the request.
     pub(super) fn spans(&self) -> &[Span] {
         &self.spans
@@ -65,6 +74,7 @@ impl Choice {
             Draw::Lowest => self.cursor = Span::ALL.first,
             Draw::Random { .. } => self.cursor = random_start(pool, &mut self.random.after),
         }
+        self.failed = None;
         self.spans.clear();
         self.spans.resize(many, Span::MISSING);
     }
@@ -133,7 +143,15 @@ fn choose<'a>(
         pool.ranges.fixed.contains(*port)
             && (pool.free_on(*side).contains(number) || pool.resting_on(*side).contains(number))
     };
-    if matches!(causes, Causes::Untold) && !ask.request.fixed().iter().all(may_have) {
+    if matches!(causes, Causes::Untold)
+        && let Some((side, port)) = ask.request.fixed().iter().find(|fixed| !may_have(fixed))
+    {
+        let wanted = ask.request.as_slice().iter();
+        let names = |wanted: &WantedPort| {
+            wanted.want == Want::Fixed(*port) && Side::of(wanted.protocol).any(|of| of == *side)
+        };
+        let place = wanted.zip(0..).find(|(wanted, _)| names(wanted));
+        choice.failed = place.map(|(_, place)| place);
         return false;
     }
     if ask.former.is_some() {
@@ -174,6 +192,9 @@ fn choose_plain(pool: &PortPool, ask: &Ask<'_>, choice: &mut Choice) -> Option<b
     });
     if let Some(last) = spans[..found].last() {
         *cursor = pool.draw.after(last.last, *cursor);
+    }
+    if found < many {
+        choice.failed = u16::try_from(found).ok();
     }
     Some(found == many)
 }

@@ -80,8 +80,11 @@ impl<'a, 'c> Chooser<'a, 'c> {
             let Want::Fixed(number) = port.want else {
                 break;
             };
-            if !self.fixed(place, port, number) && !self.causes.are_all_told() {
-                return false;
+            if !self.fixed(place, port, number) {
+                self.choice.failed.get_or_insert(place);
+                if !self.causes.are_all_told() {
+                    return false;
+                }
             }
             next += 1;
         }
@@ -99,6 +102,9 @@ impl<'a, 'c> Chooser<'a, 'c> {
             };
             if found < looked_for {
                 self.fits = false;
+                if let Some((place, _)) = self.at(next + found) {
+                    self.choice.failed.get_or_insert(place);
+                }
                 if matches!(self.causes, Causes::Untold) {
                     return false;
                 }
