@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use crate::port::{PortRanges, Protocol};
 
-use super::number_set::{NumberSet, mask_within, masks, whole_word};
+use super::number_bits::{mask_within, masks, whole_word};
+use super::number_set::NumberSet;
 use super::span::{Span, spans_within};
 use super::{Ask, PortPool, Side, offered};
 
