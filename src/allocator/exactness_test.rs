@@ -488,3 +488,36 @@ fn numbers_asked_for_long_ago_are_watched_no_more_and_answered_all_the_same() {
         assert_eq!(world.stats().watched, 512);
     }
 }
+
+#[test]
+fn numbers_that_are_free_but_left_alone_are_not_counted_as_room() {
+    let config = AllocatorConfig {
+        direct_below: 0,
+        ..AllocatorConfig::default()
+    };
+    let fitting = |world: &Allocator, request: &str| {
+        let request = super::testing::ask(request);
+        let mut transaction = world.begin(Monotonic::default());
+        listed(&transaction.feasible(&Need::new(&request, ServiceId(1)), None))
+    };
+    let all_fixed = super::testing::ask("a=20000 b=20001 c=20002 d=20003");
+    // As many as make a host roomy, here and at the wider bound.
+    for range in ["20000-20003", "20000-20008"] {
+        let world = hosts_by(config, 2, range);
+        let many = if range == "20000-20003" { 1 } else { 6 };
+        let any: Vec<String> = (0..many).map(|n| format!("x{n}=any")).collect();
+        let any = any.join(" ");
+        assert_eq!(fitting(&world, &any), [0, 1]);
+        let waits = replica(9, 0, 0);
+        world.wait(waits, Some(HostId(1)), &all_fixed);
+        assert_eq!(fitting(&world, &any), [0], "{range}");
+        world.wait(waits, None, &all_fixed);
+        assert!(fitting(&world, &any).is_empty(), "{range}");
+        world.stop_waiting(waits);
+        let beside = format!("{any} a=20000 b=20001 c=20002 d=20003");
+        assert!(
+            fitting(&world, &beside).is_empty(),
+            "its own numbers, {range}"
+        );
+    }
+}
