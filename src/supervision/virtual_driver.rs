@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{
-    Backoff, Config, Effect, Event, ExitCause, ExitStatus, Final, GiveUp, Machine, ProbeKind,
-    ProbeOutcome, ProbeTiming, Reason, Report, RestartPolicy, StartFailure, StopRule, Then, Window,
+    Agenda, Backoff, Config, Effect, Event, ExitCause, ExitStatus, Final, GiveUp, Machine,
+    ProbeKind, ProbeOutcome, ProbeTiming, Reason, Report, RestartPolicy, StartFailure, StopRule,
+    Then, Window,
 };
 use crate::identity::Run;
 use crate::port::{Port, Protocol};
@@ -125,8 +126,7 @@ pub(super) struct World {
     pub(super) repeats_events: bool,
     pub(super) log: Vec<String>,
     now: u64,
-    queue: BTreeMap<(u64, u8, usize), Event>,
-    queued: usize,
+    agenda: Agenda,
     runs: BTreeMap<Run, Life>,
     delivered: Vec<Event>,
 }
@@ -150,8 +150,7 @@ impl World {
             repeats_events: false,
             log: Vec::new(),
             now: 0,
-            queue: BTreeMap::new(),
-            queued: 0,
+            agenda: Agenda::new(),
             runs: BTreeMap::new(),
             delivered: Vec::new(),
         };
@@ -161,19 +160,7 @@ impl World {
 
     /// The command `event` comes at this moment, in milliseconds.
     pub(super) fn at(&mut self, at: u64, event: Event) {
-        let order = match event {
-            Event::Start
-            | Event::Stop { .. }
-            | Event::UserRestart
-            | Event::Adopt { .. }
-            | Event::PreExecStarted { .. } => 0,
-            Event::Spawned { .. } | Event::SpawnFailed { .. } | Event::PortConflict { .. } => 1,
-            Event::Exited { .. } => 2,
-            Event::GroupEmpty { .. } => 3,
-            Event::ProbeResult { .. } => 4,
-        };
-        self.queued += 1;
-        self.queue.insert((at, order, self.queued), event);
+        self.agenda.put(Monotonic::from_millis(at), event);
     }
 
     pub(super) fn stop_at(&mut self, at: u64, grace_s: Option<u64>) {
@@ -196,9 +183,9 @@ impl World {
     /// Lets time pass until this moment, everything at it included.
     pub(super) fn run_until(&mut self, end: u64) {
         loop {
-            let event_at = self.queue.keys().next().map(|key| key.0);
-            let due = self.machine.next_deadline().map(Monotonic::as_millis);
-            let Some(next) = [event_at, due].into_iter().flatten().min() else {
+            let due = self.machine.next_deadline();
+            let next = self.agenda.next().into_iter().chain(due).min();
+            let Some(next) = next.map(Monotonic::as_millis) else {
                 return;
             };
             if next > end {
@@ -206,8 +193,7 @@ impl World {
             }
             self.now = self.now.max(next);
             let mut out = Vec::new();
-            if event_at.is_some_and(|at| at <= self.now) {
-                let (_, event) = self.queue.pop_first().unwrap();
+            if let Some(event) = self.agenda.take(self.mono()) {
                 self.deliver(event, &mut out);
             } else {
                 self.restore();

@@ -29,9 +29,6 @@ use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
 use crate::sources::{Happened, Sources};
 
-/// A record older than this is not believed about readiness: the controller's default host grace.
-const HOST_GRACE: Duration = Duration::from_secs(90);
-
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
 
@@ -169,10 +166,7 @@ impl Driver {
             }
             Found::Nothing => Duration::ZERO,
         };
-        let adopt = Event::Adopt {
-            spread: None,
-            stale: alone > HOST_GRACE,
-        };
+        let adopt = Event::taken_over(alone);
         match self.read_job(run) {
             Ok(job) => self.progress.job = Some(job),
             // It runs already; only probes need it, and they say so.
