@@ -299,12 +299,8 @@ impl Driver {
 
     /// An exit before READY that nobody asked for may be due to a port somebody took after the start.
     fn conflict_at_exit(&self, run: Run) -> Option<conflict::Conflict> {
-        let machine = &self.record.machine;
-        let unexpected = matches!(
-            machine.state(),
-            State::Starting | State::Startup | State::Up
-        );
-        if run != machine.run() || !unexpected || self.record.ready_run == Some(run) {
+        let was_ready = self.record.ready_run == Some(run);
+        if !self.record.machine.suspects_stranger(run, was_ready) {
             return None;
         }
         let desired = &self.assignment.desired;

@@ -171,6 +171,15 @@ impl Machine {
         matches!(self.phase, Phase::Final(_))
     }
 
+    /// Whether an exit of `run` now may be due to a port that somebody took after its start: nobody asked
+    /// for it, and the run was never ready. A driver then looks for a stranger, and hands over
+    /// [`Event::PortConflict`] in place of the exit where it finds one.
+    #[must_use]
+    pub fn suspects_stranger(&self, run: Run, was_ready: bool) -> bool {
+        let unexpected = matches!(self.state(), State::Starting | State::Startup | State::Up);
+        run == self.run && unexpected && !was_ready
+    }
+
     /// Whether a stop was asked for.
     #[must_use]
     pub const fn is_stop_wanted(&self) -> bool {

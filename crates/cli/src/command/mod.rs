@@ -5,6 +5,7 @@ mod endpoints;
 mod hosts;
 mod logs;
 pub(crate) mod services;
+mod sim;
 pub(crate) mod submit;
 mod verbs;
 mod wait;
@@ -65,6 +66,7 @@ enum Command {
     #[command(hide = true)]
     Shim(daemon::Shim),
     Hello(Hello),
+    Sim(sim::Sim),
 }
 
 impl Cli {
@@ -97,6 +99,7 @@ impl Cli {
             Command::Worker(worker) => worker.run().map(done),
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),
+            Command::Sim(sim) => sim.run().map(done),
         }
     }
 }
