@@ -8,6 +8,7 @@ mod config;
 mod decision;
 mod machine;
 mod phase;
+pub mod record;
 mod stall;
 mod status;
 mod track;

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::identity::Run;
 use crate::port::{Port, Protocol};
-use crate::time::Monotonic;
+use crate::supervision::record::{Entry, Recorder};
+use crate::time::{Monotonic, Now};
 
 /// The rules of supervision.md 2: initial 1 s, max 60 s, reset after 60 s, no jitter, no give-up.
 pub(super) fn config(restart: RestartPolicy) -> Config {
@@ -129,6 +130,8 @@ pub(super) struct World {
     agenda: Agenda,
     runs: BTreeMap<Run, Life>,
     delivered: Vec<Event>,
+    recorder: Option<Recorder>,
+    record: Vec<Entry>,
 }
 
 #[derive(Default)]
@@ -153,6 +156,8 @@ impl World {
             agenda: Agenda::new(),
             runs: BTreeMap::new(),
             delivered: Vec::new(),
+            recorder: None,
+            record: Vec::new(),
         };
         world.at(0, Event::Start);
         world
@@ -197,7 +202,13 @@ impl World {
                 self.deliver(event, &mut out);
             } else {
                 self.restore();
-                self.machine.on_deadline(self.mono(), &mut out);
+                let now = self.mono();
+                match &mut self.recorder {
+                    Some(recorder) => {
+                        recorder.on_deadline(&mut self.machine, now, &mut out, &mut self.record);
+                    }
+                    None => self.machine.on_deadline(now, &mut out),
+                }
                 let due = self.machine.next_deadline();
                 assert!(
                     due.is_none_or(|at| at > self.mono()),
@@ -217,7 +228,14 @@ impl World {
             life.exited.get_or_insert(self.now);
         }
         self.restore();
-        self.machine.handle(self.mono(), event.clone(), out);
+        let now = self.mono();
+        match &mut self.recorder {
+            Some(recorder) => {
+                let taken = event.clone();
+                recorder.handle(&mut self.machine, now, taken, None, out, &mut self.record);
+            }
+            None => self.machine.handle(now, event.clone(), out),
+        }
         if self.repeats_events && event.run().is_some() {
             self.delivered.push(event);
             for old in self.delivered.iter().rev().take(40) {
@@ -228,6 +246,22 @@ impl World {
                 assert_eq!((&nothing, &self.machine), (&Vec::new(), &before), "{old:?}");
             }
         }
+    }
+
+    /// Keeps a record from now on.
+    pub(super) fn record(&mut self) {
+        let mut recorder = Recorder::default();
+        let now = Now {
+            mono: self.mono(),
+            ..Now::default()
+        };
+        self.record
+            .push(recorder.state(now, now.mono, &self.machine));
+        self.recorder = Some(recorder);
+    }
+
+    pub(super) fn record_text(&self) -> String {
+        self.record.iter().map(Entry::line).collect()
     }
 
     fn restore(&mut self) {

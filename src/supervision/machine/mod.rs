@@ -16,7 +16,7 @@ use super::config::{Config, ProbeTiming};
 use super::decision::{self, Budget};
 use super::phase::{By, Cause, Deadline, Next, Phase, PreExec, Respawn, Step};
 use super::status::{Final, State};
-use super::vocabulary::{Effect, Event, ExitStatus, ProbeKind, Reason, Report};
+use super::vocabulary::{Effect, Event, ExitStatus, ProbeKind, ProbeNumber, Reason, Report};
 use crate::identity::Run;
 use crate::time::Monotonic;
 use end::End;
@@ -196,6 +196,25 @@ impl Machine {
     #[must_use]
     pub const fn user_restarts(&self) -> u32 {
         self.user_restarts
+    }
+
+    /// The newest probe of this kind in this run and whether it is in flight, where the kind is probed now.
+    pub(in crate::supervision) fn newest_probe(
+        &self,
+        kind: ProbeKind,
+    ) -> Option<(ProbeNumber, bool)> {
+        let track = match (&self.phase, kind) {
+            (Phase::Startup { probe }, ProbeKind::Startup) => Some(probe),
+            (Phase::Up(up), ProbeKind::Liveness) => up.liveness.as_ref(),
+            (Phase::Up(up), ProbeKind::Readiness) => up.readiness.as_ref(),
+            _ => None,
+        };
+        track.map(|track| (track.newest(), track.in_flight().is_some()))
+    }
+
+    /// What of the past decides about the next restart.
+    pub(in crate::supervision) const fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The rules it follows.
