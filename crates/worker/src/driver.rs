@@ -23,6 +23,7 @@ use crate::clock;
 use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
+use crate::journal::Journal;
 use crate::news::News;
 use crate::probe::{self, Leftovers, ProbeReport};
 use crate::probing::{ProbeEnd, Probing};
@@ -46,6 +47,7 @@ pub(crate) struct Driver {
     pub(crate) folder: ReplicaFolder,
     pub(crate) assignment: Assignment,
     pub(crate) record: Record,
+    pub(crate) journal: Journal,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) probing: Probing,
     pub(crate) uplink: watch::Sender<Option<Status>>,
@@ -78,6 +80,7 @@ impl Driver {
         self.begin(&mut sources).await;
         loop {
             if let Some(ended) = self.ended() {
+                self.journal.end();
                 return ended;
             }
             let planned = self.next_deadline();
@@ -129,6 +132,7 @@ impl Driver {
             job::remove_run(&self.folder, run);
         }
         let fresh = self.record.machine.state() == State::Idle;
+        self.journal.turn(clock::now(), &self.record.machine);
         if !fresh && !self.record.is_final() {
             self.take_over(sources, &mut effects).await;
         }
@@ -173,7 +177,8 @@ impl Driver {
             Err(cause) => tracing::warn!("run {run}: {cause}"),
         }
         let starting = self.record.machine.state() == State::Starting;
-        self.record.machine.handle(now.mono, adopt, effects);
+        self.journal
+            .handle(&mut self.record.machine, now, adopt, None, effects);
         if found == Found::Nothing {
             if starting {
                 // It was decided and written down, and then not begun.
@@ -189,6 +194,7 @@ impl Driver {
     /// One instant.
     fn turn(&mut self, now: Now, happened: Happened) {
         let mut effects = Vec::new();
+        self.journal.turn(now, &self.record.machine);
         if happened.lifeline_ended {
             tracing::info!("the process this replica's life hangs on has ended");
             self.progress.lifeline_ended = true;
@@ -210,7 +216,8 @@ impl Driver {
         }
         if self.record.refused.is_none() {
             let before = self.record.machine.state();
-            self.record.machine.on_deadline(now.mono, &mut effects);
+            self.journal
+                .on_deadline(&mut self.record.machine, now, &mut effects);
             self.progress.changed |= before != self.record.machine.state();
         }
         self.settle(now, effects);
@@ -226,7 +233,8 @@ impl Driver {
     fn event(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         if self.record.refused.is_none() {
             self.progress.changed = true;
-            self.record.machine.handle(now.mono, event, effects);
+            self.journal
+                .handle(&mut self.record.machine, now, event, None, effects);
         }
     }
 
@@ -309,6 +317,7 @@ impl Driver {
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
         let outcome = self.probing.ended(&end);
+        let text = end.text.clone();
         if end.run == self.record.machine.run() {
             self.progress.news.probed(end.kind, outcome, end.text);
         }
@@ -320,7 +329,9 @@ impl Driver {
             outcome,
         };
         // Counters are not worth a write: a new worker begins with new ones.
-        self.record.machine.handle(now.mono, event, effects);
+        let machine = &mut self.record.machine;
+        self.journal
+            .handle(machine, now, event, Some(&text), effects);
         self.progress.changed |= before != self.record.machine.state();
     }
 
@@ -341,6 +352,7 @@ impl Driver {
         if self.progress.changed || news.is_some() {
             self.write_down(now, news.is_some());
         }
+        self.journal.write();
         if let Some(status) = news {
             self.uplink.send_replace(Some(status));
         }
@@ -393,7 +405,7 @@ impl Driver {
             Effect::CancelProbe { kind, probe, .. } => self.probing.cancel(kind, probe),
             Effect::Report(report) => {
                 let run = self.record.machine.run();
-                tracing::info!("run {run}: {report:?}");
+                tracing::info!("run {run}: {report}");
             }
         }
     }

@@ -7,6 +7,7 @@
 
 mod controller;
 mod environment;
+mod replay;
 mod restarts;
 mod stops;
 mod takeover;
