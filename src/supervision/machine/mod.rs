@@ -212,6 +212,14 @@ impl Machine {
         track.map(|track| (track.newest(), track.in_flight().is_some()))
     }
 
+    /// When the next deadline is due, if nothing but probes begin then.
+    pub(in crate::supervision) fn next_probe(&self) -> Option<Monotonic> {
+        let first = self.next_deadline()?;
+        let mut due = self.phase.deadlines().filter(|(at, _)| *at == first);
+        due.all(|(_, deadline)| matches!(deadline, Deadline::Probe(_)))
+            .then_some(first)
+    }
+
     /// What of the past decides about the next restart.
     pub(in crate::supervision) const fn budget(&self) -> &Budget {
         &self.budget

@@ -1,8 +1,16 @@
 //! A record is the run again, byte for byte, and says why.
 
+use std::time::Duration;
+
+use proptest::prelude::*;
+
 use super::*;
-use crate::supervision::virtual_driver::{FAILS, World, config, give_up, probe};
-use crate::supervision::{ProbeKind, RestartPolicy};
+use crate::supervision::invariants_test::rules;
+use crate::supervision::virtual_driver::{FAILS, World, config, give_up, probe, signal};
+use crate::supervision::{
+    Agenda, Config, Effect, ExitStatus, Machine, ProbeOutcome, RestartPolicy,
+};
+use crate::time::Now;
 
 /// Plays a world whose driver records, and gives its record.
 fn recorded(mut world: World, until_s: u64) -> String {
@@ -83,4 +91,114 @@ fn the_rule_and_the_boundary_are_named() {
         said.last().unwrap(),
         "gave up: 4th failure within window 1m (3 restarts granted at 0.0, 1.0, 3.0 s); exit 1"
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(500)))]
+
+    #[test]
+    fn a_record_of_late_wake_ups_gives_the_same_reports_again(rules in rules(), seed: u64) {
+        // A real driver wakes late, and its probes take time: counted results are replayed earlier than they came.
+        let (record, told) = late_run(rules, seed);
+        let replayed = replay(&record).map_err(|error| TestCaseError::fail(format!("{error}\n{record}")))?;
+        prop_assert_eq!(&replayed.differences, &[], "{}", record);
+        let again = replayed.told.into_iter().map(|told| (told.at, told.report));
+        prop_assert_eq!(again.collect::<Vec<_>>(), told);
+        prop_assert!(why(&record).is_ok());
+    }
+}
+
+/// Some hundred seconds of a service at the hands of chance, and what its machine reported.
+fn late_run(rules: Config, seed: u64) -> (String, Vec<(Monotonic, Report)>) {
+    let mut draws = 0;
+    let mut chance = |below: u64| {
+        draws += 1;
+        crate::supervision::decision::mix(seed, draws) % below
+    };
+    let mut machine = Machine::new(rules, seed);
+    let mut recorder = Recorder::default();
+    let mut agenda = Agenda::new();
+    let mut now = Monotonic::from_millis(1000);
+    let clocks = |mono| Now {
+        mono,
+        ..Now::default()
+    };
+    let mut entries = vec![recorder.state(clocks(now), now, &machine)];
+    let mut told = Vec::new();
+    agenda.put(now, Event::Start);
+    for _ in 0..400 {
+        let due = machine.next_deadline();
+        let Some(next) = agenda.next().into_iter().chain(due).min() else {
+            break;
+        };
+        // Mostly a little late, now and then very late.
+        let late = if chance(20) == 0 {
+            chance(4000)
+        } else {
+            chance(30)
+        };
+        now = now.max(next) + Duration::from_millis(late);
+        match chance(60) {
+            0 => agenda.put(now, Event::UserRestart),
+            1 => {
+                // A new worker: its record goes on with the state.
+                agenda.retain(|event| !matches!(event, Event::ProbeResult { .. }));
+                let text = serde_json::to_string(&machine).unwrap();
+                machine = serde_json::from_str(&text).unwrap();
+                recorder = Recorder::default();
+                entries.push(recorder.state(clocks(now), now, &machine));
+                agenda.put(now, Event::taken_over(Duration::from_secs(chance(200))));
+            }
+            2 if chance(8) == 0 => agenda.put(now, Event::Stop { grace: None }),
+            _ => {}
+        }
+        let mut out = Vec::new();
+        while let Some(event) = agenda.take(now) {
+            recorder.handle(&mut machine, now, event, None, &mut out, &mut entries);
+        }
+        recorder.on_deadline(&mut machine, now, &mut out, &mut entries);
+        for effect in out {
+            let (run, at) = (machine.run(), now + Duration::from_millis(chance(900)));
+            match effect {
+                Effect::Spawn { run } => {
+                    agenda.put(at, Event::Spawned { run });
+                    if chance(3) > 0 {
+                        let lives = Duration::from_millis(chance(40_000));
+                        let status = ExitStatus::Code(i32::try_from(chance(3)).unwrap());
+                        agenda.put(at + lives, Event::Exited { run, status });
+                    }
+                }
+                Effect::Term { run } if chance(4) > 0 => {
+                    let status = signal(15);
+                    agenda.put(at, Event::Exited { run, status });
+                }
+                Effect::KillGroup { .. } => {
+                    let status = signal(9);
+                    agenda.put(at, Event::Exited { run, status });
+                    agenda.put(at, Event::GroupEmpty { run });
+                }
+                Effect::Probe {
+                    run, kind, probe, ..
+                } => {
+                    let outcome = match chance(10) {
+                        0 => ProbeOutcome::Inconclusive,
+                        1 => ProbeOutcome::Timeout,
+                        2..=4 => ProbeOutcome::Fail,
+                        _ => ProbeOutcome::Ok,
+                    };
+                    let result = Event::ProbeResult {
+                        run,
+                        kind,
+                        probe,
+                        outcome,
+                    };
+                    agenda.put(at, result);
+                }
+                Effect::Report(report) => told.push((now, report)),
+                _ => {}
+            }
+        }
+    }
+    recorder.count_down(&mut entries);
+    (entries.iter().map(Entry::line).collect(), told)
 }

@@ -16,6 +16,9 @@ use crate::supervision::machine::Machine;
 use crate::supervision::vocabulary::{Effect, Event, ProbeKind, ProbeNumber, ProbeOutcome, Report};
 use crate::time::Monotonic;
 
+/// The most counted results of one record: years of the quickest probe.
+const MOST_COUNTED: u64 = 100_000_000;
+
 /// What came of playing a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
@@ -26,8 +29,8 @@ pub struct Replayed {
     /// Lines that could not be read: a full disk or a killed worker cut them short, and what followed up to the
     /// next state was left out.
     pub unread: usize,
-    /// How many entries were played.
-    pub entries: usize,
+    /// When the replica began.
+    pub began: Monotonic,
 }
 
 /// One report, as a line.
@@ -74,6 +77,12 @@ pub enum ReplayError {
     /// There is nothing to begin with.
     #[error("no line holds the machine's state, with which a record begins")]
     NoState,
+    /// More results are counted than any real run has in its record.
+    #[error("line {line}: more than {MOST_COUNTED} results are counted; the record was changed")]
+    TooMany {
+        /// The line, from 1.
+        line: usize,
+    },
     /// A result is told of a probe that the machine would not have begun by then.
     #[error(
         "line {line}: the {kind} probe {probe} was not begun by then; the record is of another version or was changed"
@@ -100,10 +109,12 @@ pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
         told: Vec::new(),
         differences: Vec::new(),
         unread: 0,
-        entries: 0,
+        began: Monotonic::default(),
     };
     let unread = play(text, |step| {
-        replayed.entries += 1;
+        if let What::State(start) = &step.entry.what {
+            replayed.began = start.began;
+        }
         let now = reports(step.effects);
         let told = now.iter().map(|report| Told {
             at: step.entry.at,
@@ -139,6 +150,7 @@ pub(super) fn play(text: &str, mut show: impl FnMut(&Step<'_>)) -> Result<usize,
     let mut lost = false;
     let mut begun = false;
     let mut unread = 0;
+    let mut counted = 0;
     for (place, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
@@ -148,6 +160,12 @@ pub(super) fn play(text: &str, mut show: impl FnMut(&Step<'_>)) -> Result<usize,
             lost = true;
             continue;
         };
+        if let What::Probes { count, .. } = entry.what {
+            counted += u64::from(count);
+            if counted > MOST_COUNTED {
+                return Err(ReplayError::TooMany { line: place + 1 });
+            }
+        }
         let before = player.as_ref().map(|player| player.machine.clone());
         let mut effects = Vec::new();
         if let What::State(start) = &entry.what {
@@ -182,8 +200,8 @@ pub(super) fn play(text: &str, mut show: impl FnMut(&Step<'_>)) -> Result<usize,
 /// A machine that is driven by a record.
 struct Player {
     machine: Machine,
-    /// Never falls.
-    now: Monotonic,
+    /// When the newest probe of each kind was begun.
+    begun: [Monotonic; 3],
     /// Counted results that have not been handed over, by kind.
     counted: [VecDeque<(ProbeOutcome, u32)>; 3],
 }
@@ -201,7 +219,7 @@ impl Player {
     fn new(machine: Machine, now: Monotonic) -> Self {
         Self {
             machine,
-            now,
+            begun: [now; 3],
             counted: Default::default(),
         }
     }
@@ -217,51 +235,54 @@ impl Player {
                 ..
             } => self.counted[*kind as usize].push_back((*outcome, *count)),
             What::Event(event) => {
-                self.hand_over_counted(entry.at, &mut effects)?;
+                self.catch_up(entry.at, &mut effects)?;
+                let mut event = event.clone();
                 if let Event::ProbeResult {
                     run, kind, probe, ..
-                } = event
+                } = &mut event
                     && *run == self.machine.run()
                 {
-                    self.begin(*kind, *probe, entry.at, &mut effects)?;
+                    // Only a result that was waited for is recorded, so it is of the probe in flight; how many were
+                    // begun and forgotten before it does not matter.
+                    *probe = self
+                        .begin(*kind, entry.at, &mut effects)
+                        .ok_or((*kind, probe.0))?;
                 }
-                self.now = self.now.max(entry.at);
-                self.machine.handle(entry.at, event.clone(), &mut effects);
+                self.machine.handle(entry.at, event, &mut effects);
             }
             What::Deadlines => {
-                self.hand_over_counted(entry.at, &mut effects)?;
-                self.now = self.now.max(entry.at);
-                self.machine.on_deadline(entry.at, &mut effects);
+                self.catch_up(entry.at, &mut effects)?;
+                self.on_deadline(entry.at, &mut effects);
             }
         }
         effects.retain(|effect| !about_probes(effect));
         Ok(effects)
     }
 
-    /// Hands over every counted result; all of them came by `until`.
-    fn hand_over_counted(
-        &mut self,
-        until: Monotonic,
-        effects: &mut Vec<Effect>,
-    ) -> Result<(), NotBegun> {
-        while let Some(kind) = KINDS
-            .into_iter()
-            .find(|kind| !self.counted[*kind as usize].is_empty())
-        {
-            let ready = KINDS.into_iter().find_map(|kind| {
-                let (probe, in_flight) = self.machine.newest_probe(kind)?;
-                let waits = !self.counted[kind as usize].is_empty();
-                (in_flight && waits).then_some((kind, probe))
+    /// Begins what the real machine had begun before `until`, and hands over every counted result. Deadlines of
+    /// another kind have entries of their own, at their own moments.
+    fn catch_up(&mut self, until: Monotonic, effects: &mut Vec<Effect>) -> Result<(), NotBegun> {
+        loop {
+            let waits = KINDS
+                .into_iter()
+                .filter(|kind| !self.counted[*kind as usize].is_empty());
+            let waits: Vec<_> = waits.collect();
+            let ready = waits.iter().find_map(|kind| {
+                let (probe, in_flight) = self.machine.newest_probe(*kind)?;
+                in_flight.then_some((*kind, probe))
             });
-            match ready {
-                Some((kind, probe)) => self.hand_over_one(kind, probe, effects),
-                None if self.machine.newest_probe(kind).is_some() => {
-                    self.next_deadline(until, effects).ok_or((kind, 0))?;
+            if let Some((kind, probe)) = ready {
+                self.hand_over_one(kind, probe, effects);
+                continue;
+            }
+            match (self.machine.next_probe(), waits.first()) {
+                (Some(due), waits) if due < until || due == until && waits.is_some() => {
+                    self.on_deadline(due, effects);
                 }
-                None => return Err((kind, 0)),
+                (_, Some(kind)) => return Err((*kind, 0)),
+                (_, None) => return Ok(()),
             }
         }
-        Ok(())
     }
 
     fn hand_over_one(&mut self, kind: ProbeKind, probe: ProbeNumber, effects: &mut Vec<Effect>) {
@@ -279,37 +300,34 @@ impl Player {
         if *count == 0 {
             counted.pop_front();
         }
-        self.machine.handle(self.now, event, effects);
+        self.machine
+            .handle(self.begun[kind as usize], event, effects);
     }
 
-    /// Makes the machine begin this probe, if it has not.
+    /// The probe in flight of this kind, begun by `until`.
     fn begin(
         &mut self,
         kind: ProbeKind,
-        probe: ProbeNumber,
         until: Monotonic,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), NotBegun> {
-        while let Some((newest, in_flight)) = self.machine.newest_probe(kind) {
-            if newest >= probe {
-                return Ok(());
-            }
+    ) -> Option<ProbeNumber> {
+        loop {
+            let (newest, in_flight) = self.machine.newest_probe(kind)?;
             if in_flight {
-                return Err((kind, probe.0));
+                return Some(newest);
             }
-            self.next_deadline(until, effects).ok_or((kind, probe.0))?;
+            let due = self.machine.next_probe().filter(|due| *due <= until)?;
+            self.on_deadline(due, effects);
         }
-        Ok(())
     }
 
-    /// Lets the next deadline fire, if it is due by `until`.
-    fn next_deadline(&mut self, until: Monotonic, effects: &mut Vec<Effect>) -> Option<()> {
-        let due = self.machine.next_deadline()?;
-        if due > until {
-            return None;
+    fn on_deadline(&mut self, now: Monotonic, effects: &mut Vec<Effect>) {
+        let from = effects.len();
+        self.machine.on_deadline(now, effects);
+        for effect in &effects[from..] {
+            if let Effect::Probe { kind, .. } = effect {
+                self.begun[*kind as usize] = now;
+            }
         }
-        self.now = self.now.max(due);
-        self.machine.on_deadline(self.now, effects);
-        Some(())
     }
 }

@@ -369,8 +369,8 @@ impl Story {
 
     /// Since the replica began, in tenths.
     fn bare_seconds(&self, at: Monotonic) -> String {
-        let ms = millis(at.since(self.began));
-        format!("{}.{}", ms / 1000, ms % 1000 / 100)
+        let tenths = (millis(at.since(self.began)) + 50) / 100;
+        format!("{}.{}", tenths / 10, tenths % 10)
     }
 }
 

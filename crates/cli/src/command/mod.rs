@@ -9,6 +9,7 @@ mod sim;
 pub(crate) mod submit;
 mod verbs;
 mod wait;
+mod why;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ enum Command {
     Kill(verbs::Kill),
     Delete(verbs::Delete),
     Logs(logs::Logs),
+    Why(why::Why),
     Events(services::Events),
     Hosts(hosts::Hosts),
     Host(hosts::Host),
@@ -67,6 +69,7 @@ enum Command {
     Shim(daemon::Shim),
     Hello(Hello),
     Sim(sim::Sim),
+    Replay(why::Replay),
 }
 
 impl Cli {
@@ -89,6 +92,7 @@ impl Cli {
             Command::Kill(kill) => on_one_core(kill.run(connect)).map(done),
             Command::Delete(delete) => on_one_core(delete.run(connect)).map(done),
             Command::Logs(logs) => on_one_core(logs.run(connect)).map(done),
+            Command::Why(why) => on_one_core(why.run(connect)).map(done),
             Command::Events(events) => on_one_core(events.run(connect)).map(done),
             Command::Hosts(hosts) => on_one_core(hosts.run(connect)).map(done),
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
@@ -100,6 +104,7 @@ impl Cli {
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
+            Command::Replay(replay) => replay.run().map(done),
         }
     }
 }

@@ -15,4 +15,5 @@ mod many;
 mod ports;
 mod reads;
 mod tour;
+mod why;
 mod world;

@@ -1,0 +1,84 @@
+//! Why a replica stands where it stands, told from what its worker recorded.
+
+use std::path::{Path, PathBuf};
+
+use crate::world::{World, kill};
+
+#[test]
+fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
+    let Some(world) = World::new() else { return };
+    let profile = world.profile(
+        "broken.toml",
+        "name = \"broken\"\ncommand = \"exit 3\"\n[restart]\n\
+         backoff = { initial = \"100ms\", max = \"1s\" }\ngive_up = { max_restarts = 2, window = \"1m\" }\n",
+    );
+    let data = world.path("data");
+    let data = data.to_str().unwrap();
+    let _dev = world.dev(&["--data", data, &profile]);
+    world.replica_when("broken", 0, "gave up", |replica| {
+        replica["state"] == "ended"
+    });
+    let said = world.ok(&["why", "broken/0"]);
+    let first = said.lines().next().unwrap();
+    assert!(
+        first
+            .starts_with("broken/0: gave up: 3rd failure within window 1m (2 restarts granted at "),
+        "{said}"
+    );
+    assert!(first.ends_with("; exit 3"), "{said}");
+    assert!(
+        said.contains("backoff: restart 2 in a row, delay "),
+        "{said}"
+    );
+    let turns = world.json(&["why", "broken"]);
+    let newest = turns["turns"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(newest["rule"], "gave-up");
+    assert_eq!(newest["boundary"], "restart.give_up.max_restarts = 2");
+    let record = find(Path::new(data), "events.jsonl").unwrap();
+    let replayed = world.ok(&["replay", record.to_str().unwrap()]);
+    assert_eq!(replayed.matches("BACKOFF").count(), 2, "{replayed}");
+    assert_eq!(replayed.matches("GAVEUP").count(), 1, "{replayed}");
+    std::fs::remove_file(record).unwrap();
+    let gone = world.run(&["why", "broken"]);
+    assert_eq!(gone.code, Some(1));
+    assert!(gone.stderr.contains("is gone"), "{}", gone.stderr);
+    assert_eq!(world.run(&["why", "nobody"]).code, Some(4));
+}
+
+#[test]
+fn failures_and_counts_survive_workers_and_restarts() {
+    // Issue 4, point 6.
+    let Some(world) = World::new() else { return };
+    let profile = world.profile(
+        "web.toml",
+        "name = \"web\"\ncommand = \"exec sleep 1000\"\nmin_up = \"100ms\"\n[restart]\nbackoff = { initial = \"100ms\", max = \"1s\" }\n",
+    );
+    let _dev = world.dev(&[&profile]);
+    world.ok(&["wait", "web", "--timeout", "30s"]);
+    let pid = world.replica("web", 0)["pid"].as_i64().unwrap();
+    kill(i32::try_from(pid).unwrap(), "SEGV");
+    let back = world.replica_when("web", 0, "came back", |replica| {
+        replica["ready"] == true && replica["restarts"] == 1
+    });
+    assert_eq!(back["restarts_total"], 1);
+    assert_eq!(back["first_failure"], back["last_failure"]);
+    // A new placement begins its own count; the total goes on.
+    world.ok(&["stop", "web"]);
+    world.replica_when("web", 0, "stopped", |replica| replica["state"] == "ended");
+    world.ok(&["start", "web"]);
+    let anew = world.replica_when("web", 0, "is back", |replica| replica["ready"] == true);
+    assert_eq!(
+        (anew["restarts"].clone(), anew["restarts_total"].clone()),
+        (0.into(), 1.into())
+    );
+}
+
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths.find_map(|path| match path.file_name() {
+        Some(found) if found == name => Some(path),
+        _ if path.is_dir() => find(&path, name),
+        _ => None,
+    })
+}
