@@ -16,7 +16,7 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     let data = data.to_str().unwrap();
     let _dev = world.dev(&["--data", data, &profile]);
     world.replica_when("broken", 0, "gave up", |replica| {
-        replica["state"] == "ended"
+        replica["state"] == "gave up"
     });
     let said = world.ok(&["why", "broken/0"]);
     let first = said.lines().next().unwrap();
@@ -46,7 +46,7 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
 }
 
 #[test]
-fn failures_and_counts_survive_workers_and_restarts() {
+fn failures_are_told_whole_and_the_total_of_restarts_never_falls() {
     // Issue 4, point 6.
     let Some(world) = World::new() else { return };
     let profile = world.profile(
@@ -61,10 +61,15 @@ fn failures_and_counts_survive_workers_and_restarts() {
         replica["ready"] == true && replica["restarts"] == 1
     });
     assert_eq!(back["restarts_total"], 1);
-    assert_eq!(back["first_failure"], back["last_failure"]);
+    assert_eq!(back["run"], 2);
+    let failure = &back["last_failure_detail"];
+    assert_eq!(&back["first_failure_detail"], failure);
+    assert_eq!(failure["exit"]["signal"]["signal"], 11);
+    assert_eq!(failure["run"], 1);
+    assert!(failure["at"].as_u64().unwrap() > 0);
     // A new placement begins its own count; the total goes on.
     world.ok(&["stop", "web"]);
-    world.replica_when("web", 0, "stopped", |replica| replica["state"] == "ended");
+    world.replica_when("web", 0, "stopped", |replica| replica["state"] == "stopped");
     world.ok(&["start", "web"]);
     let anew = world.replica_when("web", 0, "is back", |replica| replica["ready"] == true);
     assert_eq!(

@@ -18,6 +18,7 @@ pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<Servic
     for replica in &mut seen.replicas {
         replica.reason = None;
         replica.last_failure_detail = None;
+        replica.first_failure_detail = None;
     }
     hide_secrets(&mut seen.profile);
     Arc::new(seen)
