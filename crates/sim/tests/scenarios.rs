@@ -1,5 +1,10 @@
 //! The shipped scenarios meet their expectations, and a scenario that is wrong is refused with its places.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the scenarios has failed"
+)]
+
 use std::path::{Path, PathBuf};
 
 use portreeve_sim::{Played, Scenario, play};
