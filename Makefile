@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test external long fix bench
+.PHONY: verify quick test external long fix bench sim
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -36,6 +36,10 @@ long:
 fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
+
+# Plays the shipped scenarios and the examples of docs/supervision.md.
+sim:
+	$(CARGO) test -p portreeve-sim --locked
 
 # Prints target, measured and verdict for each row of performance.md that is built.
 bench:

@@ -317,10 +317,7 @@ impl Driver {
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
         let outcome = self.probing.ended(&end);
-        let text = end.text.clone();
-        if end.run == self.record.machine.run() {
-            self.progress.news.probed(end.kind, outcome, end.text);
-        }
+        let of_this_run = end.run == self.record.machine.run();
         let before = self.record.machine.state();
         let event = Event::ProbeResult {
             run: end.run,
@@ -331,7 +328,10 @@ impl Driver {
         // Counters are not worth a write: a new worker begins with new ones.
         let machine = &mut self.record.machine;
         self.journal
-            .handle(machine, now, event, Some(&text), effects);
+            .handle(machine, now, event, Some(&end.text), effects);
+        if of_this_run {
+            self.progress.news.probed(end.kind, outcome, end.text);
+        }
         self.progress.changed |= before != self.record.machine.state();
     }
 

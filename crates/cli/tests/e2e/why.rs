@@ -38,11 +38,48 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     let replayed = world.ok(&["replay", record.to_str().unwrap()]);
     assert_eq!(replayed.matches("BACKOFF").count(), 2, "{replayed}");
     assert_eq!(replayed.matches("GAVEUP").count(), 1, "{replayed}");
-    std::fs::remove_file(record).unwrap();
+    // A new start begins afresh: its own window, its own count; the total goes on.
+    world.ok(&["start", "broken"]);
+    let again = world.replica_when("broken", 0, "gave up again", |replica| {
+        replica["incarnation"] == 1 && replica["state"] == "gave up"
+    });
+    assert_eq!(
+        (again["restarts"].clone(), again["restarts_total"].clone()),
+        (2.into(), 4.into())
+    );
+    while let Some(record) = find(Path::new(data), "events.jsonl") {
+        std::fs::remove_file(record).unwrap();
+    }
     let gone = world.run(&["why", "broken"]);
     assert_eq!(gone.code, Some(1));
     assert!(gone.stderr.contains("is gone"), "{}", gone.stderr);
     assert_eq!(world.run(&["why", "nobody"]).code, Some(4));
+}
+
+#[test]
+fn a_scenario_that_does_not_see_what_it_expects_says_so() {
+    let Some(world) = World::new() else { return };
+    let scenario = "until = \"10s\"\nexpect = [\"2s READY\"]\n[service]\nkind = \"service\"\nname = \"web\"\ncommand = [\"web\"]\n";
+    let file = world.profile("scenario.toml", scenario);
+    let wrong = world.run(&["sim", &file]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(
+        wrong
+            .stderr
+            .contains("expected: 2s READY\n instead: 1.000 @0 READY"),
+        "{wrong:?}"
+    );
+    let right = world.profile("scenario.toml", &scenario.replace("2s READY", "1s READY"));
+    let timeline = world.ok(&["sim", &right, "--timeline"]);
+    assert!(
+        timeline.contains("      1.000        0    1  READY"),
+        "{timeline}"
+    );
+    let line = world.ok(&["sim", &right, "--timeline", "-o", "json"]);
+    let first: serde_json::Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+    assert_eq!(first["what"], "spawned");
+    let refused = world.run(&["sim", "no-such-file.toml"]);
+    assert_eq!(refused.code, Some(1));
 }
 
 #[test]
