@@ -61,6 +61,23 @@ impl Expectation {
     }
 }
 
+impl Expectation {
+    /// What begins with the same word and came nearest in time, else anything at that time.
+    fn nearest_of_its_kind<'a>(&self, seen: &'a [Entry]) -> Option<&'a Entry> {
+        let at = self.at.unwrap_or_default();
+        let distance = |entry: &&Entry| entry.at.since(at).max(at.since(entry.at));
+        let word = self.words.split(' ').next();
+        let own = seen
+            .iter()
+            .filter(|entry| self.replica.is_none_or(|of| of == entry.replica));
+        let kind = own
+            .clone()
+            .filter(|entry| entry.what.to_string().split(' ').next() == word);
+        let same_time = || own.clone().find(|entry| entry.at == at);
+        kind.min_by_key(distance).or_else(same_time)
+    }
+}
+
 /// An expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet(String);
@@ -89,7 +106,7 @@ pub(crate) fn unmet(
             continue;
         }
         let instead = seen[from..].iter().find(|entry| one.speaks_of(entry));
-        let instead = instead.or_else(|| seen.iter().find(|entry| Some(entry.at) == one.at));
+        let instead = instead.or_else(|| one.nearest_of_its_kind(seen));
         let instead = match instead {
             Some(entry) => format!("instead: {}", brief(entry)),
             None => "nothing like it was seen".to_owned(),

@@ -65,15 +65,17 @@ pub(super) fn read(
                 (None, None)
             }
         },
-        (None, Some(_)) => match Profile::from_toml(&profile_text(text, entries)) {
+        (None, Some(own)) => match Profile::from_toml(&profile_text(text, entries)) {
             Ok(checked) => (Some(checked.profile), None),
             Err(errors) => {
-                for (number, error) in errors.as_slice().iter().enumerate() {
-                    let at = error.place.map_or(number, |place| place.line as usize);
+                // What is missing stands where the profile begins.
+                let (nowhere, begin) = (notes.place(0), notes.place(own.at()));
+                for error in errors.as_slice() {
+                    let place = error.place.filter(|place| *place != nowhere);
                     notes.add(
-                        at,
+                        0,
                         Problem {
-                            place: error.place,
+                            place: Some(place.unwrap_or(begin)),
                             field: match error.field.as_str() {
                                 "" => "service".to_owned(),
                                 field => format!("service.{field}"),

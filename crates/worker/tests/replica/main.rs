@@ -9,6 +9,7 @@ mod controller;
 mod environment;
 mod replay;
 mod restarts;
+mod stall;
 mod stops;
 mod takeover;
 mod uplink;
