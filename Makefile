@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test external long fix bench sim
+.PHONY: verify quick test external long fix bench
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -37,6 +37,7 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
+.PHONY: sim
 # Plays the shipped scenarios and the examples of docs/supervision.md.
 sim:
 	$(CARGO) test -p portreeve-sim --locked

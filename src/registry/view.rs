@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Incarnation, Run, ServiceId, ServiceName};
+use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::{Port, PortRange, PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
@@ -87,7 +87,7 @@ pub struct ReplicaView {
     pub first_failure_detail: Option<Failure>,
     /// The newest start of this incarnation; 0 before the first.
     #[serde(default)]
-    pub run: Run,
+    pub run: crate::identity::Run,
     /// Where it is placed.
     pub host: Option<HostName>,
     /// The host's published address.

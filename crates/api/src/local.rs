@@ -82,8 +82,8 @@ impl ReplicaFolder {
         self.0.join(match stream {
             LogStream::Stdout => "stdout.log",
             LogStream::Stderr => "stderr.log",
-            LogStream::Events => "events.jsonl",
-            LogStream::EventsBefore => "events.1.jsonl",
+            LogStream::Events => "supervision.jsonl",
+            LogStream::EventsBefore => "supervision.1.jsonl",
         })
     }
 

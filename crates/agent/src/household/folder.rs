@@ -234,7 +234,7 @@ mod tests {
             "machine.json",
             "status.json",
             "stdout.log",
-            "events.jsonl",
+            "supervision.jsonl",
             "worker.log",
         ] {
             fs::write(folder.path().join(file), "x").unwrap();
@@ -250,9 +250,9 @@ mod tests {
             left,
             [
                 "ended",
-                "events.jsonl",
                 "status.json",
                 "stdout.log",
+                "supervision.jsonl",
                 "worker.log"
             ]
         );

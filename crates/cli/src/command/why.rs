@@ -34,7 +34,7 @@ pub(crate) struct Why {
 
 /// Play a record of events through the machine again, and print what it reports.
 ///
-/// A record is `events.jsonl` in a replica's folder, or what GET .../logs?stream=events answers. Exit code 1 if the reports are
+/// A record is `supervision.jsonl` in a replica's folder, or what GET .../logs?stream=events answers. Exit code 1 if the reports are
 /// not those of the record.
 #[derive(Args, Debug)]
 pub(crate) struct Replay {

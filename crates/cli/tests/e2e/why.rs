@@ -34,7 +34,7 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     let newest = turns["turns"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(newest["rule"], "gave-up");
     assert_eq!(newest["boundary"], "restart.give_up.max_restarts = 2");
-    let record = find(Path::new(data), "events.jsonl").unwrap();
+    let record = find(Path::new(data), "supervision.jsonl").unwrap();
     let replayed = world.ok(&["replay", record.to_str().unwrap()]);
     assert_eq!(replayed.matches("BACKOFF").count(), 2, "{replayed}");
     assert_eq!(replayed.matches("GAVEUP").count(), 1, "{replayed}");
@@ -47,7 +47,7 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
         (again["restarts"].clone(), again["restarts_total"].clone()),
         (2.into(), 4.into())
     );
-    while let Some(record) = find(Path::new(data), "events.jsonl") {
+    while let Some(record) = find(Path::new(data), "supervision.jsonl") {
         std::fs::remove_file(record).unwrap();
     }
     let gone = world.run(&["why", "broken"]);
