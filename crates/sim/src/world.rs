@@ -45,7 +45,7 @@ pub struct Outcome {
 
 /// Plays a scenario to its end. The same scenario gives the same result, byte for byte.
 ///
-/// Cost: proportional to what happens, some hundred nanoseconds each; nothing waits.
+/// Cost: proportional to what happens, about a microsecond each in an unoptimised build; nothing waits.
 ///
 /// # Errors
 ///

@@ -132,3 +132,28 @@ fn a_stuck_group_keeps_its_ports_and_a_stranger_ends_the_replica() {
     let played = play(&read(&stranger)).unwrap();
     assert!(played.unmet.is_empty(), "{}", timeline(&played));
 }
+
+#[test]
+fn every_sample_profile_gets_ready_and_gives_up_a_crash_loop_unless_it_says_never() {
+    let profiles = folder().join("../profiles");
+    let mut played = 0;
+    for entry in std::fs::read_dir(profiles).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !name.ends_with(".toml") {
+            continue;
+        }
+        let begin = format!("until = \"4h\"\nreplicas = 1\nprofile = \"../profiles/{name}\"\n");
+        let obedient = play(&read(&begin)).unwrap();
+        assert!(obedient.outcomes[0].ready, "{name}");
+        assert_eq!(obedient.outcomes[0].runs, 1, "{name}");
+        let crashing = format!("{begin}[[run]]\nexit = {{ after = \"100ms\", code = 70 }}\n");
+        let crashing = play(&read(&crashing)).unwrap();
+        let text = std::fs::read_to_string(folder().join("../profiles").join(&name)).unwrap();
+        let never = text.contains("give_up = \"never\"");
+        let state = &crashing.outcomes[0].state;
+        let ended = matches!(state, portreeve::supervision::State::Final(_));
+        assert_eq!(ended, !never, "{name}: {state:?}");
+        played += 1;
+    }
+    assert!(played >= 29, "{played}");
+}

@@ -124,3 +124,50 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
         _ => None,
     })
 }
+
+/// One profile, and the same behaviour for virtual and for real processes.
+fn foretold(world: &World, name: &str, rules: &str, command: &str, script: &str) {
+    let profile = format!("name = \"{name}\"\ncommand = {command:?}\nmin_up = \"100ms\"\n{rules}");
+    let profile = world.profile(&format!("{name}.toml"), &profile);
+    let scenario = format!("until = \"1m\"\nprofile = \"{name}.toml\"\n{script}");
+    let scenario = world.profile(&format!("{name}-scenario.toml"), &scenario);
+    let reports = |lines: &str, column: usize| {
+        let words = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().skip(column).collect();
+            words.join(" ")
+        };
+        let is_report = |words: &String| words.starts_with(|c: char| c.is_ascii_uppercase());
+        let lines = lines.lines().filter(|line| line.starts_with(' '));
+        lines.map(words).filter(is_report).collect::<Vec<_>>()
+    };
+    let timeline = world.ok(&["sim", &scenario, "--timeline"]);
+    let (_, timeline) = timeline.split_once('\n').unwrap();
+    let virtually = reports(timeline, 3);
+    let data = world.path(name);
+    let _dev = world.dev(&["--data", data.to_str().unwrap(), &profile]);
+    world.replica_when(name, 0, "gave up", |replica| replica["state"] == "gave up");
+    let record = find(&data, "supervision.jsonl").unwrap();
+    let really = reports(&world.ok(&["replay", record.to_str().unwrap()]), 2);
+    assert!(really.len() > 4, "{really:#?}");
+    assert_eq!(virtually, really);
+}
+
+const RULES: &str = "[restart]\nbackoff = { initial = \"200ms\", max = \"300ms\", jitter = 0.0 }\ngive_up = { max_restarts = 2, window = \"1m\" }\n";
+
+#[test]
+fn the_simulator_foretells_what_a_real_worker_reports_of_a_crash_loop() {
+    let Some(world) = World::new() else { return };
+    let script = "[[run]]\nexit = { after = \"1s\", code = 3 }\n";
+    foretold(&world, "crashes", RULES, "sleep 1; exit 3", script);
+}
+
+#[test]
+fn the_simulator_foretells_what_a_real_worker_reports_of_a_hang() {
+    let Some(world) = World::new() else { return };
+    let rules = format!(
+        "{RULES}[liveness]\ncommand = [\"test\", \"-f\", \"alive\"]\ninitial_delay = \"600ms\"\ninterval = \"200ms\"\nfailure_threshold = 2\n"
+    );
+    let script = "[[run]]\n[[run.probe]]\nkind = \"liveness\"\nfrom = \"1s\"\nanswer = \"fail\"\n";
+    let command = "touch alive; sleep 1; rm alive; exec sleep 1000";
+    foretold(&world, "hangs", &rules, command, script);
+}
