@@ -1,0 +1,7 @@
+//! What the product is held against: other ways to do the same, each as good as it is known to be.
+
+pub(crate) mod flat;
+pub(crate) mod locked_map;
+pub(crate) mod rebuild;
+pub(crate) mod roaring_pool;
+pub(crate) mod scan;
