@@ -116,10 +116,10 @@ impl Allocator {
         if before == after {
             return;
         }
-        for (replica, _, _) in host.pool.holdings() {
+        for (replica, _) in host.pool.holders() {
             self.placed.remove(&(replica, before));
         }
-        for (replica, _, _) in host.pool.holdings() {
+        for (replica, _) in host.pool.holders() {
             self.placed.insert((replica, after));
         }
     }
@@ -137,7 +137,7 @@ impl Allocator {
         removal: Removal,
     ) -> Result<Vec<ReplicaId>, RemoveHostError> {
         let there = self.host(host).ok_or(RemoveHostError::Unknown { host })?;
-        let holders: Vec<ReplicaId> = there.pool.holdings().map(|(id, _, _)| id).collect();
+        let holders: Vec<ReplicaId> = there.pool.holders().into_iter().map(|(id, _)| id).collect();
         if let (Removal::IfEmpty, Some(first)) = (removal, holders.first()) {
             return Err(RemoveHostError::Holders {
                 name: there.name.clone(),
@@ -174,7 +174,7 @@ impl Allocator {
     /// [`UnknownHost`].
     pub fn set_foreign(&mut self, host: HostId, list: &[Foreign]) -> Result<(), UnknownHost> {
         let there = self.host_mut(host).ok_or(UnknownHost { host })?;
-        if there.pool.set_foreign(list) {
+        if there.pool.set_foreign(list, &mut |_, _| {}) {
             self.freed.insert(host);
         }
         self.requeue(host);

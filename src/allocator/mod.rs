@@ -33,7 +33,7 @@
 //! let grant = transaction.reserve(HostId(0), replica, &request, None)?;
 //! assert_eq!(grant.ports[0].numbers.to_string(), "20000");
 //! transaction.commit();
-//! assert_eq!(allocator.grant(replica), Some((HostId(0), &grant)));
+//! assert_eq!(allocator.grant(replica), Some((HostId(0), grant)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -141,7 +141,7 @@ impl Allocator {
 
     /// What `replica` holds and where. What an open transaction took is not seen.
     #[must_use]
-    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant)> {
+    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, PortGrant)> {
         self.holding(replica)
             .filter(|(_, _, phase)| *phase != Phase::Tentative)
             .map(|(host, grant, _)| (host, grant))
@@ -212,7 +212,7 @@ impl Allocator {
             let now = self.now;
             if let Some(host) = self.host_mut(id) {
                 host.due = None;
-                if host.pool.end_due(now) {
+                if host.pool.end_due(now, &mut |_, _| {}) {
                     self.freed.insert(id);
                 }
             }
@@ -253,9 +253,9 @@ impl Allocator {
             .map(|(_, host)| *host)
     }
 
-    fn holding(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant, Phase)> {
+    fn holding(&self, replica: ReplicaId) -> Option<(HostId, PortGrant, Phase)> {
         let id = self.hosts_of(replica).next()?;
-        let (grant, phase) = self.host(id)?.pool.holding(replica)?;
-        Some((id, grant, phase))
+        let pool = &self.host(id)?.pool;
+        Some((id, pool.grant(replica)?, pool.phase(replica)?))
     }
 }

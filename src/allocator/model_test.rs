@@ -317,7 +317,7 @@ impl Pair {
                     assert!(must.is_none_or(|must| must == fits), "{request:?}: {fits}");
                     let why = transaction.explain(host, &request, service);
                     assert_eq!(why.is_empty(), fits, "{why:?}");
-                    let held = transaction.grant(who).map(|(_, grant)| grant.clone());
+                    let held = transaction.grant(who).map(|(_, grant)| grant);
                     match (
                         transaction.reserve(host, who, &request, former.as_ref()),
                         held,
@@ -352,7 +352,7 @@ impl Pair {
         if commit {
             assert_eq!(transaction.commit(), taken.len());
             for (host, who, grant) in &taken {
-                assert_eq!(self.real.grant(*who), Some((*host, grant)));
+                assert_eq!(self.real.grant(*who), Some((*host, grant.clone())));
                 self.model.waiting.remove(who);
             }
         } else {

@@ -128,7 +128,8 @@ impl Allocator {
             let cooling = host.cooling.unwrap_or(everywhere);
             longest = longest.max(cooling);
             let rests = after == AfterRelease::Cool && cooling > Duration::ZERO;
-            let grant = host.pool.release(replica, rests.then(|| now + cooling));
+            let grant = host.pool.grant(replica);
+            host.pool.release(replica, rests.then(|| now + cooling));
             self.placed.remove(&(replica, id));
             self.freed.insert(id);
             self.requeue(id);

@@ -161,7 +161,7 @@ impl Allocator {
                     export.grants.push(GrantRecord {
                         host,
                         replica,
-                        grant: grant.clone(),
+                        grant,
                         releasing: phase == Phase::Releasing,
                     });
                 }

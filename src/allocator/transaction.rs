@@ -1,7 +1,7 @@
 //! Decisions that become true together or not at all.
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
-use crate::port_pool::{Ask, Cause, Choice, Phase, PortGrant, PortRequest, Undo, Want, Why};
+use crate::port_pool::{Ask, Cause, Causes, Choice, Phase, PortGrant, PortRequest, UndoLog, Why};
 use crate::time::Monotonic;
 
 use super::host::Host;
@@ -70,6 +70,7 @@ fn listed(why: &[Why]) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Open {
     steps: Vec<Step>,
+    undo: UndoLog,
     marks: Vec<(Mark, usize)>,
     next_mark: u32,
 }
@@ -78,7 +79,6 @@ pub(super) struct Open {
 struct Step {
     host: HostId,
     replica: ReplicaId,
-    undo: Undo,
 }
 
 impl Allocator {
@@ -117,7 +117,7 @@ impl Allocator {
             self.placed.remove(&(step.replica, step.host));
             let host = self.hosts.get_mut(step.host.0 as usize);
             if let Some(host) = host.and_then(Option::as_mut) {
-                host.pool.undo(step.undo);
+                host.pool.undo(&mut open.undo);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Transaction<'_> {
                     && host.pool.choose(
                         &allocator.ask(host, service, request, None),
                         &mut choice,
-                        None,
+                        Causes::Untold,
                     )
             })
         };
@@ -168,7 +168,7 @@ impl Transaction<'_> {
         let ask = self.allocator.ask(there, service, request, None);
         there
             .pool
-            .choose(&ask, &mut Choice::default(), Some(&mut why));
+            .choose(&ask, &mut Choice::default(), Causes::All(&mut why));
         why
     }
 
@@ -212,8 +212,12 @@ impl Transaction<'_> {
             return Err(ReserveError::Stale { replica, newest });
         }
         if let Some((held_on, grant, phase)) = self.allocator.holding(replica) {
-            if held_on == host && phase != Phase::Releasing && answers(grant, request) {
-                return Ok(grant.clone());
+            let answers = self
+                .allocator
+                .host(held_on)
+                .and_then(|there| there.pool.answers(replica, request));
+            if held_on == host && phase != Phase::Releasing && answers == Some(true) {
+                return Ok(grant);
             }
             let host = held_on;
             return Err(ReserveError::HoldsOther { replica, host });
@@ -234,26 +238,21 @@ impl Transaction<'_> {
         let allocator = &*self.allocator;
         let fits = allocator.host(id).is_some_and(|host| {
             let ask = allocator.ask(host, service, request, former);
-            host.state.cause().is_none() && host.pool.choose(&ask, &mut choice, None)
+            host.state.cause().is_none() && host.pool.choose(&ask, &mut choice, Causes::Untold)
         });
+        let mut open = self.allocator.open.take().unwrap_or_default();
         let taken = match self.allocator.host_mut(id) {
             Some(host) if fits => {
-                let undo = host.pool.take(replica, request, &choice);
-                let grant = host.pool.holding(replica).map(|(grant, _)| grant.clone());
-                Ok((undo, grant.unwrap_or_default()))
+                host.pool.take(replica, request, &choice, &mut open.undo);
+                open.steps.push(Step { host: id, replica });
+                Ok(host.pool.grant(replica).unwrap_or_default())
             }
             _ => Err(refused(self.explain(id, request, service))),
         };
+        self.allocator.open = Some(open);
         self.allocator.choice = choice;
-        let (undo, grant) = taken?;
+        let grant = taken?;
         self.allocator.placed.insert((replica, id));
-        if let Some(open) = &mut self.allocator.open {
-            open.steps.push(Step {
-                host: id,
-                replica,
-                undo,
-            });
-        }
         Ok(grant)
     }
 
@@ -311,7 +310,7 @@ impl Transaction<'_> {
 
     /// What `replica` holds, taken by this transaction or before, and where.
     #[must_use]
-    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant)> {
+    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, PortGrant)> {
         self.allocator
             .holding(replica)
             .map(|(host, grant, _)| (host, grant))
@@ -353,21 +352,4 @@ impl Allocator {
 
 const fn about_host(cause: Cause) -> Why {
     Why { port: None, cause }
-}
-
-/// Whether `grant` could be the answer to `request`.
-fn answers(grant: &PortGrant, request: &PortRequest) -> bool {
-    let wanted = request.as_slice();
-    grant.ports.len() == wanted.len()
-        && wanted.iter().zip(&grant.ports).all(|(wanted, granted)| {
-            let numbers = granted.numbers;
-            let fits = match (wanted.want, &wanted.within) {
-                (Want::Fixed(port), _) => numbers.first() == port,
-                (Want::Any { .. }, Some(within)) => numbers.iter().all(|n| within.contains(n)),
-                (Want::Any { .. }, None) => true,
-            };
-            fits && wanted.name == granted.name
-                && wanted.protocol == granted.protocol
-                && numbers.count() == u32::from(wanted.count().get())
-        })
 }

@@ -48,15 +48,42 @@ pub(super) struct Pick {
     pub(super) span: Span,
 }
 
+impl Choice {
+    pub(super) fn clear(&mut self) {
+        self.picks.clear();
+        self.order.clear();
+    }
+}
+
 impl PortPool {
-    /// Finds numbers for `ask` and leaves them in `choice`. Nothing is taken. With `why`, every
-    /// cause against it is pushed there; without, the first one ends the search.
+    /// Finds numbers for `ask` and leaves them in `choice`. Nothing is taken. What is against it goes
+    /// to `causes`.
     ///
     /// Returns whether it fits. Cost: bounded whatever the layout; no allocation once `choice` is
-    /// warm, unless causes are told.
-    pub fn choose(&self, ask: &Ask<'_>, choice: &mut Choice, why: Option<&mut Vec<Why>>) -> bool {
+    /// warm, unless all causes are told. A cause that names a holder costs a look at every grant of
+    /// the host.
+    pub fn choose(&self, ask: &Ask<'_>, choice: &mut Choice, causes: Causes<'_>) -> bool {
+        Self::choose_same(&[(self, *ask)], choice, causes)
+    }
+
+    /// Finds the same numbers on each of `pools` for one request, each in its own surroundings: as
+    /// [`Self::choose`], but an "any" takes what can be had on all of them. Choices begin
+    /// where the first pool's would. What is left in `choice` can be taken on each of them.
+    ///
+    /// The asks must be about one service and request; former numbers are looked for in the first
+    /// one. Nothing fits on no pool. A cause of a fixed number is that of the first pool that has
+    /// one; of an "any", that of the first pool that could not answer alone, else it says how few
+    /// all of them have in common.
+    pub fn choose_same(
+        pools: &[(&Self, Ask<'_>)],
+        choice: &mut Choice,
+        causes: Causes<'_>,
+    ) -> bool {
+        let Some(((pool, ask), others)) = pools.split_first() else {
+            return false;
+        };
         if ask.former.is_some() {
-            let preferring = Chooser::new(self, ask, choice, None).run();
+            let preferring = Chooser::new(pool, ask, others, choice, Causes::Untold).run();
             if preferring {
                 return true;
             }
@@ -65,57 +92,80 @@ impl PortPool {
             former: None,
             ..*ask
         };
-        Chooser::new(self, &plain, choice, why).run()
+        Chooser::new(pool, &plain, others, choice, causes).run()
     }
 }
 
-struct Chooser<'a, 'c> {
+/// What is to be told of the causes against a request.
+#[derive(Debug)]
+pub enum Causes<'a> {
+    /// Nothing: the first one ends the search.
+    Untold,
+    /// The first one, which ends the search. Allocates nothing.
+    First(&'a mut Option<Why>),
+    /// Every one, pushed here.
+    All(&'a mut Vec<Why>),
+}
+
+impl Causes<'_> {
+    const fn are_all_told(&self) -> bool {
+        matches!(self, Self::All(_))
+    }
+}
+
+pub(super) struct Chooser<'a, 'c> {
     pool: &'a PortPool,
     ask: &'a Ask<'a>,
+    /// Pools that must have the same numbers.
+    others: &'a [(&'a PortPool, Ask<'a>)],
     choice: &'c mut Choice,
-    why: Option<&'c mut Vec<Why>>,
+    causes: Causes<'c>,
     fits: bool,
 }
 
 impl<'a, 'c> Chooser<'a, 'c> {
-    fn new(
+    pub(super) fn new(
         pool: &'a PortPool,
         ask: &'a Ask<'a>,
+        others: &'a [(&'a PortPool, Ask<'a>)],
         choice: &'c mut Choice,
-        why: Option<&'c mut Vec<Why>>,
+        causes: Causes<'c>,
     ) -> Self {
-        choice.picks.clear();
-        choice.order.clear();
+        choice.clear();
         choice.random = pool.random;
-        choice.cursor = match pool.draw {
-            Draw::NextFit => pool.cursor,
-            Draw::Lowest => Span::ALL.first,
-            Draw::Random { .. } => random_start(pool, &mut choice.random),
-        };
+        choice.cursor = pool.cursor;
         Self {
             pool,
             ask,
+            others,
             choice,
-            why,
+            causes,
             fits: true,
         }
     }
 
-    fn run(mut self) -> bool {
-        let wanted = self.ask.request.as_slice();
-        let places = 0..u16::try_from(wanted.len()).unwrap_or(u16::MAX);
-        self.choice.order.extend(places);
-        let pool = self.pool;
-        self.choice
-            .order
-            .sort_unstable_by_key(|place| (rank(pool, &wanted[usize::from(*place)]), *place));
+    fn run(&mut self) -> bool {
+        let choice = &mut *self.choice;
+        match self.pool.draw {
+            Draw::NextFit => {}
+            Draw::Lowest => choice.cursor = Span::ALL.first,
+            Draw::Random { .. } => choice.cursor = random_start(self.pool, &mut choice.random),
+        }
+        let request = self.ask.request;
+        let order = &mut self.choice.order;
+        order.clear();
+        order.extend_from_slice(request.order());
+        if request.is_narrowed() {
+            let (pool, wanted) = (self.pool, request.as_slice());
+            order.sort_unstable_by_key(|place| (rank(pool, &wanted[usize::from(*place)]), *place));
+        }
         // The fixed ones first, then the former numbers, so that neither falls to an "any".
         let mut next = 0;
         while let Some((place, port)) = self.at(next) {
             let Want::Fixed(number) = port.want else {
                 break;
             };
-            if !self.fixed(place, port, number) && self.why.is_none() {
+            if !self.fixed(place, port, number) && !self.causes.are_all_told() {
                 return false;
             }
             next += 1;
@@ -125,12 +175,20 @@ impl<'a, 'c> Chooser<'a, 'c> {
         }
         while let Some((place, port)) = self.at(next) {
             let count = port.count().get();
-            if !self.is_picked(place) && !self.any(next, place, port, count) && self.why.is_none() {
+            if !self.is_picked(place)
+                && !self.any(next, place, port, count)
+                && !self.causes.are_all_told()
+            {
                 return false;
             }
             next += 1;
         }
         self.fits
+    }
+
+    /// Looks for the same once more, beside what was found already.
+    pub(super) fn again(&mut self) -> bool {
+        self.run()
     }
 
     /// The port that is `next` in the order.
@@ -153,29 +211,41 @@ impl<'a, 'c> Chooser<'a, 'c> {
 
     fn refuse(&mut self, port: &WantedPort, protocol: Protocol, number: Option<u16>, cause: Cause) {
         self.fits = false;
-        if let Some(why) = &mut self.why {
-            why.push(Why {
-                port: Some(WhyPort {
-                    name: port.name.clone(),
-                    protocol,
-                    number: number.and_then(Port::new),
-                }),
-                cause,
-            });
+        let why = || Why {
+            port: Some(WhyPort {
+                name: port.name.clone(),
+                protocol,
+                number: number.and_then(Port::new),
+            }),
+            cause,
+        };
+        match &mut self.causes {
+            Causes::Untold => {}
+            Causes::First(first) => {
+                first.get_or_insert_with(why);
+            }
+            Causes::All(all) => all.push(why()),
         }
     }
 
     fn fixed(&mut self, place: u16, port: &WantedPort, number: Port) -> bool {
+        let again = self.search(port).is_picked(number.number());
         // Also if it is refused: no "any" of this request may answer with it.
         self.pick(place, port.protocol, Span::single(number.number()));
-        if !self.pool.ranges.fixed.contains(number) {
+        let offers = |(pool, _): &(&PortPool, Ask<'_>)| pool.ranges.fixed.contains(number);
+        if !self.pool.ranges.fixed.contains(number) || !self.others.iter().all(offers) {
             self.refuse(port, port.protocol, Some(number.number()), Cause::NotInPool);
             return false;
         }
-        let mut fits = true;
+        let mut fits = !again;
         for side in Side::of(port.protocol) {
             let number = number.number();
-            if let Some(cause) = self.pool.against_fixed(side, number, self.ask) {
+            let pools = std::iter::once((self.pool, self.ask));
+            let others = self.others.iter().map(|(pool, ask)| (*pool, ask));
+            let cause = pools
+                .chain(others)
+                .find_map(|(pool, ask)| pool.against_fixed(side, number, ask));
+            if let Some(cause) = cause {
                 fits = false;
                 self.refuse(port, side.protocol(), Some(number), cause);
             }
@@ -215,7 +285,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             return true;
         }
         self.fits = false;
-        if self.why.is_some() {
+        if !matches!(self.causes, Causes::Untold) {
             self.explain_any(next, port, count);
         }
         false
@@ -270,6 +340,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             within: port.within.as_ref(),
             picks: &self.choice.picks,
             awaited: self.ask.awaited,
+            others: self.others,
         }
     }
 }

@@ -14,7 +14,8 @@ use super::take::sides;
 use super::{Draw, Foreign, Phase, PoolRanges, PortPool, Side, Stranger};
 
 impl PortPool {
-    /// Puts other ranges in force. Who holds a number keeps it, also outside of them.
+    /// Puts other ranges in force. Who holds a number keeps it, also outside of them. Any number may
+    /// have another status afterwards.
     pub fn set_ranges(&mut self, ranges: PoolRanges, draw: Draw) {
         if draw.seed() != self.draw.seed() {
             self.random = draw.seed();
@@ -28,13 +29,22 @@ impl PortPool {
     }
 
     /// Replaces the list of listeners that are not ours. A number that was in the last list and is
-    /// not in this one rests no more after a refused bind either. Whether a number became free.
-    pub fn set_foreign(&mut self, list: &[Foreign]) -> bool {
+    /// not in this one rests no more after a refused bind either. Every number that comes or goes is
+    /// told to `changed`. Whether a number became free.
+    pub fn set_foreign(
+        &mut self,
+        list: &[Foreign],
+        changed: &mut dyn FnMut(Side, PortRange),
+    ) -> bool {
         let gone = self.strangers.report(list);
+        for (side, number) in &gone {
+            changed(*side, Span::single(*number).into());
+        }
         let freed = self.settle_places(&gone);
         for foreign in list {
             let span = Span::single(foreign.port.number());
             for side in Side::of(foreign.protocol) {
+                changed(side, span.into());
                 self.seize(side, span);
             }
         }
@@ -78,16 +88,21 @@ impl PortPool {
         }
     }
 
-    /// Ends cooling, and rests after refused binds, that are over by `now`. Whether any was.
-    pub fn end_due(&mut self, now: Monotonic) -> bool {
+    /// Ends cooling, and rests after refused binds, that are over by `now`; their numbers are told to
+    /// `changed`. Whether any was.
+    pub fn end_due(&mut self, now: Monotonic, changed: &mut dyn FnMut(Side, PortRange)) -> bool {
         let mut ended = false;
         for side in Side::BOTH {
             while let Some(cooled) = self.pop_due(side, now) {
                 self.settle(side, cooled.span);
+                changed(side, cooled.span.into());
                 ended = true;
             }
         }
         let rested = self.strangers.end_due(now);
+        for (side, number) in &rested {
+            changed(*side, Span::single(*number).into());
+        }
         let freed = self.settle_places(&rested);
         ended || freed
     }
@@ -167,7 +182,7 @@ impl PortPool {
     /// Every number that a replica holds on one side. Cost: linear in the host's grants.
     fn held_set(&self, side: Side) -> RoaringBitmap {
         let mut held = RoaringBitmap::new();
-        for (_, grant, _) in self.holdings() {
+        for (_, grant, _) in self.held_grants() {
             for (_, span) in sides(grant).filter(|(taken, _)| *taken == side) {
                 held.insert_range(span.bits());
             }
@@ -183,7 +198,7 @@ impl PortPool {
         number: u16,
         counts: impl Fn(Phase) -> bool,
     ) -> Option<(ReplicaId, Phase)> {
-        self.holdings()
+        self.held_grants()
             .filter(|(_, _, phase)| counts(*phase))
             .find(|(_, grant, _)| {
                 sides(grant).any(|(taken, span)| taken == side && span.contains(number))

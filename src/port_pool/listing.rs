@@ -82,7 +82,7 @@ impl PortPool {
 
     fn listed_side(&self, side: Side) -> Vec<ListedPorts> {
         let mut held: Vec<(Span, ReplicaId, Phase)> = self
-            .holdings()
+            .held_grants()
             .filter(|(_, _, phase)| *phase != Phase::Tentative)
             .flat_map(|(replica, grant, phase)| {
                 sides(grant)

@@ -22,6 +22,7 @@ mod cooling;
 mod layers;
 mod listing;
 mod numbers;
+mod question;
 mod request;
 mod search;
 mod side;
@@ -42,14 +43,15 @@ use crate::time::Monotonic;
 
 pub use awaited::Awaited;
 pub use cause::{Cause, CauseCode, Why, WhyPort};
-pub use choice::{Ask, Choice};
+pub use choice::{Ask, Causes, Choice};
 pub use listing::{ListedPorts, PortState};
+pub use question::FixedStatus;
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
 };
 pub use side::Side;
 pub use strangers::{Foreign, Stranger};
-pub use take::{Clash, Undo};
+pub use take::{Clash, UndoLog};
 
 use numbers::{Free, Numbers};
 use span::{Span, spans_of};
@@ -128,19 +130,61 @@ impl PortPool {
         !self.holdings.is_empty()
     }
 
-    /// Every replica with a grant here, ascending, with its grant and phase.
-    pub fn holdings(&self) -> impl Iterator<Item = (ReplicaId, &PortGrant, Phase)> {
+    /// Every replica with a grant here, ascending, with its grant and phase. Cost: sorts and copies
+    /// all of them; not for the loop of decisions.
+    pub fn holdings(&self) -> impl Iterator<Item = (ReplicaId, PortGrant, Phase)> {
+        self.held_grants()
+            .map(|(replica, grant, phase)| (replica, grant.clone(), phase))
+    }
+
+    /// Every replica with a grant here, ascending, with its phase. Cost: sorts all of them.
+    #[must_use]
+    pub fn holders(&self) -> Vec<(ReplicaId, Phase)> {
+        self.held_grants()
+            .map(|(replica, _, phase)| (replica, phase))
+            .collect()
+    }
+
+    fn held_grants(&self) -> impl Iterator<Item = (ReplicaId, &PortGrant, Phase)> {
         self.holdings
             .iter()
             .map(|(replica, holding)| (*replica, &holding.grant, holding.phase))
     }
 
-    /// What `replica` holds here, be it tentatively.
+    /// What `replica` holds here, be it tentatively, as an owned record.
     #[must_use]
-    pub fn holding(&self, replica: ReplicaId) -> Option<(&PortGrant, Phase)> {
+    pub fn grant(&self, replica: ReplicaId) -> Option<PortGrant> {
         self.holdings
             .get(&replica)
-            .map(|holding| (&holding.grant, holding.phase))
+            .map(|holding| holding.grant.clone())
+    }
+
+    /// How firm the grant of `replica` is; `None` if it has none here. Cost: one look-up.
+    #[must_use]
+    pub fn phase(&self, replica: ReplicaId) -> Option<Phase> {
+        self.holdings.get(&replica).map(|holding| holding.phase)
+    }
+
+    /// The numbers that `replica` holds here, be it tentatively, in the order of its request; those
+    /// held on both sides come twice. Nothing if it has no grant here. Allocates nothing.
+    pub fn numbers_of(&self, replica: ReplicaId) -> impl Iterator<Item = (Side, PortRange)> + '_ {
+        let holding = self.holdings.get(&replica);
+        holding
+            .into_iter()
+            .flat_map(|holding| take::sides(&holding.grant).map(|(side, span)| (side, span.into())))
+    }
+
+    /// Whether what `replica` holds here could be the answer to `request`; `None` if it holds
+    /// nothing. Allocates nothing.
+    #[must_use]
+    pub fn answers(&self, replica: ReplicaId, request: &PortRequest) -> Option<bool> {
+        let grant = &self.holdings.get(&replica)?.grant;
+        let wanted = request.as_slice();
+        let alike = grant.ports.len() == wanted.len();
+        let each = wanted.iter().zip(&grant.ports).all(|(wanted, granted)| {
+            wanted.name == granted.name && wanted.is_answered(granted.protocol, granted.numbers)
+        });
+        Some(alike && each)
     }
 
     /// Moves the grant of `replica` to another phase; a replica without one is left alone.
@@ -161,6 +205,12 @@ impl PortPool {
                     (side, range, cooled.until, cooled.service)
                 })
         })
+    }
+
+    /// Gives back memory that was needed once and is not now. Changes nothing that can be asked.
+    /// Cost: linear in the host's numbers; for between the cycles, never inside one.
+    pub fn compact(&mut self) {
+        self.tcp.free.optimize();
     }
 
     /// When cooling, or the rest after a refused bind, next ends; `None` if nothing rests.

@@ -1,11 +1,11 @@
 //! Where numbers for one "any" can be had: in the free set from the cursor on, then in what cools.
 
 use crate::identity::ServiceId;
-use crate::port::{PortRanges, Protocol};
+use crate::port::{Port, PortRanges, Protocol};
 
 use super::choice::Pick;
 use super::span::{Span, overlaps, unions};
-use super::{Awaited, PortPool, Side, offered};
+use super::{Ask, Awaited, PortPool, Side, offered};
 
 /// A look for the numbers of one port, beside those that the request has picked already.
 #[derive(Clone, Copy)]
@@ -15,6 +15,7 @@ pub(super) struct Search<'a> {
     pub(super) within: Option<&'a PortRanges>,
     pub(super) picks: &'a [Pick],
     pub(super) awaited: [&'a Awaited; 2],
+    pub(super) others: &'a [(&'a PortPool, Ask<'a>)],
 }
 
 impl<'a> Search<'a> {
@@ -129,14 +130,32 @@ impl<'a> Search<'a> {
         offered(&self.pool.ranges.dynamic, self.within)
     }
 
+    /// Whether another port of the request has picked the number.
+    pub(super) fn is_picked(&self, number: u16) -> bool {
+        self.picks
+            .iter()
+            .any(|pick| pick.span.contains(number) && pick.protocol.overlaps(self.protocol))
+    }
+
     /// Whether something other than a holder keeps the number from this port. What cools can be
     /// foreign or reserved as well; what is free cannot.
     fn is_blocked(&self, number: u16, cooling: bool, mind_waiting: bool) -> bool {
-        let picked = self
-            .picks
-            .iter()
-            .any(|pick| pick.span.contains(number) && pick.protocol.overlaps(self.protocol));
-        picked
+        let elsewhere = self.others.iter().any(|(pool, ask)| {
+            let search = Search {
+                pool,
+                awaited: ask.awaited,
+                others: &[],
+                ..*self
+            };
+            Port::new(number).is_none_or(|port| !pool.ranges.dynamic.contains(port))
+                || search.is_blocked(number, cooling, mind_waiting)
+                || Side::of(self.protocol).any(|side| {
+                    let cools = || pool.numbers(side)?.cooling.at(number);
+                    !pool.is_free(side, number) && !(cooling && cools().is_some())
+                })
+        });
+        self.is_picked(number)
+            || elsewhere
             || mind_waiting && self.is_awaited(number)
             || cooling
                 && (self.pool.is_reserved(number)

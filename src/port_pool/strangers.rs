@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,8 @@ use super::Side;
 pub struct Stranger {
     /// Its process.
     pub pid: Option<u32>,
-    /// Its command name.
-    pub comm: Option<String>,
+    /// Its command name; shared, so that a cause names it without a copy.
+    pub comm: Option<Arc<str>>,
 }
 
 /// ` pid 811 (nginx)`, with a leading blank, or nothing where nothing is known.
@@ -81,7 +82,7 @@ impl Strangers {
             for side in Side::of(foreign.protocol) {
                 let stranger = Stranger {
                     pid: foreign.pid,
-                    comm: foreign.comm.clone(),
+                    comm: foreign.comm.as_deref().map(Arc::from),
                 };
                 reported.insert((side, foreign.port.number()), stranger);
             }

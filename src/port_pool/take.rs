@@ -10,14 +10,60 @@ use super::numbers::Numbers;
 use super::span::Span;
 use super::{GrantedPort, Holding, Phase, PortGrant, PortPool, PortRequest, Side};
 
-/// What it takes to undo a take.
-#[derive(Debug)]
-pub struct Undo {
-    replica: ReplicaId,
+/// Takes that can be undone, the last one first: one log for each open transaction, whatever hosts
+/// it takes numbers on. Kept and reused by its owner, it allocates nothing once warm.
+#[derive(Debug, Default)]
+pub struct UndoLog {
+    takes: Vec<Taken>,
+    /// What was cut out of the cooling runs, take after take.
     cut: Vec<(Side, Cooled)>,
-    cursor: u16,
-    random: u64,
+}
+
+/// One take.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    replica: ReplicaId,
+    /// Where its part of the cuts begins.
+    cut_from: usize,
+    cursor: Moved<u16>,
+    random: Moved<u64>,
     udp_was_untouched: bool,
+}
+
+/// A value before and after a take.
+#[derive(Clone, Copy, Debug)]
+struct Moved<T> {
+    before: T,
+    after: T,
+}
+
+impl<T: Copy + PartialEq> Moved<T> {
+    /// Puts the earlier value back, unless somebody else moved it on since.
+    fn back(self, value: &mut T) {
+        if *value == self.after {
+            *value = self.before;
+        }
+    }
+}
+
+impl UndoLog {
+    /// How many takes can be undone.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.takes.len()
+    }
+
+    /// Whether nothing is left to be undone.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.takes.is_empty()
+    }
+
+    /// Forgets every take: they stay.
+    pub fn clear(&mut self) {
+        self.takes.clear();
+        self.cut.clear();
+    }
 }
 
 /// Numbers that a restored grant shares with another.
@@ -32,17 +78,30 @@ pub struct Clash {
 }
 
 impl PortPool {
-    /// Takes what [`Self::choose`] chose for `request` on this very state, tentatively.
+    /// Takes what [`Self::choose`] chose for `request` on this very state, tentatively, and notes in
+    /// `log` how to undo it.
     ///
     /// `replica` must hold nothing here yet.
-    pub fn take(&mut self, replica: ReplicaId, request: &PortRequest, choice: &Choice) -> Undo {
-        let mut undo = Undo {
+    pub fn take(
+        &mut self,
+        replica: ReplicaId,
+        request: &PortRequest,
+        choice: &Choice,
+        log: &mut UndoLog,
+    ) {
+        log.takes.push(Taken {
             replica,
-            cut: Vec::new(),
-            cursor: self.cursor,
-            random: self.random,
+            cut_from: log.cut.len(),
+            cursor: Moved {
+                before: self.cursor,
+                after: choice.cursor,
+            },
+            random: Moved {
+                before: self.random,
+                after: choice.random,
+            },
             udp_was_untouched: self.udp.is_none(),
-        };
+        });
         let mut ports = Vec::with_capacity(choice.picks.len());
         for (place, wanted) in request.as_slice().iter().enumerate() {
             let picked = |pick: &&Pick| usize::from(pick.place) == place;
@@ -52,7 +111,7 @@ impl PortPool {
             };
             for side in Side::of(pick.protocol) {
                 self.seize(side, pick.span);
-                let cut = &mut undo.cut;
+                let cut = &mut log.cut;
                 self.numbers_mut(side)
                     .cooling
                     .cut(pick.span, &mut |was| cut.push((side, was)));
@@ -72,36 +131,42 @@ impl PortPool {
         };
         let other = self.holdings.insert(replica, holding);
         debug_assert!(other.is_none(), "{replica:?} took ports twice");
-        undo
     }
 
-    /// Undoes a take. Takes are undone in reverse order; the pool is then exactly as it was.
-    pub fn undo(&mut self, undo: Undo) {
-        let Some(holding) = self.holdings.remove(&undo.replica) else {
-            debug_assert!(false, "{:?} holds what is undone", undo.replica);
-            return;
+    /// Undoes the last take of `log`, which must have been made on this pool. Returns whose it was;
+    /// `None` if the log is empty.
+    ///
+    /// If nothing else happened here since, everything is exactly as it was. If it did, the numbers
+    /// of the take alone are as they would be without it. Cooling that became due meanwhile ends
+    /// at the next [`Self::end_due`]: ask [`Self::next_deadline`] again.
+    pub fn undo(&mut self, log: &mut UndoLog) -> Option<ReplicaId> {
+        let taken = log.takes.pop()?;
+        let Some(holding) = self.holdings.remove(&taken.replica) else {
+            debug_assert!(false, "{:?} holds what is undone", taken.replica);
+            return None;
         };
-        for (side, was) in undo.cut.into_iter().rev() {
+        for (side, was) in log.cut.drain(taken.cut_from..).rev() {
             self.numbers_mut(side).cooling.uncut(was);
         }
         for (side, span) in sides(&holding.grant) {
             self.settle(side, span);
         }
         self.held -= holding.grant.count();
-        self.cursor = undo.cursor;
-        self.random = undo.random;
+        taken.cursor.back(&mut self.cursor);
+        taken.random.back(&mut self.random);
         // Unless a report of a stranger touched it meanwhile.
         let untouched = |udp: &Numbers| *udp == Numbers::unreserved(&self.ranges.reserved);
-        if undo.udp_was_untouched && self.udp.as_deref().is_some_and(untouched) {
+        if taken.udp_was_untouched && self.udp.as_deref().is_some_and(untouched) {
             self.udp = None;
         }
+        Some(taken.replica)
     }
 
     /// Gives back what `replica` holds: to rest for its service until `cool`, or at once if that is
     /// `None`. Numbers that another restored record names as well stay held by that one.
     ///
-    /// Returns the grant, or `None` if it held nothing; the pool is then unchanged.
-    pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<PortGrant> {
+    /// Returns how many numbers that were, or `None` if it held nothing; the pool is then unchanged.
+    pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<u32> {
         let holding = self.holdings.remove(&replica)?;
         self.held -= holding.grant.count();
         for (side, span) in sides(&holding.grant) {
@@ -115,7 +180,7 @@ impl PortPool {
                 }
             }
         }
-        Some(holding.grant)
+        Some(holding.grant.count())
     }
 
     /// Holds `grant` for `replica` because a record says so, whatever the ranges say and whoever
@@ -143,7 +208,7 @@ impl PortPool {
 
     fn restore_span(&mut self, side: Side, span: Span, clashes: &mut Vec<Clash>) {
         let mut twice = Vec::new();
-        for (holder, grant, _) in self.holdings() {
+        for (holder, grant, _) in self.held_grants() {
             for (_, taken) in sides(grant).filter(|(taken, _)| *taken == side) {
                 if let Some(both) = taken.overlap(span) {
                     twice.push((holder, both));

@@ -136,7 +136,7 @@ impl Pools {
         {
             let stranger = Stranger {
                 pid: *pid,
-                comm: comm.clone(),
+                comm: comm.as_deref().map(std::sync::Arc::from),
             };
             // An unknown host is one beyond the limit, see `put_host`.
             let _ = self
