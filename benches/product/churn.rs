@@ -94,4 +94,9 @@ impl<P: Ports<K>, const K: usize> Churn<P, K> {
     pub(crate) fn owners(&self) -> &[P::Taken] {
         &self.owners
     }
+
+    /// The ports without their owners.
+    pub(crate) fn into_ports(self) -> P {
+        self.ports
+    }
 }

@@ -17,10 +17,13 @@ mod baseline;
 mod chance;
 mod churn;
 mod endpoint_reads;
+mod fill_levels;
 mod fleet;
 mod heap;
+mod host_sets;
 mod interleaved;
 mod one_host;
+mod one_host_growth;
 mod product_pool;
 mod refusal;
 mod requests;
@@ -29,7 +32,7 @@ mod verdict;
 use std::time::Duration;
 
 use criterion::Criterion;
-use verdict::Row;
+use verdict::{Growth, Row};
 
 fn main() {
     let chosen = std::env::var("PORTREEVE_ROWS").ok();
@@ -47,18 +50,39 @@ fn main() {
         let listed = |list: &String| list.split(',').any(|one| one == name);
         chosen.as_ref().is_none_or(listed)
     };
-    let rows = ROWS
-        .iter()
-        .filter(|(numbers, _)| numbers.iter().any(|number| is_chosen(&number.to_string())));
-    let rows: Vec<Row> = rows.flat_map(|(_, measure)| measure()).collect();
-    verdict::print(&rows);
+    let mut measured = Measured::default();
+    for (names, measure) in MEASUREMENTS {
+        if names.iter().any(|name| is_chosen(name)) {
+            measure(&mut measured);
+        }
+    }
+    verdict::print_growth(&measured.growth);
+    verdict::print(&measured.rows);
 }
 
-/// Which rows are measured together, and how.
-const ROWS: [(&[u32], fn() -> Vec<Row>); 3] = [
-    (&[1, 2, 3], || one_host::rows().into()),
-    (&[9], || vec![refusal::row()]),
-    (&[10], || vec![endpoint_reads::row()]),
+/// What was measured so far.
+#[derive(Default)]
+struct Measured {
+    rows: Vec<Row>,
+    growth: Vec<Growth>,
+}
+
+/// One measurement: what it is called when chosen, and what does it.
+type Measurement = (&'static [&'static str], fn(&mut Measured));
+
+const MEASUREMENTS: [Measurement; 5] = [
+    (&["1", "2", "3"], |all| all.rows.extend(one_host::rows())),
+    (&["4", "growth"], |all| {
+        let (row, growth) = fill_levels::row();
+        all.rows.push(row);
+        all.growth.extend(growth);
+    }),
+    (&["9"], |all| all.rows.push(refusal::row())),
+    (&["growth"], |all| {
+        all.growth.extend(one_host_growth::lines());
+        all.growth.extend(host_sets::lines());
+    }),
+    (&["10"], |all| all.rows.push(endpoint_reads::row())),
 ];
 
 fn groups() {

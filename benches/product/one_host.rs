@@ -8,6 +8,7 @@ use criterion::Criterion;
 use crate::baseline::flat::Flat;
 use crate::baseline::rebuild::Rebuild;
 use crate::baseline::roaring_pool::{Form, RoaringPool};
+use crate::baseline::with_grants::WithGrants;
 use crate::churn::{Churn, Level, Ports};
 use crate::interleaved::{Ratio, clocked, interleave};
 use crate::product_pool::ProductPool;
@@ -68,38 +69,44 @@ fn against_flat<const K: usize>(bound: fn(usize) -> f64) -> Vec<Part>
 where
     ProductPool<K>: Ports<K>,
 {
-    let mut judged = Vec::new();
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     for live in LIVE {
-        let mut product = Churn::<_, K>::new(ProductPool::new(), Level::Live(live));
-        let mut flat = Churn::<_, K>::new(Flat::new(), Level::Live(live));
-        let mut roaring = Churn::<_, K>::new(RoaringPool::new(Form::Runs), Level::Live(live));
-        let [product, flat, roaring] = interleave(
+        let level = Level::Live(live);
+        let mut product = Churn::<_, K>::new(ProductPool::new(), level);
+        let mut flat = Churn::<_, K>::new(Flat::new(), level);
+        let mut kept = Churn::<_, K>::new(WithGrants::new(Flat::new()), level);
+        let mut roaring = Churn::<_, K>::new(RoaringPool::new(Form::Runs), level);
+        let [product, flat, kept, roaring] = interleave(
             ROUNDS,
             [
                 &mut |times| product.clocked(times),
                 &mut |times| flat.clocked(times),
+                &mut |times| kept.clocked(times),
                 &mut |times| {
                     Ports::<K>::tidy(&mut roaring.ports);
                     roaring.clocked(times)
                 },
             ],
         );
-        judged.push(Part::ratio(
+        let told = |what, samples, sides| {
+            let case = format!("{live}, {what}");
+            Part::ratio(case, &Ratio::of(samples, &flat), sides, Bound::Told)
+        };
+        parts.push(Part::ratio(
             live.to_string(),
             &Ratio::of(&product, &flat),
             ("product", "flat"),
             Bound::AtMost(bound(live)),
         ));
-        told.push(Part::ratio(
-            format!("{live}, the roaring set alone"),
-            &Ratio::of(&roaring, &flat),
-            ("roaring", "flat"),
+        parts.push(Part::ratio(
+            format!("{live}, against a flat set with grants by replica"),
+            &Ratio::of(&product, &kept),
+            ("product", "flat with grants"),
             Bound::Told,
         ));
+        parts.push(told("the roaring set alone", &roaring, ("roaring", "flat")));
     }
-    judged.append(&mut told);
-    judged
+    parts
 }
 
 fn against_rebuild(live: usize) -> Part {

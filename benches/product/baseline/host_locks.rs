@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use portreeve::identity::ReplicaId;
-use portreeve::port_pool::{Ask, Awaited, Choice, Draw, Phase, PoolRanges, PortPool, PortRequest};
-use portreeve::time::Monotonic;
+use portreeve::port_pool::{Draw, PoolRanges, PortPool, PortRequest};
+
+use crate::product_pool::Kept;
 
 /// Where replicas hold ports, in so many parts, each with a lock.
 const SHARDS: u64 = 64;
@@ -14,7 +15,6 @@ const SHARDS: u64 = 64;
 pub(crate) struct HostLocks {
     hosts: Vec<Mutex<PortPool>>,
     placed: Vec<Mutex<HashMap<ReplicaId, u32, foldhash::fast::RandomState>>>,
-    awaited: Awaited,
 }
 
 impl HostLocks {
@@ -24,7 +24,6 @@ impl HostLocks {
         Self {
             hosts: (0..hosts).map(pool).collect(),
             placed: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            awaited: Awaited::default(),
         }
     }
 
@@ -34,27 +33,18 @@ impl HostLocks {
         host: u32,
         by: ReplicaId,
         request: &PortRequest,
-        choice: &mut Choice,
+        kept: &mut Kept,
     ) -> bool {
         if self.shard(by).lock().insert(by, host).is_some() {
             return false;
         }
-        let ask = Ask {
-            service: by.service,
-            request,
-            former: None,
-            awaited: [&self.awaited, &self.awaited],
-            now: Monotonic::from_millis(0),
-        };
         let mut pool = self.hosts[host as usize].lock();
-        if !pool.choose(&ask, choice, None) {
-            drop(pool);
+        let fits = kept.hold(&mut pool, by, request);
+        drop(pool);
+        if !fits {
             self.shard(by).lock().remove(&by);
-            return false;
         }
-        pool.take(by, request, choice);
-        pool.set_phase(by, Phase::Held);
-        true
+        fits
     }
 
     /// Gives everything back that a replica holds; whether it held something.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use portreeve::identity::ReplicaId;
-use portreeve::port_pool::{Ask, Awaited, Choice, Draw, Phase, PoolRanges, PortPool, PortRequest};
-use portreeve::time::Monotonic;
+use portreeve::port_pool::{Draw, PoolRanges, PortPool, PortRequest};
+
+use crate::product_pool::Kept;
 
 /// The hosts of a cluster, each with the product's own pool, so that only the way to it differs.
 pub(crate) struct LockedMap(RwLock<Inside>);
@@ -13,8 +14,7 @@ pub(crate) struct LockedMap(RwLock<Inside>);
 struct Inside {
     hosts: HashMap<Arc<str>, PortPool>,
     placed: HashMap<ReplicaId, Arc<str>>,
-    choice: Choice,
-    awaited: Awaited,
+    kept: Kept,
 }
 
 impl LockedMap {
@@ -24,8 +24,7 @@ impl LockedMap {
         Self(RwLock::new(Inside {
             hosts: names.map(|name| (name.into(), pool())).collect(),
             placed: HashMap::new(),
-            choice: Choice::default(),
-            awaited: Awaited::default(),
+            kept: Kept::default(),
         }))
     }
 
@@ -35,8 +34,7 @@ impl LockedMap {
         let Inside {
             hosts,
             placed,
-            choice,
-            awaited,
+            kept,
         } = &mut *inside;
         let Some((name, _)) = hosts.get_key_value(host) else {
             return false;
@@ -45,18 +43,9 @@ impl LockedMap {
         let Some(pool) = hosts.get_mut(host) else {
             return false;
         };
-        let ask = Ask {
-            service: by.service,
-            request,
-            former: None,
-            awaited: [awaited, awaited],
-            now: Monotonic::from_millis(0),
-        };
-        if placed.contains_key(&by) || !pool.choose(&ask, choice, None) {
+        if placed.contains_key(&by) || !kept.hold(pool, by, request) {
             return false;
         }
-        pool.take(by, request, choice);
-        pool.set_phase(by, Phase::Held);
         placed.insert(by, name);
         true
     }

@@ -3,17 +3,23 @@
 //! Next-fit with the free run under the cursor kept beside the set, numbers of one replica taken and
 //! given back by the run, a counter of its own. It keeps no grants by replica.
 
+use std::ops::RangeInclusive;
+
 use roaring::RoaringBitmap;
 
 use crate::churn::{DYNAMIC, Ports};
+
+const DYNAMIC_U32: RangeInclusive<u32> = *DYNAMIC.start() as u32..=*DYNAMIC.end() as u32;
 
 /// Which containers the set may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Runs, made small between cycles.
     Runs,
-    /// An array or a bitmap, never runs.
+    /// A bitmap: the numbers beyond the dynamic range are free and too many for an array.
     Plain,
+    /// An array or a bitmap: of the dynamic range alone.
+    Narrow,
 }
 
 /// One host's free numbers.
@@ -29,17 +35,31 @@ impl RoaringPool {
     /// Every number is free.
     pub(crate) fn new(form: Form) -> Self {
         let mut free = RoaringBitmap::new();
-        free.insert_range(1..=u32::from(u16::MAX));
-        if form == Form::Plain {
+        match form {
+            Form::Runs | Form::Plain => free.insert_range(1..=u32::from(u16::MAX)),
+            Form::Narrow => free.insert_range(DYNAMIC_U32),
+        };
+        if form != Form::Runs {
             free.remove_run_compression();
         }
-        let first = u32::from(*DYNAMIC.start());
+        let first = *DYNAMIC_U32.start();
         Self {
             free,
             form,
             run: (first, first),
             dynamic_free: DYNAMIC.len() as u32,
         }
+    }
+
+    /// The first of `size` free neighbours.
+    pub(crate) fn find_block(&self, size: u32) -> Option<u32> {
+        let mut runs = self.free.range(DYNAMIC_U32);
+        while let Some(run) = runs.next_range() {
+            if run.end() - run.start() + 1 >= size {
+                return Some(*run.start());
+            }
+        }
+        None
     }
 
     /// Takes up to `count` neighbours and says which.
@@ -57,8 +77,8 @@ impl RoaringPool {
 
     /// The first free run from `from` on that "any" draws from, and its end.
     fn next_run(&self, from: u32) -> Option<(u32, u32)> {
-        let from = from.max(u32::from(*DYNAMIC.start()));
-        let end = u32::from(*DYNAMIC.end());
+        let from = from.max(*DYNAMIC_U32.start());
+        let end = *DYNAMIC_U32.end();
         if from > end {
             return None;
         }
