@@ -35,6 +35,16 @@ pub(crate) enum Level {
     Checkerboard,
 }
 
+impl Level {
+    /// How many replicas of `each` ports come and go.
+    pub(crate) const fn owners(self, each: usize) -> usize {
+        match self {
+            Self::Live(live) => live / each,
+            Self::Checkerboard => 0,
+        }
+    }
+}
+
 /// A host with replicas that come and go.
 pub(crate) struct Churn<P: Ports<K>, const K: usize> {
     pub(crate) ports: P,
@@ -73,6 +83,8 @@ impl<P: Ports<K>, const K: usize> Churn<P, K> {
     pub(crate) fn turn(&mut self, times: u32) {
         for _ in 0..times {
             let taken = self.ports.take().expect("as many leave as come");
+            // Whoever takes wants to know what.
+            let taken = std::hint::black_box(taken);
             if self.owners.is_empty() {
                 self.ports.give_back(taken);
                 continue;

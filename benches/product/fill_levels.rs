@@ -1,10 +1,14 @@
 //! Row 4: no fill of a host is a cliff, in time or in memory.
 
+use criterion::Criterion;
+
 use crate::baseline::flat::Flat;
 use crate::baseline::roaring_pool::{Form, RoaringPool};
 use crate::baseline::sorted_list::SortedList;
 use crate::churn::{Churn, DYNAMIC, Level, Ports};
 use crate::interleaved::{Samples, Side, interleave_all, spelled};
+use crate::one_host_growth::Weight;
+use crate::own_set::OwnSet;
 use crate::product_pool::ProductPool;
 use crate::verdict::{Bound, Growth, Part, Row};
 
@@ -28,14 +32,27 @@ const LEVELS: [Level; 14] = [
 ];
 const ROUNDS: usize = 41;
 /// What is measured at each level, the product first.
-const FORMS: [&str; 6] = [
+const FORMS: [&str; 7] = [
     "product",
+    "own set",
     "flat set",
     "roaring set",
     "roaring without runs",
     "roaring of the dynamic range without runs",
     "sorted list",
 ];
+
+/// Criterion's own samples, the product at every fill.
+pub(crate) fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("one host, 1 any comes and goes");
+    for level in LEVELS {
+        let mut product = Churn::<_, 1>::new(ProductPool::new(), level);
+        group.bench_function(level.to_string(), |bencher| {
+            bencher.iter(|| product.turn(1));
+        });
+    }
+    group.finish();
+}
 
 /// Row 4, and the same figures as lines of the table of growth.
 pub(crate) fn row() -> (Row, Vec<Growth>) {
@@ -45,8 +62,8 @@ pub(crate) fn row() -> (Row, Vec<Growth>) {
     let row = Row {
         number: 4,
         what: "no cliff over 14 fills of a host, 4,095 to 4,098 free and checkerboard among them",
-        target: "worst <= 5x the median of the fills",
-        parts: vec![single, four],
+        target: "worst <= 5x the median of the fills; heap of the set at its peak <= 17 KB",
+        parts: vec![single, four, peak()],
     };
     (row, growth)
 }
@@ -56,6 +73,7 @@ where
     ProductPool<K>: Ports<K>,
 {
     let mut products = LEVELS.map(|level| Churn::<_, K>::new(ProductPool::new(), level));
+    let mut owns = LEVELS.map(|level| Churn::<_, K>::new(OwnSet::new(), level));
     let mut flats = LEVELS.map(|level| Churn::<_, K>::new(Flat::new(), level));
     let roaring = |form| LEVELS.map(|level| Churn::<_, K>::new(RoaringPool::new(form), level));
     let (mut runs, mut plains) = (roaring(Form::Runs), roaring(Form::Plain));
@@ -64,9 +82,14 @@ where
     let mut sides: Vec<Box<Side<'_>>> = Vec::new();
     let roarings = runs.iter_mut().zip(&mut plains).zip(&mut narrows);
     let others = roarings.zip(&mut lists);
-    let all = products.iter_mut().zip(&mut flats).zip(others);
-    for ((product, flat), (((runs, plain), narrow), list)) in all {
+    let all = products
+        .iter_mut()
+        .zip(&mut owns)
+        .zip(&mut flats)
+        .zip(others);
+    for (((product, own), flat), (((runs, plain), narrow), list)) in all {
         sides.push(Box::new(|times| product.clocked(times)));
+        sides.push(Box::new(|times| own.clocked(times)));
         sides.push(Box::new(|times| flat.clocked(times)));
         sides.push(Box::new(|times| {
             Ports::<K>::tidy(&mut runs.ports);
@@ -118,6 +141,22 @@ where
         bound: Bound::AtMost(5.0),
     };
     (part, lines.collect())
+}
+
+/// The most that the product's set has on the heap while ports come and go at any of the fills.
+fn peak() -> Part {
+    let peaks = LEVELS.map(|level| (Weight::of::<_, 1>(OwnSet::new, level).peak, level));
+    let (peak, level) = peaks
+        .into_iter()
+        .max_by_key(|(peak, _)| *peak)
+        .expect("there are levels");
+    Part {
+        case: "heap of the set".to_owned(),
+        measured: peak as f64,
+        shown: format!("{:.1} KB", peak as f64 / 1e3),
+        detail: format!("{peak} B at {level}, without grants"),
+        bound: Bound::AtMost(17_000.0),
+    }
 }
 
 impl std::fmt::Display for Level {

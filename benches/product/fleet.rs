@@ -73,7 +73,7 @@ pub(crate) fn allocator(plan: &Plan) -> Allocator {
     let mut allocator = Allocator::new(AllocatorConfig::default());
     let ids = || (0u32..).map(HostId);
     let specs = ids().zip(plan.hosts()).map(|(id, _)| {
-        let name = format!("n{id}").parse().expect("n0, n1.. are host names");
+        let name = name(id.0).parse().expect("n0, n1.. are host names");
         (id, HostSpec::new(name))
     });
     allocator
@@ -97,4 +97,9 @@ pub(crate) fn allocator(plan: &Plan) -> Allocator {
         open.commit();
     }
     allocator
+}
+
+/// The name of a host.
+pub(crate) fn name(host: u32) -> String {
+    format!("n{host}")
 }

@@ -1,10 +1,11 @@
 //! Row 8: a gang over 1,000 hosts, all or nothing, must not cost much more than 1,000 placements.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use portreeve::allocator::{AfterRelease, Allocator, GangMember, SameNumbers};
-use portreeve::identity::{HostId, ReplicaId};
+use portreeve::identity::HostId;
 use portreeve::port_pool::PortRequest;
 use portreeve::time::Monotonic;
 
@@ -106,6 +107,22 @@ pub(crate) fn row() -> Row {
             ),
         ],
     }
+}
+
+/// One replica on each of so many random hosts.
+fn members(request: &PortRequest) -> Vec<GangMember<'_>> {
+    let mut chance = Chance::new(4);
+    let mut hosts = BTreeSet::new();
+    while hosts.len() < MEMBERS as usize {
+        hosts.insert(chance.below(HOSTS));
+    }
+    let member = |(index, host)| GangMember {
+        host: HostId(host),
+        replica: replica(10, index),
+        request,
+        former: None,
+    };
+    (0..).zip(hosts).map(member).collect()
 }
 
 /// What so many runs of something took that times itself.

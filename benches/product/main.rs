@@ -24,6 +24,7 @@ mod host_sets;
 mod interleaved;
 mod one_host;
 mod one_host_growth;
+mod own_set;
 mod product_pool;
 mod refusal;
 mod requests;
@@ -32,6 +33,8 @@ mod verdict;
 use std::time::Duration;
 
 use criterion::Criterion;
+// The sources of the product that are built in here name it so.
+use portreeve::port;
 use verdict::{Growth, Row};
 
 fn main() {
@@ -93,6 +96,7 @@ fn groups() {
         .measurement_time(Duration::from_millis(300))
         .configure_from_args();
     one_host::bench(&mut criterion);
+    fill_levels::bench(&mut criterion);
     refusal::bench(&mut criterion);
     endpoint_reads::bench(&mut criterion);
     criterion.final_summary();

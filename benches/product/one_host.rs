@@ -11,6 +11,7 @@ use crate::baseline::roaring_pool::{Form, RoaringPool};
 use crate::baseline::with_grants::WithGrants;
 use crate::churn::{Churn, Level, Ports};
 use crate::interleaved::{Ratio, clocked, interleave};
+use crate::own_set::OwnSet;
 use crate::product_pool::ProductPool;
 use crate::verdict::{Bound, Part, Row};
 
@@ -75,13 +76,15 @@ where
         let mut product = Churn::<_, K>::new(ProductPool::new(), level);
         let mut flat = Churn::<_, K>::new(Flat::new(), level);
         let mut kept = Churn::<_, K>::new(WithGrants::new(Flat::new()), level);
+        let mut own = Churn::<_, K>::new(OwnSet::new(), level);
         let mut roaring = Churn::<_, K>::new(RoaringPool::new(Form::Runs), level);
-        let [product, flat, kept, roaring] = interleave(
+        let [product, flat, kept, own, roaring] = interleave(
             ROUNDS,
             [
                 &mut |times| product.clocked(times),
                 &mut |times| flat.clocked(times),
                 &mut |times| kept.clocked(times),
+                &mut |times| own.clocked(times),
                 &mut |times| {
                     Ports::<K>::tidy(&mut roaring.ports);
                     roaring.clocked(times)
@@ -104,6 +107,7 @@ where
             ("product", "flat with grants"),
             Bound::Told,
         ));
+        parts.push(told("the product's set alone", &own, ("own set", "flat")));
         parts.push(told("the roaring set alone", &roaring, ("roaring", "flat")));
     }
     parts

@@ -6,6 +6,7 @@ use crate::baseline::sorted_list::SortedList;
 use crate::churn::{Churn, Level, Ports};
 use crate::heap::counted;
 use crate::interleaved::{clocked, interleave, spelled};
+use crate::own_set::OwnSet;
 use crate::product_pool::ProductPool;
 use crate::requests::block;
 use crate::verdict::Growth;
@@ -27,44 +28,56 @@ pub(crate) fn lines() -> Vec<Growth> {
     lines
 }
 
-/// Heap of the sets alone: single ports come and go.
+/// Heap of one host while single ports come and go.
 fn weights(level: Level) -> Growth {
+    let roaring = |form| Weight::of::<_, 1>(|| RoaringPool::new(form), level);
     let told = [
-        format!("flat {}", weight(Flat::new(), level)),
-        format!("roaring {}", weight(RoaringPool::new(Form::Runs), level)),
-        format!(
-            "roaring without runs {}",
-            weight(RoaringPool::new(Form::Plain), level)
+        ("own set", Weight::of::<_, 1>(OwnSet::new, level)),
+        ("flat", Weight::of::<_, 1>(Flat::new, level)),
+        ("roaring", roaring(Form::Runs)),
+        ("roaring without runs", roaring(Form::Plain)),
+        (
+            "roaring of the dynamic range without runs",
+            roaring(Form::Narrow),
         ),
-        format!(
-            "roaring of the dynamic range without runs {}",
-            weight(RoaringPool::new(Form::Narrow), level)
-        ),
-        format!("sorted list {}", weight(SortedList::new(), level)),
-        format!(
-            "whole pool with grants {}",
-            weight(ProductPool::<1>::new(), level)
+        ("sorted list", Weight::of::<_, 1>(SortedList::new, level)),
+        (
+            "whole pool with grants",
+            Weight::of::<_, 1>(ProductPool::<1>::new, level),
         ),
     ];
+    let told = told.map(|(form, weight)| format!("{form} {} B ({} B)", weight.kept, weight.peak));
     Growth {
-        what: "heap of one host, kept (at most in between)".to_owned(),
+        what: "heap of one host between cycles (at its peak)".to_owned(),
         at: level.to_string(),
         measured: told.join(", "),
     }
 }
 
-fn weight(ports: impl Ports<1>, level: Level) -> String {
-    let mut churn = Churn::<_, 1>::new(ports, level);
-    let ((), turning) = counted(|| churn.turn(20_000));
-    churn.ports.tidy();
-    let ports = churn.into_ports();
-    // What is given back was had.
-    let ((), dropped) = counted(|| drop(ports));
-    let kept = -dropped.kept;
-    format!(
-        "{kept} B ({} B)",
-        kept.max(kept - turning.kept + turning.peak)
-    )
+/// What a host has on the heap.
+pub(crate) struct Weight {
+    /// Bytes between cycles.
+    kept: isize,
+    /// The most bytes at once while its numbers come to the level and replicas come and go.
+    pub(crate) peak: isize,
+}
+
+impl Weight {
+    pub(crate) fn of<P: Ports<K>, const K: usize>(new: impl Fn() -> P, level: Level) -> Self {
+        let (ports, made) = counted(|| Churn::<P, K>::new(new(), level).into_ports());
+        // The owners were counted too, and are gone by now.
+        let owners = level.owners(K) * size_of::<P::Taken>();
+        let kept = made.kept;
+        drop(ports);
+        let mut churn = Churn::<P, K>::new(new(), level);
+        let ((), turning) = counted(|| churn.turn(20_000));
+        Self {
+            kept,
+            peak: (made.peak - owners.cast_signed())
+                .max(kept + turning.peak)
+                .max(kept),
+        }
+    }
 }
 
 fn blocks(level: Level) -> Growth {
