@@ -12,7 +12,7 @@ use crate::time::Monotonic;
 use super::model::{HIGH, LOW, Model, ModelHost};
 use super::testing::{ask, granted, hosts, port, ranges, replica, whole};
 use super::{
-    AfterRelease, Allocator, CoolingRecord, GrantRecord, HostSpec, HostState, ReserveError,
+    AfterRelease, Allocator, CoolingRecord, GrantRecord, HostSpec, HostState, Need, ReserveError,
 };
 
 const HOSTS: u32 = 2;
@@ -147,7 +147,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let mut real = hosts(HOSTS, "100-115");
+        let real = hosts(HOSTS, "100-115");
         let ranges = ranges("100-115", "99-130", "");
         for id in 0..HOSTS {
             let mut spec = HostSpec::new(format!("n{id}").parse().unwrap());
@@ -312,10 +312,12 @@ impl Pair {
                 }
                 Try::Reserve(host, who, request, former) => {
                     let service = who.service;
-                    let fits = transaction.feasible(&request, service, None).contains(host);
+                    let fits = transaction
+                        .feasible(&Need::new(&request, service), None)
+                        .contains(host);
                     let must = model.must_fit(host, service, &request);
                     assert!(must.is_none_or(|must| must == fits), "{request:?}: {fits}");
-                    let why = transaction.explain(host, &request, service);
+                    let why = transaction.explain(host, &Need::new(&request, service));
                     assert_eq!(why.is_empty(), fits, "{why:?}");
                     let held = transaction.grant(who).map(|(_, grant)| grant);
                     match (
@@ -389,7 +391,7 @@ impl Pair {
     /// What is exported, restored and exported again is equal.
     fn survives(&self) {
         let export = self.real.export();
-        let mut again = Pair::new().real;
+        let again = Pair::new().real;
         again.restore(export.grants.clone());
         let now = Monotonic::from_millis(self.model.now);
         assert_eq!(again.restore_cooling(export.cooling.clone(), now), []);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{
-    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState, Need,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -79,7 +79,8 @@ impl Pools {
     ) -> Option<(HostId, PortGrant)> {
         let mut transaction = self.allocator.begin(now);
         let all = candidates.iter().copied().collect();
-        let feasible = transaction.feasible(request, replica.service, Some(&all));
+        let need = Need::new(request, replica.service);
+        let feasible = transaction.feasible(&need, Some(&all));
         for host in candidates {
             if !feasible.contains(*host) {
                 continue;
@@ -102,7 +103,8 @@ impl Pools {
         request: &PortRequest,
         service: ServiceId,
     ) -> Vec<Why> {
-        self.allocator.begin(now).explain(host, request, service)
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain(host, &need)
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.
@@ -169,13 +171,14 @@ impl Registry {
             return;
         };
         let now = self.now.mono;
+        let grant = self.pools.allocator.grant(id);
         let released = self
             .pools
             .allocator
             .confirm_release(id, now, AfterRelease::Cool);
         self.waits.wake();
         // Only a replica that holds nothing is refused, and that has nothing to rest.
-        let Ok((host, grant)) = released else {
+        let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
         if self.config.cooling.is_zero() {
