@@ -132,24 +132,31 @@ fn candidates(cluster: &Cluster, count: u32) -> Vec<Part> {
     let transaction = std::cell::RefCell::new(&mut transaction);
     let (mut chosen, mut all) = (HostSet::new(), HostSet::new());
     let mut scanned = Vec::new();
-    let each = |host: u32| transaction.borrow_mut().max_replicas(&need, HostId(host), 1) > 0;
+    let each = |host: u32| {
+        transaction
+            .borrow_mut()
+            .max_replicas(&need, HostId(host), 1)
+            > 0
+    };
     let [product, direct, mask, scan] = interleave(
         2 * ROUNDS,
         [
             &mut |times| {
                 let mut transaction = transaction.borrow_mut();
-                clocked(times, || transaction.feasible_into(&need, Some(&set), &mut chosen))
+                clocked(times, || {
+                    transaction.feasible_into(&need, Some(&set), &mut chosen)
+                })
             },
-            &mut |times| {
-                clocked(times, || listed.iter().filter(|host| each(**host)).count())
-            },
+            &mut |times| clocked(times, || listed.iter().filter(|host| each(**host)).count()),
             &mut |times| {
                 let mut transaction = transaction.borrow_mut();
                 clocked(times, || transaction.feasible_into(&need, None, &mut all))
             },
             &mut |times| {
                 clocked(times, || {
-                    cluster.scan.feasible_among(&listed, &[number], ANY, &mut scanned);
+                    cluster
+                        .scan
+                        .feasible_among(&listed, &[number], ANY, &mut scanned);
                 })
             },
         ],

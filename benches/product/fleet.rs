@@ -70,7 +70,7 @@ impl Plan {
 
 /// The product's allocator with these hosts, each in service and used as planned.
 pub(crate) fn allocator(plan: &Plan) -> Allocator {
-    let mut allocator = Allocator::new(AllocatorConfig::default());
+    let allocator = Allocator::new(AllocatorConfig::default());
     let ids = || (0u32..).map(HostId);
     let specs = ids().zip(plan.hosts()).map(|(id, _)| {
         let name = name(id.0).parse().expect("n0, n1.. are host names");
@@ -92,7 +92,9 @@ pub(crate) fn allocator(plan: &Plan) -> Allocator {
             next += 1;
         };
         let rest = host.dynamic % u32::from(BLOCK);
-        hold(&fixed_and_block(&host.fixed, rest as u16));
+        if rest > 0 || !host.fixed.is_empty() {
+            hold(&fixed_and_block(&host.fixed, rest as u16));
+        }
         (0..host.dynamic / u32::from(BLOCK)).for_each(|_| hold(&full));
         open.commit();
     }

@@ -65,7 +65,8 @@ pub(crate) fn row() -> Row {
                 repeated(times, || {
                     let taken = clocked(1, || {
                         for member in &members {
-                            let fits = locks.hold(member.host.0, member.replica, &request, &mut kept);
+                            let fits =
+                                locks.hold(member.host.0, member.replica, &request, &mut kept);
                             assert!(fits, "the hosts have room");
                         }
                     });
@@ -82,7 +83,13 @@ pub(crate) fn row() -> Row {
                             let mut transaction = product.begin(NOW);
                             numbers.clear();
                             transaction
-                                .reserve_into(member.host, member.replica, &request, None, &mut numbers)
+                                .reserve_into(
+                                    member.host,
+                                    member.replica,
+                                    &request,
+                                    None,
+                                    &mut numbers,
+                                )
                                 .expect("the hosts have room");
                             transaction.commit();
                         }
@@ -98,7 +105,12 @@ pub(crate) fn row() -> Row {
         what: "a gang of 4 any on each of 1,000 random hosts, all or nothing, against a lock per host and each member for itself",
         target: "<= 1.6x slower",
         parts: vec![
-            Part::ratio("1,000 hosts", &Ratio::of(&gang, &alone), ("gang", "host locks"), Bound::AtMost(1.6)),
+            Part::ratio(
+                "1,000 hosts",
+                &Ratio::of(&gang, &alone),
+                ("gang", "host locks"),
+                Bound::AtMost(1.6),
+            ),
             Part::ratio(
                 "beside 1,000 transactions of the product",
                 &Ratio::of(&gang, &one_by_one),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use portreeve::allocator::{AfterRelease, Allocator, HostSet, Need};
 use portreeve::identity::{HostId, ServiceId};
 use portreeve::port::PortRange;
+use portreeve::port_pool::PortRequest;
 use portreeve::time::Monotonic;
 
 use crate::baseline::scan::Scan;
@@ -66,7 +67,9 @@ fn by_hosts(hosts: u32) -> Vec<Growth> {
                 let host = HostId(chance.below(hosts));
                 let placed = transaction.reserve_into(host, by, &four, None, &mut numbers);
                 transaction.commit();
-                placed.is_ok().then(|| product.confirm_release(by, NOW, AfterRelease::Free))
+                placed
+                    .is_ok()
+                    .then(|| product.confirm_release(by, NOW, AfterRelease::Free))
             })
         }],
     );
@@ -155,7 +158,7 @@ fn weights() -> Vec<Growth> {
     };
     let four = any(4);
     let full = block(256);
-    let hold = |product: &Allocator, host: u32, index: &mut u32, request| {
+    let hold = |product: &Allocator, host: u32, index: &mut u32, request: &PortRequest| {
         let mut transaction = product.begin(NOW);
         transaction
             .reserve(HostId(host), replica(1, *index), request, None)
@@ -169,14 +172,22 @@ fn weights() -> Vec<Growth> {
             let mut index = 0;
             (0..100_000).for_each(|host| hold(product, host, &mut index, &four));
         }),
-        weigh("cluster mix: mean 280 ports, 2 % nearly full, grants of 4", 10_000, &|product| {
-            let (mut index, mut chance) = (0, Chance::new(8));
-            for host in 0..10_000 {
-                // 3,190 grants are a full host but for 8 ports; the others hold 0 to 50 ports.
-                let grants = if chance.below(50) == 0 { 3_190 } else { chance.below(13) };
-                (0..grants).for_each(|_| hold(product, host, &mut index, &four));
-            }
-        }),
+        weigh(
+            "cluster mix: mean 280 ports, 2 % nearly full, grants of 4",
+            10_000,
+            &|product| {
+                let (mut index, mut chance) = (0, Chance::new(8));
+                for host in 0..10_000 {
+                    // 3,190 grants are a full host but for 8 ports; the others hold 0 to 50 ports.
+                    let grants = if chance.below(50) == 0 {
+                        3_190
+                    } else {
+                        chance.below(13)
+                    };
+                    (0..grants).for_each(|_| hold(product, host, &mut index, &four));
+                }
+            },
+        ),
         weigh("full, in 50 blocks", 10_000, &|product| {
             let mut index = 0;
             for host in 0..10_000 {

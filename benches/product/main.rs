@@ -17,8 +17,11 @@ mod baseline;
 mod chance;
 mod churn;
 mod endpoint_reads;
+mod feasibility;
 mod fill_levels;
 mod fleet;
+mod gang;
+mod growth;
 mod heap;
 mod host_sets;
 mod interleaved;
@@ -28,6 +31,7 @@ mod own_set;
 mod product_pool;
 mod refusal;
 mod requests;
+mod transactions;
 mod verdict;
 
 use std::time::Duration;
@@ -73,19 +77,25 @@ struct Measured {
 /// One measurement: what it is called when chosen, and what does it.
 type Measurement = (&'static [&'static str], fn(&mut Measured));
 
-const MEASUREMENTS: [Measurement; 5] = [
+const MEASUREMENTS: [Measurement; 9] = [
     (&["1", "2", "3"], |all| all.rows.extend(one_host::rows())),
     (&["4", "growth"], |all| {
         let (row, growth) = fill_levels::row();
         all.rows.push(row);
         all.growth.extend(growth);
     }),
+    (&["5", "6"], |all| all.rows.extend(feasibility::rows())),
+    (&["7"], |all| all.rows.push(transactions::row())),
+    (&["8"], |all| all.rows.push(gang::row())),
     (&["9"], |all| all.rows.push(refusal::row())),
+    (&["10"], |all| all.rows.push(endpoint_reads::row())),
     (&["growth"], |all| {
         all.growth.extend(one_host_growth::lines());
         all.growth.extend(host_sets::lines());
     }),
-    (&["10"], |all| all.rows.push(endpoint_reads::row())),
+    (&["growth", "cluster"], |all| {
+        all.growth.extend(growth::lines())
+    }),
 ];
 
 fn groups() {
@@ -97,6 +107,9 @@ fn groups() {
         .configure_from_args();
     one_host::bench(&mut criterion);
     fill_levels::bench(&mut criterion);
+    feasibility::bench(&mut criterion);
+    transactions::bench(&mut criterion);
+    gang::bench(&mut criterion);
     refusal::bench(&mut criterion);
     endpoint_reads::bench(&mut criterion);
     criterion.final_summary();
