@@ -4,7 +4,9 @@ use crate::identity::ServiceId;
 use crate::port::{Port, Protocol};
 
 use super::choice::Chooser;
-use super::{Ask, Awaited, Causes, Choice, PortPool, Side};
+use super::number_set::masks;
+use super::span::spans_of;
+use super::{Ask, Awaited, Choice, PortPool, Side};
 
 /// How a number stands for requests that fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,44 +24,43 @@ impl PortPool {
     /// cools, at the runs that do.
     #[must_use]
     pub fn fixed_status(&self, side: Side, port: Port) -> FixedStatus {
+        let number = port.number();
         if !self.ranges.fixed.contains(port) {
             return FixedStatus::Busy;
         }
-        let number = port.number();
-        if self.is_free(side, number) {
+        if self.free_on(side).contains(number) {
             return FixedStatus::Free;
         }
-        let cooled = self.numbers(side).and_then(|n| n.cooling.at(number));
-        match cooled {
-            Some(cooled)
-                if self.strangers.at(side, number).is_none() && !self.is_reserved(number) =>
-            {
-                FixedStatus::CoolsFor(cooled.service)
-            }
-            _ => FixedStatus::Busy,
+        if !self.resting_on(side).contains(number) {
+            return FixedStatus::Busy;
         }
+        let cooled = self.cooling_on(side).at(number);
+        cooled.map_or(FixedStatus::Busy, |cooled| {
+            FixedStatus::CoolsFor(cooled.service)
+        })
     }
 
     /// How many numbers of the dynamic range a single "any" of `protocol` could be answered with:
-    /// those that are free or only cool, but for what is awaited. Cost: linear in the awaited
-    /// numbers.
+    /// those that are free or only cool, but for what is awaited. Cost: a counter while nothing cools
+    /// and nobody waits, else a look at the range.
     #[must_use]
     pub fn usable_count(&self, protocol: Protocol, awaited: [&Awaited; 2]) -> u32 {
-        let mut count = 0;
-        for port in self.ranges.dynamic.iter() {
-            let usable = Side::of(protocol).all(|side| {
-                let number = port.number();
-                let cools = || self.numbers(side)?.cooling.at(number);
-                let awaited = awaited.iter().any(|awaited| awaited.contains(side, number));
-                !awaited
-                    && (self.is_free(side, number)
-                        || cools().is_some()
-                            && !self.is_reserved(number)
-                            && self.strangers.at(side, number).is_none())
-            });
-            count += u32::from(usable);
+        let sides = || Side::of(protocol);
+        let awaits = |side| awaited.iter().any(|awaited| !awaited.on(side).is_empty());
+        if !sides().any(|side| !self.resting_on(side).is_empty() || awaits(side)) {
+            return self.free_count(protocol);
         }
-        count
+        let words = spans_of(&self.ranges.dynamic).flat_map(masks);
+        words
+            .map(|(at, mask)| {
+                let usable = sides().fold(mask, |word, side| {
+                    let usable = self.free_on(side).word(at) | self.resting_on(side).word(at);
+                    let awaited = awaited.map(|awaited| awaited.on(side).word(at));
+                    word & usable & !awaited[0] & !awaited[1]
+                });
+                usable.count_ones()
+            })
+            .sum()
     }
 
     /// How many replicas in a row could get what `ask` wants, `most` at most: exactly as many as
@@ -69,6 +70,9 @@ impl PortPool {
     /// Cost: for a request that is [plain](super::PortRequest::plain) a division, else one search
     /// for each.
     pub fn fits_times(&self, ask: &Ask<'_>, choice: &mut Choice, most: u32) -> u32 {
+        if ask.request.is_empty() {
+            return most;
+        }
         if let Some(protocol) = ask.request.plain() {
             let usable = self.usable_count(protocol, ask.awaited);
             return (usable / ask.request.single_any(protocol)).min(most);
@@ -77,12 +81,9 @@ impl PortPool {
             former: None,
             ..*ask
         };
-        if ask.request.is_empty() {
-            return most;
-        }
         let mut times = 0;
-        let mut chooser = Chooser::new(self, &ask, &[], choice, Causes::Untold);
-        while times < most && chooser.again() {
+        let mut chooser = Chooser::repeating(self, ask, choice);
+        while times < most && chooser.run() {
             times += 1;
         }
         choice.clear();

@@ -127,6 +127,20 @@ impl PortRequest {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The names and protocols of a record, which may be anything: no request to be asked with.
+    pub(super) fn recorded(ports: &[GrantedPort]) -> Self {
+        let wanted = ports.iter().map(|port| WantedPort {
+            name: port.name.clone(),
+            protocol: port.protocol,
+            want: Want::Fixed(port.numbers.first()),
+            within: None,
+        });
+        Self(Arc::new(Asked {
+            wanted: wanted.collect(),
+            ..Asked::default()
+        }))
+    }
+
     /// Places in the order of choice; narrowed single ones are ordered among themselves by each
     /// pool.
     pub(super) fn order(&self) -> &[u16] {
