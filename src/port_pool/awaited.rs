@@ -38,18 +38,6 @@ impl Awaited {
         }
     }
 
-    /// How many numbers are awaited, those of both sides counted twice.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether nobody waits for any number.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether somebody waits for the number.
     #[must_use]
     pub fn contains(&self, side: Side, number: u16) -> bool {
