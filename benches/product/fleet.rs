@@ -30,18 +30,18 @@ pub(crate) struct Plan(Vec<HostPlan>);
 
 /// What is used on one host.
 pub(crate) struct HostPlan {
-    /// Fixed numbers.
-    pub(crate) fixed: Vec<u16>,
-    /// How many numbers of the dynamic range, from its first on.
-    pub(crate) dynamic: u32,
+    /// Fixed numbers, and some of the dynamic range in scattered groups of four.
+    pub(crate) numbers: Vec<u16>,
+    /// How many more of the dynamic range are used in one run.
+    pub(crate) run: u32,
 }
 
 impl Plan {
     /// Hosts without anything.
     pub(crate) fn empty(hosts: u32) -> Self {
         let host = |_| HostPlan {
-            fixed: Vec::new(),
-            dynamic: 0,
+            numbers: Vec::new(),
+            run: 0,
         };
         Self((0..hosts).map(host).collect())
     }
@@ -52,12 +52,19 @@ impl Plan {
         let mut chance = Chance::new(u64::from(hosts));
         let host = |_| {
             let used = USED.iter().filter(|(_, of)| chance.below(1_000) < *of);
-            let fixed = used.map(|(number, _)| *number).collect();
-            let dynamic = match chance.below(1_000) {
-                0..20 => DYNAMIC.len() as u32 - chance.below(9),
-                _ => chance.below(81),
-            };
-            HostPlan { fixed, dynamic }
+            let mut numbers: Vec<u16> = used.map(|(number, _)| *number).collect();
+            if chance.below(1_000) < 20 {
+                let run = DYNAMIC.len() as u32 - chance.below(9);
+                return HostPlan { numbers, run };
+            }
+            // One group of four at most in each of so many parts of the range.
+            let groups = chance.below(21);
+            for group in 0..groups {
+                let part = DYNAMIC.len() as u32 / 20;
+                let first = u32::from(*DYNAMIC.start()) + group * part + chance.below(part - 4);
+                numbers.extend((first..first + 4).map(|number| number as u16));
+            }
+            HostPlan { numbers, run: 0 }
         };
         Self((0..hosts).map(host).collect())
     }
@@ -91,11 +98,11 @@ pub(crate) fn allocator(plan: &Plan) -> Allocator {
                 .expect("the plan fits");
             next += 1;
         };
-        let rest = host.dynamic % u32::from(BLOCK);
-        if rest > 0 || !host.fixed.is_empty() {
-            hold(&fixed_and_block(&host.fixed, rest as u16));
+        let rest = host.run % u32::from(BLOCK);
+        if rest > 0 || !host.numbers.is_empty() {
+            hold(&fixed_and_block(&host.numbers, rest as u16));
         }
-        (0..host.dynamic / u32::from(BLOCK)).for_each(|_| hold(&full));
+        (0..host.run / u32::from(BLOCK)).for_each(|_| hold(&full));
         open.commit();
     }
     allocator

@@ -18,14 +18,15 @@ impl Scan {
         let hosts = plan.hosts().map(|host| {
             let mut free = RoaringBitmap::new();
             free.insert_range(1..=u32::from(u16::MAX));
-            host.fixed.iter().for_each(|number| {
+            for number in &host.numbers {
                 free.remove(u32::from(*number));
-            });
+            }
             let first = u32::from(*DYNAMIC.start());
-            free.remove_range(first..first + host.dynamic);
+            free.remove_range(first..first + host.run);
+            let dynamic = u32::from(*DYNAMIC.start())..=u32::from(*DYNAMIC.end());
             Host {
+                dynamic_free: free.range_cardinality(dynamic) as u32,
                 free,
-                dynamic_free: DYNAMIC.len() as u32 - host.dynamic,
             }
         });
         Self(hosts.collect())
