@@ -297,7 +297,7 @@ mod tests {
         #[test]
         fn sets_of_words_agree_with_plain_sets(a in hosts(), b in hosts(), c in hosts()) {
             let (x, y, z) = (set_of(&a), set_of(&b), set_of(&c));
-            prop_assert_eq!(back(&x), a.clone());
+            prop_assert_eq!(&back(&x), &a);
             prop_assert_eq!(x.len(), a.len() as u64);
             prop_assert_eq!(x.is_smaller_than(20), a.len() < 20);
             prop_assert_eq!(x == y, a == b);

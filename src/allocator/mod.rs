@@ -71,6 +71,10 @@ mod work;
 #[cfg(test)]
 mod cases_test;
 #[cfg(test)]
+mod exactness_test;
+#[cfg(test)]
+mod gang_test;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod model_test;
@@ -78,6 +82,10 @@ mod model_test;
 mod promises_test;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod threads_test;
+#[cfg(test)]
+mod woken_test;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

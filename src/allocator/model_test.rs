@@ -40,16 +40,16 @@ enum Try {
     Rollback(usize),
 }
 
-fn host_id() -> impl Strategy<Value = HostId> {
+pub(super) fn host_id() -> impl Strategy<Value = HostId> {
     (0..HOSTS).prop_map(HostId)
 }
 
-fn replica_id() -> impl Strategy<Value = ReplicaId> {
+pub(super) fn replica_id() -> impl Strategy<Value = ReplicaId> {
     (0u64..3, 0u32..3, 0u32..2)
         .prop_map(|(service, index, incarnation)| replica(service, index, incarnation))
 }
 
-fn protocol() -> impl Strategy<Value = Protocol> {
+pub(super) fn protocol() -> impl Strategy<Value = Protocol> {
     prop_oneof![
         4 => Just(Protocol::Tcp),
         1 => Just(Protocol::Udp),
@@ -57,7 +57,7 @@ fn protocol() -> impl Strategy<Value = Protocol> {
     ]
 }
 
-fn request() -> impl Strategy<Value = PortRequest> {
+pub(super) fn request() -> impl Strategy<Value = PortRequest> {
     let want = prop_oneof![
         3 => (LOW - 2..=HIGH).prop_map(|n| n.to_string()),
         5 => Just("any".to_owned()),
@@ -86,11 +86,11 @@ fn request() -> impl Strategy<Value = PortRequest> {
     })
 }
 
-fn block() -> impl Strategy<Value = (u16, u16)> {
+pub(super) fn block() -> impl Strategy<Value = (u16, u16)> {
     (LOW..=HIGH - 2, 0u16..3).prop_map(|(first, more)| (first, first + more))
 }
 
-fn recorded() -> impl Strategy<Value = PortGrant> {
+pub(super) fn recorded() -> impl Strategy<Value = PortGrant> {
     proptest::collection::vec((block(), protocol()), 1..3).prop_map(|ports| {
         let mut text = String::new();
         for (place, ((first, last), protocol)) in ports.iter().enumerate() {
@@ -399,7 +399,7 @@ impl Pair {
     }
 }
 
-fn foreign(number: u16, protocol: Protocol) -> Foreign {
+pub(super) fn foreign(number: u16, protocol: Protocol) -> Foreign {
     Foreign {
         port: port(number),
         protocol,

@@ -274,7 +274,7 @@ impl Placements {
         let (mut standing, mut claimed) = (0, 0);
         for shard in self.shards.iter() {
             let shard = shard.lock();
-            #[expect(clippy::iter_over_hash_type, reason = "a sum has no order")]
+            // A sum has no order.
             for it in shard.placed.values().flatten() {
                 match it.owner {
                     Owner::Standing => standing += 1,
@@ -290,16 +290,17 @@ impl Placements {
     pub(super) fn all(&self) -> Vec<(ReplicaId, HostId, Owner)> {
         let mut all: Vec<_> = Vec::new();
         for shard in self.shards.iter() {
-            for ((service, index), placed) in &shard.lock().placed {
-                all.extend(placed.iter().map(|it| {
+            let shard = shard.lock();
+            all.extend(shard.placed.iter().flat_map(|((service, index), placed)| {
+                placed.iter().map(|it| {
                     let replica = ReplicaId {
                         service: *service,
                         index: *index,
                         incarnation: it.incarnation,
                     };
                     (replica, it.host, it.owner)
-                }));
-            }
+                })
+            }));
         }
         all.sort_unstable_by_key(|(replica, host, _)| (*replica, *host));
         all

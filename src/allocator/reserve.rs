@@ -1,7 +1,7 @@
 //! Taking numbers for one replica on one host.
 
 use crate::identity::{HostId, Incarnation, ReplicaId};
-use crate::port::{PortName, PortRange, Protocol};
+use crate::port::{PortName, PortRange};
 use crate::port_pool::{Causes, Phase, PortGrant, PortPool, PortRequest, Why};
 
 use super::host::Host;
@@ -133,7 +133,7 @@ impl Transaction<'_> {
         former: Option<&PortGrant>,
         numbers: &mut Vec<PortRange>,
     ) -> Result<(), ReserveError> {
-        let push = |pool: &PortPool| push_numbers(pool, replica, request, numbers);
+        let push = |pool: &PortPool| numbers.extend(pool.ports_of(replica));
         match self.attempt(host, replica, request, former, push) {
             (Attempt::Taken, _) => Ok(()),
             (Attempt::Claimed(claim), _) => Err(ReserveError::of(claim, replica)),
@@ -232,22 +232,5 @@ impl Host {
     pub(super) fn holds(&self, replica: ReplicaId, request: &PortRequest) -> bool {
         self.pool.phase(replica) != Some(Phase::Releasing)
             && self.pool.answers(replica, request) == Some(true)
-    }
-}
-
-/// Appends the numbers of a grant that answers `request`, one range for each port.
-pub(super) fn push_numbers(
-    pool: &PortPool,
-    replica: ReplicaId,
-    request: &PortRequest,
-    numbers: &mut Vec<PortRange>,
-) {
-    let mut held = pool.numbers_of(replica);
-    for port in request.as_slice() {
-        numbers.extend(held.next().map(|(_, range)| range));
-        if port.protocol == Protocol::TcpUdp {
-            // The same once more.
-            held.next();
-        }
     }
 }

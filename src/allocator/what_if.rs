@@ -1,5 +1,6 @@
 //! Questions about what would be: who could start if these ended? Nothing of it happens.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::{HostId, ReplicaId};
@@ -338,9 +339,11 @@ fn copy_of<'a>(
     copies: &'a mut BTreeMap<HostId, Host>,
     id: HostId,
 ) -> Option<&'a mut Host> {
-    if !copies.contains_key(&id) {
-        let copy = allocator.hosts.with(id, |host| host.clone())?;
-        copies.insert(id, copy);
+    match copies.entry(id) {
+        Entry::Occupied(copy) => Some(copy.into_mut()),
+        Entry::Vacant(place) => {
+            let copy = allocator.hosts.with(id, |host| host.clone())?;
+            Some(place.insert(copy))
+        }
     }
-    copies.get_mut(&id)
 }

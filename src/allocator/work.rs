@@ -94,7 +94,13 @@ const SPARES: usize = 8;
 /// A cache line of its own, and the one that is fetched beside it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Spare(Mutex<Vec<Box<Work>>>);
+struct Spare(
+    #[expect(
+        clippy::vec_box,
+        reason = "what is lent out and suspended moves as one word"
+    )]
+    Mutex<Vec<Box<Work>>>,
+);
 
 impl Spares {
     /// Work with nothing done.
