@@ -36,8 +36,8 @@ pub struct Ask<'a> {
 /// allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// By place in the request; nothing where none was found yet.
-    spans: Vec<Option<Span>>,
+    /// By place in the request; [`Span::MISSING`] where none was found yet.
+    spans: Vec<Span>,
     /// The numbers of both sides that an "any" must leave alone because of an earlier port.
     picked: [NumberSet; 2],
     /// The order of choice, where it depends on a pool's ranges.
@@ -48,8 +48,8 @@ pub struct Choice {
 
 impl Choice {
     /// The numbers of each port, in the order of the request.
-    pub(super) fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        self.spans.iter().filter_map(|span| *span)
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.spans
     }
 
     /// Forgets what was chosen.
@@ -191,7 +191,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             }
         }
         choice.spans.clear();
-        choice.spans.resize(wanted.len(), None);
+        choice.spans.resize(wanted.len(), Span::MISSING);
         if request.is_narrowed() {
             choice.order.clear();
             choice.order.extend_from_slice(request.order());
@@ -213,7 +213,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             self.former(former, next);
         }
         while let Some((place, port)) = self.at(next) {
-            if self.choice.spans[usize::from(place)].is_some() {
+            if self.has_pick(place) {
                 next += 1;
                 continue;
             }
@@ -250,7 +250,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
     }
 
     fn pick(&mut self, place: u16, protocol: Protocol, span: Span) {
-        self.choice.spans[usize::from(place)] = Some(span);
+        self.choice.spans[usize::from(place)] = span;
         for side in Side::of(protocol) {
             self.choice.picked[side.index()].insert(span);
         }
@@ -343,7 +343,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
             port.protocol == first.protocol
                 && port.within.is_none()
                 && matches!(port.want, Want::Any { count } if count.get() == 1)
-                && self.choice.spans[usize::from(*place)].is_none()
+                && !self.has_pick(*place)
         };
         let alike = (next..).map_while(|next| self.at(next).filter(is_alike));
         let alike = alike.count();
@@ -357,71 +357,94 @@ impl<'a, 'c> Chooser<'a, 'c> {
         let awaited = self.ask.awaited.map(|awaited| awaited.on(side));
         let spoken_for = [awaited[0], awaited[1]].iter().any(|set| !set.is_empty())
             || !self.choice.picked[side.index()].is_empty();
-        let mut found = 0;
-        let mut last = None;
-        let after = Span::new(self.choice.cursor, Span::ALL.last);
-        let before = Span::new(Span::ALL.first, self.choice.cursor.saturating_sub(1));
-        let windows = after.into_iter().chain(before);
-        let free = windows.flat_map(|window| spans_within(&pool.ranges.dynamic, window));
-        let mut rest = (pool.free_count(side.protocol()) > 0).then_some(free);
-        'free: for window in rest.iter_mut().flatten() {
-            let mut window = Some(window);
-            while let Some(here) = window {
-                let missing = u32::try_from(many - found).unwrap_or(u32::MAX);
-                let Some(run) = pool.free_on(side).run_from(here, missing) else {
-                    break;
-                };
-                for number in run.numbers() {
-                    if spoken_for && self.is_spoken_for(side, number) {
-                        continue;
-                    }
-                    self.assign(next + found, number);
-                    found += 1;
-                    last = Some(number);
-                }
-                if found == many {
-                    break 'free;
-                }
-                let after = run.last.checked_add(1);
-                window = after.and_then(|first| Span::new(first, here.last));
-            }
-        }
-        if found < many && !pool.resting_on(side).is_empty() {
-            let oldest = pool.cooling_on(side).by_age();
-            let runs = oldest.flat_map(|cooled| spans_within(&pool.ranges.dynamic, cooled.span));
-            let resting = runs
-                .flat_map(Span::numbers)
-                .filter(|number| pool.resting_on(side).contains(*number));
-            for number in resting {
-                if found == many {
-                    break;
-                }
-                if !(spoken_for && self.is_spoken_for(side, number)) {
-                    self.assign(next + found, number);
-                    found += 1;
-                    last = Some(number);
+        let mut walk = Walk {
+            side,
+            spoken_for,
+            next,
+            many,
+            found: 0,
+        };
+        if pool.free_count(side.protocol()) > 0 {
+            let cursor = self.choice.cursor;
+            let after = Span::new(cursor, Span::ALL.last);
+            let before = Span::new(Span::ALL.first, cursor - 1);
+            for window in after.into_iter().chain(before) {
+                if walk.found < many {
+                    self.walk_free(window, &mut walk);
                 }
             }
         }
-        if let Some(last) = last {
-            self.move_on(last);
+        if walk.found < many && !pool.resting_on(side).is_empty() {
+            self.walk_resting(&mut walk);
+        }
+        let found = walk.found;
+        if let Some((place, _)) = self.at((next + found).saturating_sub(1))
+            && found > 0
+        {
+            self.move_on(self.choice.spans[usize::from(place)].last);
         }
         // Ports that come after these must leave their numbers alone, and who asks why not as well.
         let more_to_come = self.repeats || self.at(next + many).is_some();
         let is_told = found < many && !matches!(self.causes, Causes::Untold);
-        for at in (next..next + found).filter(|_| more_to_come || is_told) {
-            if let Some((place, port)) = self.at(at)
-                && let Some(span) = self.choice.spans[usize::from(place)]
-            {
-                self.pick(place, port.protocol, span);
+        if more_to_come || is_told {
+            for at in next..next + found {
+                if let Some((place, port)) = self.at(at) {
+                    self.pick(place, port.protocol, self.choice.spans[usize::from(place)]);
+                }
             }
         }
         found
     }
 
-    fn assign(&mut self, next: usize, number: u16) {
-        if let Some((place, _)) = self.at(next) {
-            self.choice.spans[usize::from(place)] = Some(Span::single(number));
+    /// Assigns free numbers of `window`, the lowest first.
+    fn walk_free(&mut self, window: Span, walk: &mut Walk) {
+        let pool = self.pool;
+        let free = pool.free_on(walk.side);
+        for offered in spans_within(&pool.ranges.dynamic, window) {
+            let mut rest = Some(offered);
+            while let Some(here) = rest {
+                let missing = u32::try_from(walk.many - walk.found).unwrap_or(u32::MAX);
+                let Some(run) = free.run_from(here, missing) else {
+                    break;
+                };
+                for number in run.numbers() {
+                    self.assign(number, walk);
+                }
+                if walk.found == walk.many {
+                    return;
+                }
+                let after = run.last.checked_add(1);
+                rest = after.and_then(|first| Span::new(first, here.last));
+            }
+        }
+    }
+
+    /// Assigns numbers that cool, oldest first.
+    fn walk_resting(&mut self, walk: &mut Walk) {
+        let pool = self.pool;
+        let resting = pool.resting_on(walk.side);
+        for cooled in pool.cooling_on(walk.side).by_age() {
+            for offered in spans_within(&pool.ranges.dynamic, cooled.span) {
+                for number in offered.numbers() {
+                    if walk.found == walk.many {
+                        return;
+                    }
+                    if resting.contains(number) {
+                        self.assign(number, walk);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the number to the next port of the walk, unless somebody else is to have it.
+    fn assign(&mut self, number: u16, walk: &mut Walk) {
+        if walk.spoken_for && self.is_spoken_for(walk.side, number) {
+            return;
+        }
+        if let Some((place, _)) = self.at(walk.next + walk.found) {
+            self.choice.spans[usize::from(place)] = Span::single(number);
+            walk.found += 1;
         }
     }
 
@@ -497,7 +520,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
     }
 
     fn has_pick(&self, place: u16) -> bool {
-        self.choice.spans[usize::from(place)].is_some()
+        !self.choice.spans[usize::from(place)].is_missing()
     }
 
     fn search<'s>(&'s self, port: &'s WantedPort) -> Search<'s> {
@@ -510,6 +533,17 @@ impl<'a, 'c> Chooser<'a, 'c> {
             picked: &self.choice.picked,
         }
     }
+}
+
+/// A walk over numbers for ports that ask alike.
+struct Walk {
+    side: Side,
+    /// Whether some numbers are awaited or picked already.
+    spoken_for: bool,
+    /// The first port, in the order of choice, and how many.
+    next: usize,
+    many: usize,
+    found: usize,
 }
 
 impl PortPool {

@@ -25,6 +25,7 @@ mod listing;
 mod number_set;
 mod numbers;
 mod question;
+mod replica_index;
 mod request;
 mod search;
 mod side;

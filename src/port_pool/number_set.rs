@@ -54,10 +54,7 @@ impl NumberSet {
     pub(super) fn clear(&mut self) {
         match &mut self.0 {
             Form::Runs(runs) => runs.clear(),
-            Form::Bits(bits) => {
-                bits.words.fill(0);
-                bits.filled.fill(0);
-            }
+            Form::Bits(bits) => bits.clear(),
         }
     }
 
@@ -93,6 +90,7 @@ impl NumberSet {
     /// The numbers of the word `at`: bit `b` is the number `64 * at + b`.
     pub(super) fn word(&self, at: usize) -> u64 {
         match &self.0 {
+            Form::Runs(runs) if runs.is_empty() => 0,
             Form::Runs(runs) => {
                 let Some(all) = whole_word(at) else { return 0 };
                 let from = runs.partition_point(|run| run.last < all.first);
@@ -236,6 +234,16 @@ impl NumberSet {
 }
 
 impl Bits {
+    /// Cost: linear in the words that are not zero.
+    fn clear(&mut self) {
+        for (group, filled) in self.filled.iter_mut().enumerate() {
+            while *filled != 0 {
+                self.words[group * 64 + filled.trailing_zeros() as usize] = 0;
+                *filled &= *filled - 1;
+            }
+        }
+    }
+
     fn insert(&mut self, span: Span) -> u32 {
         let mut new = 0;
         for (at, mask) in masks(span) {
