@@ -144,7 +144,7 @@ fn candidates(cluster: &Cluster, count: u32) -> Vec<Part> {
             &mut |times| {
                 let mut transaction = transaction.borrow_mut();
                 clocked(times, || {
-                    transaction.feasible_into(&need, Some(&set), &mut chosen)
+                    transaction.feasible_into(&need, Some(&set), &mut chosen);
                 })
             },
             &mut |times| clocked(times, || listed.iter().filter(|host| each(**host)).count()),

@@ -94,7 +94,7 @@ const MEASUREMENTS: [Measurement; 9] = [
         all.growth.extend(host_sets::lines());
     }),
     (&["growth", "cluster"], |all| {
-        all.growth.extend(growth::lines())
+        all.growth.extend(growth::lines());
     }),
 ];
 

@@ -26,11 +26,6 @@ impl Flat {
         }
     }
 
-    /// How many numbers of the dynamic range are free.
-    pub(crate) const fn free(&self) -> u32 {
-        self.free
-    }
-
     fn is_free(&self, number: u16) -> bool {
         self.words[usize::from(number / 64)] >> (number % 64) & 1 == 1
     }
