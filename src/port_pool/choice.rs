@@ -52,6 +52,27 @@ impl Choice {
         &self.spans
     }
 
+    /// Begins for `many` ports where the next "any" of the pool would.
+    fn begin(&mut self, pool: &PortPool, many: usize) {
+        self.random = Moved {
+            before: pool.random,
+            after: pool.random,
+        };
+        self.cursor = pool.cursor;
+        self.again(pool, many);
+    }
+
+    /// Begins for another replica.
+    fn again(&mut self, pool: &PortPool, many: usize) {
+        match pool.draw {
+            Draw::NextFit => {}
+            Draw::Lowest => self.cursor = Span::ALL.first,
+            Draw::Random { .. } => self.cursor = random_start(pool, &mut self.random.after),
+        }
+        self.spans.clear();
+        self.spans.resize(many, Span::MISSING);
+    }
+
     /// Forgets what was chosen.
     pub(super) fn clear(&mut self) {
         self.spans.clear();
@@ -104,6 +125,12 @@ fn choose<'a>(
     choice: &mut Choice,
     causes: Causes<'_>,
 ) -> bool {
+    if others.is_empty()
+        && let Some(fits) = choose_plain(pool, ask, choice)
+        && (fits || matches!(causes, Causes::Untold))
+    {
+        return fits;
+    }
     if ask.former.is_some() {
         let preferring = Chooser::new(pool, *ask, others, choice, Causes::Untold).run();
         if preferring {
@@ -115,6 +142,35 @@ fn choose<'a>(
         ..*ask
     };
     Chooser::new(pool, plain, others, choice, causes).run()
+}
+
+/// Chooses for a request that wants nothing but single numbers of one side, any: most do, and a walk
+/// is all it takes. `None` for any other.
+fn choose_plain(pool: &PortPool, ask: &Ask<'_>, choice: &mut Choice) -> Option<bool> {
+    let side = match ask.request.plain()? {
+        Protocol::Tcp => Side::Tcp,
+        Protocol::Udp => Side::Udp,
+        Protocol::TcpUdp => return None,
+    };
+    if ask.former.is_some() {
+        return None;
+    }
+    let many = ask.request.as_slice().len();
+    choice.begin(pool, many);
+    let Choice { spans, cursor, .. } = &mut *choice;
+    let walk = Walk {
+        pool,
+        side,
+        awaited: ask.awaited.map(|awaited| awaited.on(side)),
+        picked: NumberSet::nothing(),
+    };
+    let found = walk.singles(*cursor, many, |nth, number| {
+        spans[nth] = Span::single(number);
+    });
+    if let Some(last) = spans[..found].last() {
+        *cursor = pool.draw.after(last.last, *cursor);
+    }
+    Some(found == many)
 }
 
 /// What is to be told of the causes against a request.
@@ -155,11 +211,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
         causes: Causes<'c>,
     ) -> Self {
         choice.clear();
-        choice.random = Moved {
-            before: pool.random,
-            after: pool.random,
-        };
-        choice.cursor = pool.cursor;
+        choice.begin(pool, ask.request.as_slice().len());
         Self {
             pool,
             ask,
@@ -178,20 +230,18 @@ impl<'a, 'c> Chooser<'a, 'c> {
         chooser
     }
 
+    /// Looks once more. Whether everything was found.
+    pub(super) fn again(&mut self) -> bool {
+        let many = self.ask.request.as_slice().len();
+        self.choice.again(self.pool, many);
+        self.run()
+    }
+
     /// Looks once. Whether everything was found.
     pub(super) fn run(&mut self) -> bool {
         let request = self.ask.request;
         let wanted = request.as_slice();
         let choice = &mut *self.choice;
-        match self.pool.draw {
-            Draw::NextFit => {}
-            Draw::Lowest => choice.cursor = Span::ALL.first,
-            Draw::Random { .. } => {
-                choice.cursor = random_start(self.pool, &mut choice.random.after);
-            }
-        }
-        choice.spans.clear();
-        choice.spans.resize(wanted.len(), Span::MISSING);
         if request.is_narrowed() {
             choice.order.clear();
             choice.order.extend_from_slice(request.order());
@@ -350,118 +400,46 @@ impl<'a, 'c> Chooser<'a, 'c> {
         (alike > 0).then_some((side, alike))
     }
 
-    /// Finds a number for each of `many` ports from `next` on: free ones from the cursor on, then
-    /// what cools, oldest first. Returns how many were found.
+    /// Finds a number for each of `many` ports from `next` on. Returns how many were found.
     fn singles(&mut self, next: usize, side: Side, many: usize) -> usize {
-        let pool = self.pool;
-        let awaited = self.ask.awaited.map(|awaited| awaited.on(side));
-        let spoken_for = [awaited[0], awaited[1]].iter().any(|set| !set.is_empty())
-            || !self.choice.picked[side.index()].is_empty();
-        let mut walk = Walk {
+        let (request, is_narrowed) = (self.ask.request, self.ask.request.is_narrowed());
+        let Choice {
+            spans,
+            picked,
+            order,
+            cursor,
+            ..
+        } = &mut *self.choice;
+        let places = if is_narrowed { order } else { request.order() };
+        let places = &places[next..];
+        let walk = Walk {
+            pool: self.pool,
             side,
-            spoken_for,
-            next,
-            many,
-            found: 0,
+            awaited: self.ask.awaited.map(|awaited| awaited.on(side)),
+            picked: &picked[side.index()],
         };
-        if pool.free_count(side.protocol()) > 0 {
-            let cursor = self.choice.cursor;
-            let after = Span::new(cursor, Span::ALL.last);
-            let before = Span::new(Span::ALL.first, cursor - 1);
-            for window in after.into_iter().chain(before) {
-                if walk.found < many {
-                    self.walk_free(window, &mut walk);
-                }
-            }
-        }
-        if walk.found < many && !pool.resting_on(side).is_empty() {
-            self.walk_resting(&mut walk);
-        }
-        let found = walk.found;
-        if let Some((place, _)) = self.at((next + found).saturating_sub(1))
-            && found > 0
-        {
-            self.move_on(self.choice.spans[usize::from(place)].last);
-        }
+        let found = walk.singles(*cursor, many, |nth, number| {
+            spans[usize::from(places[nth])] = Span::single(number);
+        });
+        let places = &places[..found];
+        let last = places.last().map(|last| spans[usize::from(*last)].last);
         // Ports that come after these must leave their numbers alone, and who asks why not as well.
-        let more_to_come = self.repeats || self.at(next + many).is_some();
+        let more_to_come = self.repeats || next + many < request.as_slice().len();
         let is_told = found < many && !matches!(self.causes, Causes::Untold);
         if more_to_come || is_told {
-            for at in next..next + found {
-                if let Some((place, port)) = self.at(at) {
-                    self.pick(place, port.protocol, self.choice.spans[usize::from(place)]);
-                }
+            for place in places {
+                picked[side.index()].insert(spans[usize::from(*place)]);
             }
+        }
+        if let Some(last) = last {
+            self.move_on(last);
         }
         found
     }
 
-    /// Assigns free numbers of `window`, the lowest first.
-    fn walk_free(&mut self, window: Span, walk: &mut Walk) {
-        let pool = self.pool;
-        let free = pool.free_on(walk.side);
-        for offered in spans_within(&pool.ranges.dynamic, window) {
-            let mut rest = Some(offered);
-            while let Some(here) = rest {
-                let missing = u32::try_from(walk.many - walk.found).unwrap_or(u32::MAX);
-                let Some(run) = free.run_from(here, missing) else {
-                    break;
-                };
-                for number in run.numbers() {
-                    self.assign(number, walk);
-                }
-                if walk.found == walk.many {
-                    return;
-                }
-                let after = run.last.checked_add(1);
-                rest = after.and_then(|first| Span::new(first, here.last));
-            }
-        }
-    }
-
-    /// Assigns numbers that cool, oldest first.
-    fn walk_resting(&mut self, walk: &mut Walk) {
-        let pool = self.pool;
-        let resting = pool.resting_on(walk.side);
-        for cooled in pool.cooling_on(walk.side).by_age() {
-            for offered in spans_within(&pool.ranges.dynamic, cooled.span) {
-                for number in offered.numbers() {
-                    if walk.found == walk.many {
-                        return;
-                    }
-                    if resting.contains(number) {
-                        self.assign(number, walk);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Gives the number to the next port of the walk, unless somebody else is to have it.
-    fn assign(&mut self, number: u16, walk: &mut Walk) {
-        if walk.spoken_for && self.is_spoken_for(walk.side, number) {
-            return;
-        }
-        if let Some((place, _)) = self.at(walk.next + walk.found) {
-            self.choice.spans[usize::from(place)] = Span::single(number);
-            walk.found += 1;
-        }
-    }
-
-    /// Whether a waiting request or another port of this one names the number.
-    fn is_spoken_for(&self, side: Side, number: u16) -> bool {
-        let awaited = self.ask.awaited.iter();
-        self.choice.picked[side.index()].contains(number)
-            || awaited
-                .into_iter()
-                .any(|awaited| awaited.contains(side, number))
-    }
-
     /// The next "any" begins to look after `last`.
     fn move_on(&mut self, last: u16) {
-        if self.pool.draw != Draw::Lowest {
-            self.choice.cursor = last.checked_add(1).unwrap_or(Span::ALL.first);
-        }
+        self.choice.cursor = self.pool.draw.after(last, self.choice.cursor);
     }
 
     fn any(&mut self, place: u16, port: &'a WantedPort) -> bool {
@@ -535,15 +513,98 @@ impl<'a, 'c> Chooser<'a, 'c> {
     }
 }
 
-/// A walk over numbers for ports that ask alike.
-struct Walk {
+/// The numbers of one side, walked for ports that want any one of them each.
+struct Walk<'a> {
+    pool: &'a PortPool,
     side: Side,
-    /// Whether some numbers are awaited or picked already.
-    spoken_for: bool,
-    /// The first port, in the order of choice, and how many.
-    next: usize,
-    many: usize,
-    found: usize,
+    awaited: [&'a NumberSet; 2],
+    /// What other ports of the request have.
+    picked: &'a NumberSet,
+}
+
+impl Walk<'_> {
+    /// Tells `found` up to `many` numbers: free ones from `start` on, then what cools, oldest first.
+    /// Returns how many.
+    fn singles(&self, start: u16, many: usize, mut found: impl FnMut(usize, u16)) -> usize {
+        let mut count = 0;
+        if self.pool.free_count(self.side.protocol()) > 0 {
+            count = self.free(Span::new(start, Span::ALL.last), count, many, &mut found);
+            if count < many {
+                let before = Span::new(Span::ALL.first, start - 1);
+                count = self.free(before, count, many, &mut found);
+            }
+        }
+        if count < many && !self.pool.resting_on(self.side).is_empty() {
+            count = self.resting(count, many, &mut found);
+        }
+        count
+    }
+
+    fn free(
+        &self,
+        window: Option<Span>,
+        count: usize,
+        many: usize,
+        found: &mut impl FnMut(usize, u16),
+    ) -> usize {
+        let mut count = count;
+        let (pool, is_spoken_for) = (self.pool, self.is_any_spoken_for());
+        let free = pool.free_on(self.side);
+        let windows = window
+            .into_iter()
+            .flat_map(|window| spans_within(&pool.ranges.dynamic, window));
+        for offered in windows {
+            let mut rest = Some(offered);
+            while let Some(here) = rest {
+                let missing = u32::try_from(many - count).unwrap_or(u32::MAX);
+                let Some(run) = free.run_from(here, missing) else {
+                    break;
+                };
+                for number in run.numbers() {
+                    if !(is_spoken_for && self.is_spoken_for(number)) {
+                        found(count, number);
+                        count += 1;
+                    }
+                }
+                if count == many {
+                    return count;
+                }
+                let after = run.last.checked_add(1);
+                rest = after.and_then(|first| Span::new(first, here.last));
+            }
+        }
+        count
+    }
+
+    fn resting(&self, count: usize, many: usize, found: &mut impl FnMut(usize, u16)) -> usize {
+        let mut count = count;
+        let (pool, resting) = (self.pool, self.pool.resting_on(self.side));
+        for cooled in pool.cooling_on(self.side).by_age() {
+            for offered in spans_within(&pool.ranges.dynamic, cooled.span) {
+                for number in offered.numbers() {
+                    if count == many {
+                        return count;
+                    }
+                    if resting.contains(number) && !self.is_spoken_for(number) {
+                        found(count, number);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn is_any_spoken_for(&self) -> bool {
+        let [anywhere, here] = self.awaited;
+        !anywhere.is_empty() || !here.is_empty() || !self.picked.is_empty()
+    }
+
+    /// Whether a waiting request or another port of this one names the number.
+    fn is_spoken_for(&self, number: u16) -> bool {
+        let [anywhere, here] = self.awaited;
+        anywhere.contains(number) || here.contains(number) || self.picked.contains(number)
+    }
 }
 
 impl PortPool {

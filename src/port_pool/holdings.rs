@@ -150,9 +150,7 @@ impl Holdings {
             });
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 replicas fit in memory")
         });
-        let slots = &self.slots;
-        self.index
-            .insert(replica, slot, |slot| slots[slot as usize].replica);
+        self.index.insert(replica, slot);
         let holding = &mut self.slots[slot as usize];
         if !holding.request.is_same(request) {
             holding.request = request.clone();
@@ -201,8 +199,7 @@ impl Holdings {
         }
         self.slots.shrink_to_fit();
         self.vacant.shrink_to_fit();
-        let slots = &self.slots;
-        self.index.compact(|slot| slots[slot as usize].replica);
+        self.index.compact();
     }
 }
 

@@ -151,7 +151,7 @@ impl PortPool {
 
     /// Whether none of the numbers is foreign or reserved.
     fn is_bare(&self, side: Side, span: Span) -> bool {
-        !self.strangers.on(side).touches(span) && self.unreserved.count_in(span) == span.count()
+        self.unreserved.covers(span) && !self.strangers.on(side).touches(span)
     }
 
     /// Frees, or lets only cool, those of `places` that nobody holds and that are foreign no more.

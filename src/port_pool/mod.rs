@@ -308,6 +308,14 @@ pub enum Draw {
 }
 
 impl Draw {
+    /// Where to begin after `last` was taken and the search had begun at `cursor`.
+    fn after(self, last: u16, cursor: u16) -> u16 {
+        match self {
+            Self::Lowest => cursor,
+            Self::NextFit | Self::Random { .. } => last.checked_add(1).unwrap_or(Span::ALL.first),
+        }
+    }
+
     const fn seed(self) -> u64 {
         match self {
             Self::Random { seed } => seed,

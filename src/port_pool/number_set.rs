@@ -13,9 +13,17 @@ pub(super) struct NumberSet(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// Ascending; neither touching nor overlapping.
-    Runs(Vec<Span>),
+    Runs(Runs),
     Bits(Box<Bits>),
+}
+
+/// Runs, ascending; neither touching nor overlapping.
+#[derive(Clone)]
+struct Runs {
+    runs: Vec<Span>,
+    /// Where numbers were last taken out: a search that goes on from there finds its place at once.
+    /// Nothing but a hint, which is looked at before it is believed.
+    near: usize,
 }
 
 /// One bit for each number, and one for each word that is not zero.
@@ -36,16 +44,22 @@ const WORDS: usize = 1024;
 
 impl NumberSet {
     /// No number. Allocates nothing.
-    pub(super) const EMPTY: Self = Self(Form::Runs(Vec::new()));
+    pub(super) const EMPTY: Self = Self(Form::Runs(Runs::new(Vec::new())));
+
+    /// No number, to lend.
+    pub(super) const fn nothing() -> &'static Self {
+        static NOTHING: NumberSet = NumberSet::EMPTY;
+        &NOTHING
+    }
 
     /// Every number.
     pub(super) fn full() -> Self {
-        Self(Form::Runs(vec![Span::ALL]))
+        Self(Form::Runs(Runs::new(vec![Span::ALL])))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match &self.0 {
-            Form::Runs(runs) => runs.is_empty(),
+            Form::Runs(list) => list.runs.is_empty(),
             Form::Bits(bits) => bits.filled.iter().all(|word| *word == 0),
         }
     }
@@ -53,16 +67,16 @@ impl NumberSet {
     /// Takes every number out and keeps the memory.
     pub(super) fn clear(&mut self) {
         match &mut self.0 {
-            Form::Runs(runs) => runs.clear(),
+            Form::Runs(list) => list.runs.clear(),
             Form::Bits(bits) => bits.clear(),
         }
     }
 
     pub(super) fn contains(&self, number: u16) -> bool {
         match &self.0 {
-            Form::Runs(runs) => {
-                let at = runs.partition_point(|run| run.last < number);
-                runs.get(at).is_some_and(|run| run.first <= number)
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(number));
+                run.is_some_and(|run| run.first <= number)
             }
             Form::Bits(bits) => bits.words[word_of(number)] >> (number % 64) & 1 == 1,
         }
@@ -73,14 +87,21 @@ impl NumberSet {
         self.run_from(span, 1).is_some()
     }
 
+    /// Whether it holds every number of `span`.
+    pub(super) fn covers(&self, span: Span) -> bool {
+        match &self.0 {
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(span.first));
+                run.is_some_and(|run| run.first <= span.first && span.last <= run.last)
+            }
+            Form::Bits(bits) => masks(span).all(|(at, mask)| bits.words[at] & mask == mask),
+        }
+    }
+
     /// How many numbers of `span` it holds.
     pub(super) fn count_in(&self, span: Span) -> u32 {
         match &self.0 {
-            Form::Runs(runs) => {
-                let from = runs.partition_point(|run| run.last < span.first);
-                let overlaps = runs[from..].iter().map_while(|run| run.overlap(span));
-                overlaps.map(Span::count).sum()
-            }
+            Form::Runs(list) => list.overlaps(span).map(Span::count).sum(),
             Form::Bits(bits) => masks(span)
                 .map(|(at, mask)| count(bits.words[at] & mask, mask))
                 .sum(),
@@ -90,12 +111,11 @@ impl NumberSet {
     /// The numbers of the word `at`: bit `b` is the number `64 * at + b`.
     pub(super) fn word(&self, at: usize) -> u64 {
         match &self.0 {
-            Form::Runs(runs) if runs.is_empty() => 0,
-            Form::Runs(runs) => {
+            Form::Runs(list) if list.runs.is_empty() => 0,
+            Form::Runs(list) => {
                 let Some(all) = whole_word(at) else { return 0 };
-                let from = runs.partition_point(|run| run.last < all.first);
-                let overlaps = runs[from..].iter().map_while(|run| run.overlap(all));
-                overlaps.map(mask_within).fold(0, |word, mask| word | mask)
+                let masks = list.overlaps(all).map(mask_within);
+                masks.fold(0, |word, mask| word | mask)
             }
             Form::Bits(bits) => bits.words.get(at).copied().unwrap_or(0),
         }
@@ -104,9 +124,9 @@ impl NumberSet {
     /// The lowest run inside `window`, cut at its ends and after `most` numbers.
     pub(super) fn run_from(&self, window: Span, most: u32) -> Option<Span> {
         let run = match &self.0 {
-            Form::Runs(runs) => {
-                let at = runs.partition_point(|run| run.last < window.first);
-                runs.get(at)?.overlap(window)?
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(window.first))?;
+                run.overlap(window)?
             }
             Form::Bits(bits) => bits.run_from(window, most)?,
         };
@@ -130,29 +150,10 @@ impl NumberSet {
     /// Adds the numbers of `span`. Returns how many are new.
     pub(super) fn insert(&mut self, span: Span) -> u32 {
         match &mut self.0 {
-            Form::Runs(runs) => {
-                // Runs that touch the span become one with it.
-                let below = span.first - 1;
-                let from = runs.partition_point(|run| run.last < below);
-                let above = span.last.saturating_add(1);
-                let touching = runs[from..].iter().take_while(|run| run.first <= above);
-                let (mut merged, mut known, mut to) = (span, 0, from);
-                for run in touching {
-                    known += run.overlap(span).map_or(0, Span::count);
-                    merged.first = merged.first.min(run.first);
-                    merged.last = merged.last.max(run.last);
-                    to += 1;
-                }
-                if to > from {
-                    runs[from] = merged;
-                    runs.drain(from + 1..to);
-                } else if runs.len() < MOST_RUNS {
-                    runs.insert(from, merged);
-                } else {
-                    return self.as_bits().insert(span);
-                }
-                span.count() - known
-            }
+            Form::Runs(list) => match list.insert(span) {
+                Some(new) => new,
+                None => self.as_bits().insert(span),
+            },
             Form::Bits(bits) => bits.insert(span),
         }
     }
@@ -160,41 +161,10 @@ impl NumberSet {
     /// Takes the numbers of `span` out. Returns how many were there.
     pub(super) fn remove(&mut self, span: Span) -> u32 {
         match &mut self.0 {
-            Form::Runs(runs) => {
-                let from = runs.partition_point(|run| run.last < span.first);
-                let inside = runs[from..].iter().map_while(|run| run.overlap(span));
-                let (gone, runs_concerned) =
-                    inside.fold((0, 0), |(gone, n), part| (gone + part.count(), n + 1));
-                if runs_concerned == 0 {
-                    return 0;
-                }
-                let to = from + runs_concerned;
-                let below = Span::new(runs[from].first, span.first - 1);
-                let above = span.last.checked_add(1);
-                let above = above.and_then(|first| Span::new(first, runs[to - 1].last));
-                match (below, above) {
-                    (Some(below), Some(above)) => {
-                        if runs_concerned == 1 && runs.len() == MOST_RUNS {
-                            return self.as_bits().remove(span);
-                        }
-                        runs[from] = below;
-                        if runs_concerned == 1 {
-                            runs.insert(from + 1, above);
-                        } else {
-                            runs[from + 1] = above;
-                            runs.drain(from + 2..to);
-                        }
-                    }
-                    (Some(rest), None) | (None, Some(rest)) => {
-                        runs[from] = rest;
-                        runs.drain(from + 1..to);
-                    }
-                    (None, None) => {
-                        runs.drain(from..to);
-                    }
-                }
-                gone
-            }
+            Form::Runs(list) => match list.remove(span) {
+                Some(gone) => gone,
+                None => self.as_bits().remove(span),
+            },
             Form::Bits(bits) => bits.remove(span),
         }
     }
@@ -207,21 +177,21 @@ impl NumberSet {
                 return;
             }
             let runs = self.runs_in(Span::ALL).collect();
-            self.0 = Form::Runs(runs);
+            self.0 = Form::Runs(Runs::new(runs));
         }
-        if let Form::Runs(runs) = &mut self.0 {
-            runs.shrink_to_fit();
+        if let Form::Runs(list) = &mut self.0 {
+            list.runs.shrink_to_fit();
         }
     }
 
     /// Becomes a bitmap, if it is none.
     fn as_bits(&mut self) -> &mut Bits {
-        if let Form::Runs(runs) = &self.0 {
+        if let Form::Runs(list) = &self.0 {
             let mut bits = Box::new(Bits {
                 words: [0; WORDS],
                 filled: [0; WORDS / 64],
             });
-            for run in runs {
+            for run in &list.runs {
                 bits.insert(*run);
             }
             self.0 = Form::Bits(bits);
@@ -230,6 +200,101 @@ impl NumberSet {
             Form::Bits(bits) => bits,
             Form::Runs(_) => unreachable!("it became a bitmap above"),
         }
+    }
+}
+
+impl Runs {
+    const fn new(runs: Vec<Span>) -> Self {
+        Self { runs, near: 0 }
+    }
+
+    /// The place of the first run that ends at `number` or later.
+    fn seek(&self, number: u16) -> usize {
+        let reaches = |at: usize| self.runs.get(at).is_some_and(|run| run.last >= number);
+        if reaches(self.near) && (self.near == 0 || !reaches(self.near - 1)) {
+            return self.near;
+        }
+        self.runs.partition_point(|run| run.last < number)
+    }
+
+    /// The parts of `window` that it holds, ascending.
+    fn overlaps(&self, window: Span) -> impl Iterator<Item = Span> + '_ {
+        let from = self.seek(window.first);
+        self.runs[from..]
+            .iter()
+            .map_while(move |run| run.overlap(window))
+    }
+
+    /// Adds the numbers of `span` and returns how many are new; `None`, and nothing is done, if that
+    /// would be too many runs.
+    fn insert(&mut self, span: Span) -> Option<u32> {
+        // Runs that touch the span become one with it.
+        let below = span.first - 1;
+        let from = self.runs.partition_point(|run| run.last < below);
+        let above = span.last.saturating_add(1);
+        let (mut merged, mut known, mut to) = (span, 0, from);
+        while let Some(run) = self.runs.get(to).filter(|run| run.first <= above) {
+            known += run.overlap(span).map_or(0, Span::count);
+            merged.first = merged.first.min(run.first);
+            merged.last = merged.last.max(run.last);
+            to += 1;
+        }
+        if to == from {
+            if self.runs.len() == MOST_RUNS {
+                return None;
+            }
+            self.runs.insert(from, merged);
+            self.near += usize::from(from <= self.near);
+        } else {
+            self.runs[from] = merged;
+            if to > from + 1 {
+                self.runs.drain(from + 1..to);
+                if from < self.near {
+                    self.near = self.near.saturating_sub(to - from - 1);
+                }
+            }
+        }
+        Some(span.count() - known)
+    }
+
+    /// Takes the numbers of `span` out and returns how many were there; `None`, and nothing is done,
+    /// if that would be too many runs.
+    fn remove(&mut self, span: Span) -> Option<u32> {
+        let from = self.seek(span.first);
+        let (mut gone, mut to) = (0, from);
+        while let Some(part) = self.runs.get(to).and_then(|run| run.overlap(span)) {
+            gone += part.count();
+            to += 1;
+        }
+        if to == from {
+            return Some(0);
+        }
+        let below = Span::new(self.runs[from].first, span.first - 1);
+        let above = span.last.checked_add(1);
+        let above = above.and_then(|first| Span::new(first, self.runs[to - 1].last));
+        self.near = from + usize::from(below.is_some());
+        match (below, above) {
+            (Some(below), Some(above)) if to == from + 1 => {
+                if self.runs.len() == MOST_RUNS {
+                    return None;
+                }
+                self.runs[from] = below;
+                self.runs.insert(to, above);
+            }
+            (Some(below), Some(above)) => {
+                self.runs[from] = below;
+                self.runs[to - 1] = above;
+                self.runs.drain(from + 1..to - 1);
+            }
+            (Some(rest), None) | (None, Some(rest)) => {
+                self.runs[from] = rest;
+                self.runs.drain(from + 1..to);
+            }
+            (None, None) => {
+                self.runs.drain(from..to);
+            }
+        }
+        Some(gone)
     }
 }
 
@@ -380,7 +445,7 @@ impl FromIterator<Span> for NumberSet {
 impl PartialEq for NumberSet {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Runs(ours), Form::Runs(theirs)) => ours == theirs,
+            (Form::Runs(ours), Form::Runs(theirs)) => ours.runs == theirs.runs,
             _ => (0..WORDS).all(|at| self.word(at) == other.word(at)),
         }
     }
@@ -418,7 +483,8 @@ mod tests {
                 assert_eq!(filled, bits.words[at] != 0, "word {at}");
             }
         }
-        if let Form::Runs(runs) = &set.0 {
+        if let Form::Runs(list) = &set.0 {
+            let runs = &list.runs;
             assert!(runs.len() <= MOST_RUNS);
             let apart = |pair: &[Span]| pair[0].last < u16::MAX && pair[0].last + 1 < pair[1].first;
             assert!(runs.windows(2).all(apart), "{runs:?}");
@@ -522,6 +588,8 @@ mod tests {
                 let inside: Vec<u16> = model.range(window.numbers()).copied().collect();
                 prop_assert_eq!(usize::try_from(set.count_in(window)), Ok(inside.len()));
                 prop_assert_eq!(set.touches(window), !inside.is_empty());
+                let all = u32::try_from(inside.len()) == Ok(window.count());
+                prop_assert_eq!(set.covers(window), all);
                 prop_assert_eq!(set.contains(window.first), model.contains(&window.first));
                 let run = set.run_from(window, most);
                 prop_assert_eq!(run.map(|run| run.first), inside.first().copied());

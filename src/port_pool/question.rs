@@ -81,10 +81,12 @@ impl PortPool {
             former: None,
             ..*ask
         };
-        let mut times = 0;
         let mut chooser = Chooser::repeating(self, ask, choice);
-        while times < most && chooser.run() {
+        let mut times = 0;
+        let mut fits = most > 0 && chooser.run();
+        while fits {
             times += 1;
+            fits = times < most && chooser.again();
         }
         choice.clear();
         times

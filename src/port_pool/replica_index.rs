@@ -1,21 +1,36 @@
-//! Which slot a replica's holding stands in: open addressing over slot numbers alone.
+//! Which slot a replica's holding stands in: open addressing over slot numbers and hashes.
 //!
-//! The replicas themselves stand in the slots, so that an entry is four bytes, and a removal closes
-//! the gap that it makes: no table of any age is slower than a new one. It is never walked, so that
-//! its order reaches no decision.
+//! The replicas themselves stand in the slots; an entry is eight bytes, and another replica's slot is
+//! hardly ever looked at. A removal closes the gap that it makes: no table of any age is slower than
+//! a new one. It is never walked, so that its order reaches no decision.
 
 use crate::identity::ReplicaId;
 
-/// Slots by replica. Every method is told how to find the replica of a slot.
+/// Slots by replica. Who looks one up says how to find the replica of a slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplicaIndex {
-    /// A power of two of entries, half of them free at least; none while nothing was inserted.
-    table: Vec<u32>,
+    /// A power of two of entries, half of them vacant at least; none while nothing was inserted.
+    table: Vec<Entry>,
     len: usize,
 }
 
-/// No slot.
-const FREE: u32 = u32::MAX;
+/// One replica: its hash, whose low bits say where it belongs, and its slot.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    slot: u32,
+}
+
+impl Entry {
+    const VACANT: Self = Self {
+        hash: 0,
+        slot: u32::MAX,
+    };
+
+    const fn is_vacant(self) -> bool {
+        self.slot == u32::MAX
+    }
+}
 
 /// How small a table can be.
 const LEAST: usize = 8;
@@ -27,20 +42,16 @@ impl ReplicaIndex {
         replica_of: impl Fn(u32) -> ReplicaId,
     ) -> Option<u32> {
         let at = self.place(replica, replica_of)?;
-        Some(self.table[at])
+        Some(self.table[at].slot)
     }
 
     /// Adds the slot of a replica that has none yet.
-    pub(super) fn insert(
-        &mut self,
-        replica: ReplicaId,
-        slot: u32,
-        replica_of: impl Fn(u32) -> ReplicaId,
-    ) {
+    pub(super) fn insert(&mut self, replica: ReplicaId, slot: u32) {
         if (self.len + 1) * 2 > self.table.len() {
-            self.resize((self.table.len() * 2).max(LEAST), replica_of);
+            self.resize((self.table.len() * 2).max(LEAST));
         }
-        self.add(replica, slot);
+        let hash = hash_of(replica);
+        self.add(Entry { hash, slot });
         self.len += 1;
     }
 
@@ -50,43 +61,43 @@ impl ReplicaIndex {
         replica: ReplicaId,
         replica_of: impl Fn(u32) -> ReplicaId,
     ) -> Option<u32> {
-        let mut gap = self.place(replica, &replica_of)?;
-        let slot = std::mem::replace(&mut self.table[gap], FREE);
+        let mut gap = self.place(replica, replica_of)?;
+        let slot = self.table[gap].slot;
         self.len -= 1;
         // What was pushed past the gap moves up into it, unless it would come before its home.
         let mask = self.table.len() - 1;
         let mut at = (gap + 1) & mask;
-        while self.table[at] != FREE {
-            let home = self.home(replica_of(self.table[at]));
+        while !self.table[at].is_vacant() {
+            let home = self.table[at].hash as usize;
             let pushed = at.wrapping_sub(home) & mask;
             if pushed >= (at.wrapping_sub(gap) & mask) {
-                self.table[gap] = std::mem::replace(&mut self.table[at], FREE);
+                self.table[gap] = self.table[at];
                 gap = at;
             }
             at = (at + 1) & mask;
         }
+        self.table[gap] = Entry::VACANT;
         Some(slot)
     }
 
     /// Makes the table as small as its entries allow.
-    pub(super) fn compact(&mut self, replica_of: impl Fn(u32) -> ReplicaId) {
+    pub(super) fn compact(&mut self) {
         let size = match self.len {
             0 => 0,
             len => (len * 2).next_power_of_two().max(LEAST),
         };
         if size < self.table.len() {
-            self.resize(size, replica_of);
+            self.resize(size);
         }
     }
 
     fn place(&self, replica: ReplicaId, replica_of: impl Fn(u32) -> ReplicaId) -> Option<usize> {
-        if self.len == 0 {
-            return None;
-        }
-        let mask = self.table.len() - 1;
-        let mut at = self.home(replica);
-        while self.table[at] != FREE {
-            if replica_of(self.table[at]) == replica {
+        let mask = self.table.len().checked_sub(1)?;
+        let hash = hash_of(replica);
+        let mut at = hash as usize & mask;
+        while !self.table[at].is_vacant() {
+            let entry = self.table[at];
+            if entry.hash == hash && replica_of(entry.slot) == replica {
                 return Some(at);
             }
             at = (at + 1) & mask;
@@ -94,35 +105,33 @@ impl ReplicaIndex {
         None
     }
 
-    fn add(&mut self, replica: ReplicaId, slot: u32) {
+    fn add(&mut self, entry: Entry) {
         let mask = self.table.len() - 1;
-        let mut at = self.home(replica);
-        while self.table[at] != FREE {
+        let mut at = entry.hash as usize & mask;
+        while !self.table[at].is_vacant() {
             at = (at + 1) & mask;
         }
-        self.table[at] = slot;
+        self.table[at] = entry;
     }
 
-    fn resize(&mut self, size: usize, replica_of: impl Fn(u32) -> ReplicaId) {
-        let before = std::mem::replace(&mut self.table, vec![FREE; size]);
-        for slot in before.into_iter().filter(|slot| *slot != FREE) {
-            self.add(replica_of(slot), slot);
+    fn resize(&mut self, size: usize) {
+        let before = std::mem::replace(&mut self.table, vec![Entry::VACANT; size]);
+        for entry in before.into_iter().filter(|entry| !entry.is_vacant()) {
+            self.add(entry);
         }
     }
+}
 
-    /// Where a replica belongs: replicas of one service one after the other, services far apart.
-    fn home(&self, replica: ReplicaId) -> usize {
-        let ReplicaId {
-            service,
-            index,
-            incarnation,
-        } = replica;
-        let own = u64::from(index) | u64::from(incarnation.0) << 32;
-        let mut mixed = (service.0 ^ own.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ own ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let place = usize::try_from(mixed >> 33).unwrap_or(0);
-        place & (self.table.len() - 1)
-    }
+fn hash_of(replica: ReplicaId) -> u32 {
+    let ReplicaId {
+        service,
+        index,
+        incarnation,
+    } = replica;
+    let own = u64::from(index) | u64::from(incarnation.0) << 32;
+    let mut mixed = (service.0 ^ own.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ own ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    u32::try_from(mixed >> 32).expect("the upper half of 64 bits")
 }
 
 #[cfg(test)]
@@ -156,11 +165,11 @@ mod tests {
                     prop_assert_eq!(index.remove(who, |slot| slots[slot as usize]), None);
                     let slot = u32::try_from(slots.len()).unwrap();
                     slots.push(who);
-                    index.insert(who, slot, |slot| slots[slot as usize]);
+                    index.insert(who, slot);
                     model.insert(who, slot);
                 }
                 if compacts {
-                    index.compact(|slot| slots[slot as usize]);
+                    index.compact();
                 }
                 for who in &slots {
                     let found = index.find(*who, |slot| slots[slot as usize]);

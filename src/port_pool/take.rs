@@ -254,8 +254,7 @@ impl PortPool {
     }
 
     fn restore_span(&mut self, side: Side, span: Span, clashes: &mut Vec<Clash>) {
-        let untouched = self.free_on(side).count_in(span) == span.count();
-        if untouched {
+        if self.free_on(side).covers(span) {
             self.seize(side, span);
             return;
         }
