@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use portreeve::allocator::{AfterRelease, Allocator, GangMember, SameNumbers};
 use portreeve::identity::HostId;
-use portreeve::port_pool::PortRequest;
+use portreeve::port_pool::{PortGrant, PortRequest};
 use portreeve::time::Monotonic;
 
 use crate::baseline::host_locks::HostLocks;
@@ -44,7 +44,6 @@ pub(crate) fn row() -> Row {
     let request = any(4);
     let members = members(&request);
     let mut kept = Kept::default();
-    let mut numbers = Vec::new();
     let [gang, alone, one_by_one] = interleave(
         ROUNDS,
         [
@@ -64,11 +63,12 @@ pub(crate) fn row() -> Row {
             &mut |times| {
                 repeated(times, || {
                     let taken = clocked(1, || {
-                        for member in &members {
-                            let fits =
-                                locks.hold(member.host.0, member.replica, &request, &mut kept);
-                            assert!(fits, "the hosts have room");
-                        }
+                        let hold = |member: &GangMember<'_>| {
+                            locks
+                                .hold(member.host.0, member.replica, &request, &mut kept)
+                                .expect("the hosts have room")
+                        };
+                        members.iter().map(hold).collect::<Vec<PortGrant>>()
                     });
                     members.iter().for_each(|member| {
                         locks.release(member.replica);
@@ -79,20 +79,15 @@ pub(crate) fn row() -> Row {
             &mut |times| {
                 repeated(times, || {
                     let taken = clocked(1, || {
-                        for member in &members {
+                        let place = |member: &GangMember<'_>| {
                             let mut transaction = product.begin(NOW);
-                            numbers.clear();
-                            transaction
-                                .reserve_into(
-                                    member.host,
-                                    member.replica,
-                                    &request,
-                                    None,
-                                    &mut numbers,
-                                )
+                            let grant = transaction
+                                .reserve(member.host, member.replica, &request, None)
                                 .expect("the hosts have room");
                             transaction.commit();
-                        }
+                            grant
+                        };
+                        members.iter().map(place).collect::<Vec<PortGrant>>()
                     });
                     release(&product, &members);
                     taken

@@ -8,11 +8,20 @@ use crate::port::Protocol;
 
 use super::HostSet;
 use super::host::{Host, HostState};
+use super::rooms::{Rooms, UNCOUNTED};
 
 /// What the census says of one host. Each host keeps its own entry, so that only a change of it
 /// touches the sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
+    sets: Membership,
+    /// Free TCP numbers where that is all that counts; [`ROOMY`] where they are plenty on both sides.
+    room: u16,
+}
+
+/// In which sets a host is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Membership {
     is_known: bool,
     is_up: bool,
     is_scarce: bool,
@@ -25,14 +34,24 @@ impl Entry {
     /// What is to be said of `host` now.
     pub(super) fn of(host: &Host) -> Self {
         let free = host.pool.free_count(Protocol::TcpUdp);
-        Self {
+        let sets = Membership {
             is_known: true,
             is_up: host.state == HostState::Up,
             is_scarce: free < ROOMY,
             is_scarcer: free < ROOM,
             is_resting: host.pool.next_deadline().is_some(),
             has_wishes: !host.awaited.is_empty(),
-        }
+        };
+        let room = if sets.has_wishes {
+            UNCOUNTED
+        } else if !sets.is_scarce {
+            u16::try_from(ROOMY).unwrap_or(UNCOUNTED)
+        } else if sets.is_resting {
+            UNCOUNTED
+        } else {
+            u16::try_from(host.pool.free_count(Protocol::Tcp)).unwrap_or(UNCOUNTED)
+        };
+        Self { sets, room }
     }
 }
 
@@ -41,9 +60,12 @@ pub(super) const ROOM: u32 = 64;
 /// With so many, every possible one beside a few awaited numbers: one replica takes at most 256.
 pub(super) const ROOMY: u32 = 320;
 
-/// The sets of all hosts.
+/// The sets of all hosts, and how much room there is on those that are short of it.
 #[derive(Debug, Default)]
-pub(super) struct Census(RwLock<Sets>);
+pub(super) struct Census {
+    sets: RwLock<Sets>,
+    rooms: Rooms,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Sets {
@@ -65,15 +87,19 @@ pub(super) struct Sets {
 
 impl Census {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Sets> {
-        self.0.read()
+        self.sets.read()
     }
 
     /// Changes the sets from `before` to what `after` says. Called under the host's lock.
     pub(super) fn change(&self, host: HostId, before: Entry, after: Entry) {
-        if before == after {
+        if before.room != after.room {
+            self.rooms.set(host, after.room);
+        }
+        if before.sets == after.sets {
             return;
         }
-        let mut sets = self.0.write();
+        let after = after.sets;
+        let mut sets = self.sets.write();
         sets.known.set(host, after.is_known);
         sets.up.set(host, after.is_up);
         sets.scarce.set(host, after.is_scarce);
@@ -85,19 +111,25 @@ impl Census {
         }
     }
 
+    /// Free TCP numbers of a host, capped at [`ROOMY`]; `None` if they do not tell what it can take.
+    pub(super) fn room(&self, host: HostId) -> Option<u32> {
+        let room = self.rooms.get(host);
+        (room != UNCOUNTED).then_some(u32::from(room))
+    }
+
     /// There is new room on `host`.
     pub(super) fn free(&self, host: HostId) {
-        self.0.write().freed.insert(host);
+        self.sets.write().freed.insert(host);
     }
 
     /// There may be new room on every host.
     pub(super) fn free_all(&self) {
-        let sets = &mut *self.0.write();
+        let sets = &mut *self.sets.write();
         sets.freed.extend(&sets.known);
     }
 
     /// The hosts with new room, which are then told of.
     pub(super) fn take_freed(&self) -> HostSet {
-        std::mem::take(&mut self.0.write().freed)
+        std::mem::take(&mut self.sets.write().freed)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::port::Protocol;
 use crate::port_pool::{Awaited, Choice};
 
 use super::census::{ROOM, ROOMY};
@@ -28,6 +29,8 @@ pub(super) struct SeenAwaited {
 enum Doubt {
     /// Those that were left in `doubted`.
     Some,
+    /// The same, but a host with less room than the first does not fit, and one with the second does.
+    Counted(u32, u32),
     All,
 }
 
@@ -59,13 +62,20 @@ impl Allocator {
         } else {
             self.narrow(need, &around, out, doubted)
         };
-        let fits = |id| {
+        let mut fits = |id| {
             let asked = self.hosts.with(id, |host| host.fits(need, &around, choice));
             asked.unwrap_or(false)
         };
         match doubt {
             Doubt::All => out.retain(fits),
             Doubt::Some => out.retain_among(doubted, fits),
+            Doubt::Counted(least, enough) => {
+                out.retain_among(doubted, |id| match self.census.room(id) {
+                    Some(room) if room < least => false,
+                    Some(room) if room >= enough => true,
+                    _ => fits(id),
+                });
+            }
         }
     }
 
@@ -111,6 +121,13 @@ impl Allocator {
             &sets.scarcer
         });
         doubted.extend(&sets.wished);
-        Doubt::Some
+        // What rests may be over by a later moment; what draws from UDP is not counted.
+        let drawn_elsewhere = [Protocol::Udp, Protocol::TcpUdp]
+            .into_iter()
+            .any(|protocol| need.request.single_any(protocol) > 0);
+        if around.later.is_some() || drawn_elsewhere {
+            return Doubt::Some;
+        }
+        Doubt::Counted(drawn, room)
     }
 }

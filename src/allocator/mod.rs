@@ -59,6 +59,7 @@ mod question;
 mod release;
 mod reserve;
 mod restore;
+mod rooms;
 mod stats;
 mod summary;
 mod transaction;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use portreeve::identity::ReplicaId;
-use portreeve::port_pool::{Draw, PoolRanges, PortPool, PortRequest};
+use portreeve::port_pool::{Draw, PoolRanges, PortGrant, PortPool, PortRequest};
 
 use crate::product_pool::Kept;
 
@@ -27,24 +27,24 @@ impl HostLocks {
         }
     }
 
-    /// Takes what `request` asks for, if it is there.
+    /// Takes what `request` asks for, if it is there, and tells it as a grant.
     pub(crate) fn hold(
         &self,
         host: u32,
         by: ReplicaId,
         request: &PortRequest,
         kept: &mut Kept,
-    ) -> bool {
+    ) -> Option<PortGrant> {
         if self.shard(by).lock().insert(by, host).is_some() {
-            return false;
+            return None;
         }
         let mut pool = self.hosts[host as usize].lock();
-        let fits = kept.hold(&mut pool, by, request);
-        drop(pool);
-        if !fits {
-            self.shard(by).lock().remove(&by);
+        if kept.hold(&mut pool, by, request) {
+            return pool.grant(by);
         }
-        fits
+        drop(pool);
+        self.shard(by).lock().remove(&by);
+        None
     }
 
     /// Gives everything back that a replica holds; whether it held something.
