@@ -18,15 +18,22 @@ pub(super) struct Holding {
     request: PortRequest,
     is_in_use: bool,
     /// The numbers of each port, in the same order.
-    pub(super) spans: SmallVec<[Span; 4]>,
+    pub(super) spans: Spans,
     pub(super) phase: Phase,
 }
+
+/// The numbers of a few ports inside the slot, of more beside it.
+type Spans = SmallVec<[Span; 4]>;
 
 /// Every holding of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holdings {
     slots: Vec<Holding>,
     vacant: Vec<u32>,
+    /// Room for the numbers of many ports that is not in use, whichever slot it was made for.
+    spare_rooms: Vec<Spans>,
+    /// How many such rooms there are, used and spare.
+    rooms: usize,
     index: ReplicaIndex,
 }
 
@@ -152,6 +159,18 @@ impl Holdings {
         });
         self.index.insert(replica, slot);
         let holding = &mut self.slots[slot as usize];
+        let ports = request.as_slice().len();
+        if ports > holding.spans.inline_size() {
+            if self.spare_rooms.is_empty() {
+                // Twice as many, as a vector grows: a load that sways a little needs no more.
+                let more = self.rooms.max(1);
+                let room = || Spans::with_capacity(ports);
+                self.spare_rooms
+                    .extend(std::iter::repeat_with(room).take(more));
+                self.rooms += more;
+            }
+            holding.spans = self.spare_rooms.pop().unwrap_or_default();
+        }
         if !holding.request.is_same(request) {
             holding.request = request.clone();
         }
@@ -180,7 +199,11 @@ impl Holdings {
     /// Makes a slot that was taken out, and its room for numbers, free for another.
     pub(super) fn recycle(&mut self, slot: Slot) {
         let Slot(slot) = slot;
-        self.slots[slot as usize].spans.clear();
+        let spans = &mut self.slots[slot as usize].spans;
+        spans.clear();
+        if spans.spilled() {
+            self.spare_rooms.push(std::mem::take(spans));
+        }
         self.vacant.push(slot);
     }
 
@@ -191,12 +214,11 @@ impl Holdings {
         }
         let slots = self.slots.len();
         self.vacant.retain(|slot| (*slot as usize) < slots);
-        for holding in &mut self.slots {
-            if !holding.is_in_use {
-                holding.request = PortRequest::recorded(&[]);
-            }
-            holding.spans.shrink_to_fit();
+        for holding in self.slots.iter_mut().filter(|holding| !holding.is_in_use) {
+            holding.request = PortRequest::recorded(&[]);
         }
+        self.rooms = self.rooms.saturating_sub(self.spare_rooms.len());
+        self.spare_rooms = Vec::new();
         self.slots.shrink_to_fit();
         self.vacant.shrink_to_fit();
         self.index.compact();

@@ -34,6 +34,8 @@ mod strangers;
 mod take;
 
 #[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
 mod choice_test;
 #[cfg(test)]
 pub(crate) mod testing;

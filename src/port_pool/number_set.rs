@@ -184,6 +184,12 @@ impl NumberSet {
         }
     }
 
+    /// Becomes a bitmap, as many runs would make it.
+    #[cfg(test)]
+    pub(super) fn flatten(&mut self) {
+        self.as_bits();
+    }
+
     /// Becomes a bitmap, if it is none.
     fn as_bits(&mut self) -> &mut Bits {
         if let Form::Runs(list) = &self.0 {
