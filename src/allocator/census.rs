@@ -7,6 +7,7 @@ use crate::identity::HostId;
 use crate::port::Protocol;
 
 use super::HostSet;
+use super::freed::Freed;
 use super::host::{Host, HostState};
 use super::rooms::{Rooms, UNCOUNTED};
 
@@ -65,6 +66,8 @@ pub(super) const ROOMY: u32 = 320;
 pub(super) struct Census {
     sets: RwLock<Sets>,
     rooms: Rooms,
+    /// Hosts with new room that nobody was told of yet.
+    pub(super) freed: Freed,
 }
 
 #[derive(Debug, Default)]
@@ -81,8 +84,6 @@ pub(super) struct Sets {
     pub(super) resting: HostSet,
     /// Somebody waits for numbers of this very host.
     pub(super) wished: HostSet,
-    /// Hosts with new room that nobody was told of yet.
-    pub(super) freed: HostSet,
 }
 
 impl Census {
@@ -107,7 +108,7 @@ impl Census {
         sets.resting.set(host, after.is_resting);
         sets.wished.set(host, after.has_wishes);
         if !after.is_known {
-            sets.freed.remove(host);
+            self.freed.remove(host);
         }
     }
 
@@ -119,17 +120,17 @@ impl Census {
 
     /// There is new room on `host`.
     pub(super) fn free(&self, host: HostId) {
-        self.sets.write().freed.insert(host);
+        self.freed.insert(host);
     }
 
     /// There may be new room on every host.
     pub(super) fn free_all(&self) {
-        let sets = &mut *self.sets.write();
-        sets.freed.extend(&sets.known);
+        let sets = self.sets.read();
+        sets.known.iter().for_each(|host| self.freed.insert(host));
     }
 
     /// The hosts with new room, which are then told of.
     pub(super) fn take_freed(&self) -> HostSet {
-        std::mem::take(&mut self.sets.write().freed)
+        self.freed.take()
     }
 }

@@ -48,6 +48,7 @@
 mod census;
 mod deadlines;
 mod feasibility;
+mod freed;
 mod gang;
 mod host;
 mod host_set;
