@@ -150,8 +150,8 @@ pub struct AllocatorConfig {
     /// How many host numbers there may be: the bound of the memory that one number can cost. At most
     /// [`HostSet::MAX_HOSTS`] counts.
     pub max_hosts: u32,
-    /// Fewer candidates than this are asked one by one; more are first narrowed down by the sets of
-    /// hosts that are kept for each watched number.
+    /// Fewer candidates than this are asked one by one for a fixed number that nobody asked about
+    /// before; more have the hosts counted that have it, once and for all. 0: never one by one.
     pub direct_below: u32,
 }
 
@@ -280,7 +280,11 @@ impl Allocator {
         } else {
             seen
         };
-        let mut changed = Vec::new();
+        if self.deadlines.first().is_none_or(|first| first > now) {
+            return now;
+        }
+        let mut work = self.spares.take();
+        let changed = &mut work.changed;
         while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {
                 if host.queued == Some(at) {
@@ -289,7 +293,7 @@ impl Allocator {
                 let freed = host
                     .pool
                     .end_due(now, &mut |side, range| changed.push((side, range)));
-                self.note(id, host, &changed);
+                self.note(id, host, changed);
                 changed.clear();
                 if freed {
                     self.census.free(id);
@@ -297,6 +301,7 @@ impl Allocator {
                 self.recount(id, host);
             });
         }
+        self.spares.keep(work);
         now
     }
 

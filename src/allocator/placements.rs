@@ -131,14 +131,26 @@ impl Placements {
         }
     }
 
-    /// Whether `by` has a claim to `replica` on `host`.
-    pub(super) fn is_claimed(&self, replica: ReplicaId, host: HostId, by: TransactionNo) -> bool {
+    /// Drops a claim. Whether it was `by`'s.
+    pub(super) fn unclaim(&self, replica: ReplicaId, host: HostId, by: TransactionNo) -> bool {
         let key = key(replica);
         let mut shard = self.shard(key).lock();
-        let placed = shard.placed.get_mut(&key);
-        placed
-            .and_then(|placed| find(placed, replica.incarnation, host))
-            .is_some_and(|claim| claim.owner == Owner::Claimed(by))
+        let Some(placed) = shard.placed.get_mut(&key) else {
+            return false;
+        };
+        let ours = Placement {
+            incarnation: replica.incarnation,
+            host,
+            owner: Owner::Claimed(by),
+        };
+        let Some(at) = placed.iter().position(|it| *it == ours) else {
+            return false;
+        };
+        placed.remove(at);
+        if placed.is_empty() {
+            shard.placed.remove(&key);
+        }
+        true
     }
 
     /// Records that `replica` has ports on `host` for good. Returns another host on which it has

@@ -42,11 +42,20 @@ pub struct Choice {
     picked: [NumberSet; 2],
     /// The order of choice, where it depends on a pool's ranges.
     order: Vec<u16>,
+    /// The place in the request of the first port for which nothing was found.
+    failed: Option<u16>,
     pub(super) cursor: u16,
     pub(super) random: Moved<u64>,
 }
 
 impl Choice {
+    /// The place in the request of the first port for which nothing was found, after a search that
+    /// failed.
+    #[must_use]
+    pub fn failed(&self) -> Option<usize> {
+        self.failed.map(usize::from)
+    }
+
     /// The numbers of each port, in the order of the request.
     pub(super) fn spans(&self) -> &[Span] {
         &self.spans
@@ -69,6 +78,7 @@ impl Choice {
             Draw::Lowest => self.cursor = Span::ALL.first,
             Draw::Random { .. } => self.cursor = random_start(pool, &mut self.random.after),
         }
+        self.failed = None;
         self.spans.clear();
         self.spans.resize(many, Span::MISSING);
     }
@@ -170,6 +180,9 @@ fn choose_plain(pool: &PortPool, ask: &Ask<'_>, choice: &mut Choice) -> Option<b
     if let Some(last) = spans[..found].last() {
         *cursor = pool.draw.after(last.last, *cursor);
     }
+    if found < many {
+        choice.failed = u16::try_from(found).ok();
+    }
     Some(found == many)
 }
 
@@ -254,8 +267,11 @@ impl<'a, 'c> Chooser<'a, 'c> {
             let Want::Fixed(number) = port.want else {
                 break;
             };
-            if !self.fixed(place, port, number) && !self.causes.are_all_told() {
-                return false;
+            if !self.fixed(place, port, number) {
+                self.choice.failed.get_or_insert(place);
+                if !self.causes.are_all_told() {
+                    return false;
+                }
             }
             next += 1;
         }
@@ -273,6 +289,9 @@ impl<'a, 'c> Chooser<'a, 'c> {
             };
             if found < looked_for {
                 self.fits = false;
+                if let Some((place, _)) = self.at(next + found) {
+                    self.choice.failed.get_or_insert(place);
+                }
                 if matches!(self.causes, Causes::Untold) {
                     return false;
                 }
