@@ -40,9 +40,26 @@ pub(crate) fn row() -> Row {
     let allocator = allocator();
     let (fits, refused) = (any(4), fixed_and_any(&[HELD], 0));
     let (mut drawn, mut none) = (Vec::new(), Vec::new());
-    let [committed, dropped, refused, explained] = interleave(
+    let (mut open_a, mut open_b) = (allocator.begin(NOW), allocator.begin(NOW));
+    let (mut taken, mut nothing) = (Vec::new(), Vec::new());
+    let [success, failure, committed, dropped, refused, explained] = interleave(
         201,
         [
+            &mut |times| {
+                clocked(times, || {
+                    taken.clear();
+                    let mark = open_a.mark();
+                    let fits = open_a.reserve_into(HOST, ASKER, &fits, None, &mut taken);
+                    fits.is_ok() && open_a.rollback(mark).is_ok()
+                })
+            },
+            &mut |times| {
+                clocked(times, || {
+                    open_b
+                        .reserve_into(HOST, ASKER, &refused, None, &mut nothing)
+                        .is_err()
+                })
+            },
             &mut |times| placed(&allocator, &fits, times),
             &mut |times| clocked(times, || attempt(&allocator, &fits, &mut drawn)),
             &mut |times| clocked(times, || attempt(&allocator, &refused, &mut none)),
@@ -60,25 +77,31 @@ pub(crate) fn row() -> Row {
     };
     Row {
         number: 9,
-        what: "a transaction in which a held fixed number is refused, against one that takes 4 any and commits",
+        what: "in an open transaction: a held fixed number refused, against 4 any taken and rolled back",
         target: ">= 5x cheaper",
         parts: vec![
             part(
                 "refused, the port named",
-                &committed,
-                &refused,
+                &success,
+                &failure,
                 Bound::AtLeast(5.0),
             ),
             part(
-                "refused with every cause",
+                "as a transaction of its own, against one that commits",
                 &committed,
-                &explained,
+                &refused,
                 Bound::Told,
             ),
             part(
-                "against 4 any taken and dropped",
+                "as a transaction of its own, against one that is dropped",
                 &dropped,
                 &refused,
+                Bound::Told,
+            ),
+            part(
+                "the same with every cause told, against one that commits",
+                &committed,
+                &explained,
                 Bound::Told,
             ),
         ],

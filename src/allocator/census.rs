@@ -1,6 +1,8 @@
 //! Which hosts are up, which are short of numbers, which have to be asked: sets kept in step with
 //! the hosts, so that a question about all of them looks at words.
 
+use std::sync::atomic::Ordering;
+
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::identity::HostId;
@@ -9,6 +11,7 @@ use crate::port::Protocol;
 use super::HostSet;
 use super::freed::Freed;
 use super::host::{Host, HostState};
+use super::host_set::Bits;
 use super::rooms::{Rooms, UNCOUNTED};
 
 /// What the census says of one host. Each host keeps its own entry, so that only a change of it
@@ -113,10 +116,22 @@ impl Census {
         }
     }
 
-    /// Free TCP numbers of a host, capped at [`ROOMY`]; `None` if they do not tell what it can take.
-    pub(super) fn room(&self, host: HostId) -> Option<u32> {
-        let room = self.rooms.get(host);
-        (room != UNCOUNTED).then_some(u32::from(room))
+    /// Of the hosts of the word `at` of a set: those with at least `enough` free TCP numbers, and
+    /// those that have to be asked, as what is between `least` and `enough` does not tell.
+    pub(super) fn roomy(&self, at: u32, hosts: u64, least: u32, enough: u32) -> (u64, u64) {
+        let (mut roomy, mut unclear) = (0, 0);
+        let Some(rooms) = self.rooms.of_word(at) else {
+            return (0, 0);
+        };
+        for bit in Bits(hosts) {
+            let room = rooms[bit as usize].load(Ordering::Acquire);
+            if room == UNCOUNTED || (least..enough).contains(&u32::from(room)) {
+                unclear |= 1 << bit;
+            } else if u32::from(room) >= enough {
+                roomy |= 1 << bit;
+            }
+        }
+        (roomy, unclear)
     }
 
     /// There is new room on `host`.

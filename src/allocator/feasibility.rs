@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::identity::HostId;
 use crate::port::Protocol;
 use crate::port_pool::{Awaited, Choice};
 
 use super::census::{ROOM, ROOMY};
+use super::host_set::Bits;
 use super::question::Around;
 use super::{Allocator, HostSet, Need};
 
@@ -73,10 +75,10 @@ impl Allocator {
             Doubt::All => out.retain(fits),
             Doubt::Some => out.retain_among(doubted, fits),
             Doubt::Counted(least, enough) => {
-                out.retain_among(doubted, |id| match self.census.room(id) {
-                    Some(room) if room < least => false,
-                    Some(room) if room >= enough => true,
-                    _ => fits(id),
+                out.retain_words(doubted, |at, hosts| {
+                    let (roomy, unclear) = self.census.roomy(at, hosts, least, enough);
+                    let asked = Bits(unclear).filter(|bit| fits(HostId(at * 64 + bit)));
+                    asked.fold(roomy, |kept, bit| kept | 1 << bit)
                 });
             }
         }

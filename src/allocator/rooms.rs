@@ -29,10 +29,11 @@ impl Rooms {
         counts[at].store(free, Ordering::Release);
     }
 
-    /// What the host wrote last; nothing was written for a host that never stood.
-    pub(super) fn get(&self, host: HostId) -> u16 {
-        let counts = place(host).and_then(|(segment, at)| self.segments[segment].get()?.get(at));
-        counts.map_or(0, |free| free.load(Ordering::Acquire))
+    /// What the 64 hosts of a word of a set wrote last; `None` if none of them ever wrote.
+    pub(super) fn of_word(&self, at: u32) -> Option<&[AtomicU16]> {
+        // A segment holds whole words.
+        let (segment, first) = place(HostId(at.checked_mul(64)?))?;
+        self.segments[segment].get()?.get(first..first + 64)
     }
 }
 
@@ -43,14 +44,19 @@ mod tests {
     #[test]
     fn each_host_reads_back_its_own_count() {
         let rooms = Rooms::default();
+        let get = |host: u32| {
+            let counts = rooms.of_word(host / 64)?;
+            Some(counts[(host % 64) as usize].load(Ordering::Acquire))
+        };
+        assert_eq!(get(0), None);
         for host in [0, 63, 64, 191, 192, 70_000] {
-            assert_eq!(rooms.get(HostId(host)), 0);
             rooms.set(HostId(host), u16::try_from(host % 1_000).unwrap() + 1);
         }
         for host in [0, 63, 64, 191, 192, 70_000] {
             let count = u16::try_from(host % 1_000).unwrap() + 1;
-            assert_eq!(rooms.get(HostId(host)), count);
+            assert_eq!(get(host), Some(count));
         }
-        assert_eq!(rooms.get(HostId(65)), 0);
+        assert_eq!(get(65), Some(0));
+        assert_eq!(get(1_000_000), None);
     }
 }
