@@ -1,7 +1,12 @@
 //! The product's own set of numbers without the pool around it: the same source files, built in here,
 //! since the library shows the pool alone.
 
+#[path = "../../src/port_pool/number_bits.rs"]
+mod number_bits;
+#[path = "../../src/port_pool/number_runs.rs"]
+mod number_runs;
 #[expect(dead_code, reason = "the pool uses more of it than this")]
+#[expect(unused_imports, reason = "its tests are built here too, and not run")]
 #[path = "../../src/port_pool/number_set.rs"]
 mod number_set;
 #[expect(dead_code, reason = "the pool uses more of it than this")]

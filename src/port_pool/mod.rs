@@ -18,10 +18,13 @@
 mod awaited;
 mod cause;
 mod choice;
+mod chooser;
 mod cooling;
 mod holdings;
 mod layers;
 mod listing;
+mod number_bits;
+mod number_runs;
 mod number_set;
 mod numbers;
 mod question;
@@ -32,6 +35,7 @@ mod side;
 mod span;
 mod strangers;
 mod take;
+mod walk;
 
 #[cfg(test)]
 mod agreement_test;

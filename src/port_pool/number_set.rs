@@ -5,6 +5,8 @@
 //! back to runs only in [`NumberSet::compact`]: a hot call never pays for that twice, however the
 //! content swings.
 
+use super::number_bits::{Bits, WORDS, mask_within, masks, whole_word};
+use super::number_runs::{MOST_RUNS, Runs};
 use super::span::Span;
 
 /// Numbers, in whichever of the two forms. Equal if it holds the same numbers.
@@ -17,30 +19,8 @@ enum Form {
     Bits(Box<Bits>),
 }
 
-/// Runs, ascending; neither touching nor overlapping.
-#[derive(Clone)]
-struct Runs {
-    runs: Vec<Span>,
-    /// Where numbers were last taken out: a search that goes on from there finds its place at once.
-    /// Nothing but a hint, which is looked at before it is believed.
-    near: usize,
-}
-
-/// One bit for each number, and one for each word that is not zero.
-#[derive(Clone)]
-struct Bits {
-    words: [u64; WORDS],
-    filled: [u64; WORDS / 64],
-}
-
-/// How many runs are kept as runs: 1 KiB of them.
-const MOST_RUNS: usize = 256;
-
 /// How few runs must be left for [`NumberSet::compact`] to go back to them.
 const FEW_RUNS: usize = MOST_RUNS / 4;
-
-/// Words of 64 numbers each.
-const WORDS: usize = 1024;
 
 impl NumberSet {
     /// No number. Allocates nothing.
@@ -78,7 +58,7 @@ impl NumberSet {
                 let run = list.runs.get(list.seek(number));
                 run.is_some_and(|run| run.first <= number)
             }
-            Form::Bits(bits) => bits.words[word_of(number)] >> (number % 64) & 1 == 1,
+            Form::Bits(bits) => bits.contains(number),
         }
     }
 
@@ -102,9 +82,7 @@ impl NumberSet {
     pub(super) fn count_in(&self, span: Span) -> u32 {
         match &self.0 {
             Form::Runs(list) => list.overlaps(span).map(Span::count).sum(),
-            Form::Bits(bits) => masks(span)
-                .map(|(at, mask)| count(bits.words[at] & mask, mask))
-                .sum(),
+            Form::Bits(bits) => bits.count_in(span),
         }
     }
 
@@ -193,10 +171,7 @@ impl NumberSet {
     /// Becomes a bitmap, if it is none.
     fn as_bits(&mut self) -> &mut Bits {
         if let Form::Runs(list) = &self.0 {
-            let mut bits = Box::new(Bits {
-                words: [0; WORDS],
-                filled: [0; WORDS / 64],
-            });
+            let mut bits = Bits::empty();
             for run in &list.runs {
                 bits.insert(*run);
             }
@@ -207,229 +182,6 @@ impl NumberSet {
             Form::Runs(_) => unreachable!("it became a bitmap above"),
         }
     }
-}
-
-impl Runs {
-    const fn new(runs: Vec<Span>) -> Self {
-        Self { runs, near: 0 }
-    }
-
-    /// The place of the first run that ends at `number` or later.
-    fn seek(&self, number: u16) -> usize {
-        let reaches = |at: usize| self.runs.get(at).is_some_and(|run| run.last >= number);
-        if reaches(self.near) && (self.near == 0 || !reaches(self.near - 1)) {
-            return self.near;
-        }
-        self.runs.partition_point(|run| run.last < number)
-    }
-
-    /// The parts of `window` that it holds, ascending.
-    fn overlaps(&self, window: Span) -> impl Iterator<Item = Span> + '_ {
-        let from = self.seek(window.first);
-        self.runs[from..]
-            .iter()
-            .map_while(move |run| run.overlap(window))
-    }
-
-    /// Adds the numbers of `span` and returns how many are new; `None`, and nothing is done, if that
-    /// would be too many runs.
-    fn insert(&mut self, span: Span) -> Option<u32> {
-        // Runs that touch the span become one with it.
-        let below = span.first - 1;
-        let from = self.runs.partition_point(|run| run.last < below);
-        let above = span.last.saturating_add(1);
-        let (mut merged, mut known, mut to) = (span, 0, from);
-        while let Some(run) = self.runs.get(to).filter(|run| run.first <= above) {
-            known += run.overlap(span).map_or(0, Span::count);
-            merged.first = merged.first.min(run.first);
-            merged.last = merged.last.max(run.last);
-            to += 1;
-        }
-        if to == from {
-            if self.runs.len() == MOST_RUNS {
-                return None;
-            }
-            self.runs.insert(from, merged);
-            self.near += usize::from(from <= self.near);
-        } else {
-            self.runs[from] = merged;
-            if to > from + 1 {
-                self.runs.drain(from + 1..to);
-                if from < self.near {
-                    self.near = self.near.saturating_sub(to - from - 1);
-                }
-            }
-        }
-        Some(span.count() - known)
-    }
-
-    /// Takes the numbers of `span` out and returns how many were there; `None`, and nothing is done,
-    /// if that would be too many runs.
-    fn remove(&mut self, span: Span) -> Option<u32> {
-        let from = self.seek(span.first);
-        let (mut gone, mut to) = (0, from);
-        while let Some(part) = self.runs.get(to).and_then(|run| run.overlap(span)) {
-            gone += part.count();
-            to += 1;
-        }
-        if to == from {
-            return Some(0);
-        }
-        let below = Span::new(self.runs[from].first, span.first - 1);
-        let above = span.last.checked_add(1);
-        let above = above.and_then(|first| Span::new(first, self.runs[to - 1].last));
-        self.near = from + usize::from(below.is_some());
-        match (below, above) {
-            (Some(below), Some(above)) if to == from + 1 => {
-                if self.runs.len() == MOST_RUNS {
-                    return None;
-                }
-                self.runs[from] = below;
-                self.runs.insert(to, above);
-            }
-            (Some(below), Some(above)) => {
-                self.runs[from] = below;
-                self.runs[to - 1] = above;
-                self.runs.drain(from + 1..to - 1);
-            }
-            (Some(rest), None) | (None, Some(rest)) => {
-                self.runs[from] = rest;
-                self.runs.drain(from + 1..to);
-            }
-            (None, None) => {
-                self.runs.drain(from..to);
-            }
-        }
-        Some(gone)
-    }
-}
-
-impl Bits {
-    /// Cost: linear in the words that are not zero.
-    fn clear(&mut self) {
-        for (group, filled) in self.filled.iter_mut().enumerate() {
-            while *filled != 0 {
-                self.words[group * 64 + filled.trailing_zeros() as usize] = 0;
-                *filled &= *filled - 1;
-            }
-        }
-    }
-
-    fn insert(&mut self, span: Span) -> u32 {
-        let mut new = 0;
-        for (at, mask) in masks(span) {
-            new += count(!self.words[at] & mask, mask);
-            self.words[at] |= mask;
-            self.filled[at / 64] |= 1 << (at % 64);
-        }
-        new
-    }
-
-    fn remove(&mut self, span: Span) -> u32 {
-        let mut gone = 0;
-        for (at, mask) in masks(span) {
-            gone += count(self.words[at] & mask, mask);
-            self.words[at] &= !mask;
-            if self.words[at] == 0 {
-                self.filled[at / 64] &= !(1 << (at % 64));
-            }
-        }
-        gone
-    }
-
-    /// The lowest run inside `window`, looked at for `most` numbers at least.
-    fn run_from(&self, window: Span, most: u32) -> Option<Span> {
-        let first = self.next(window.first)?;
-        if first > window.last {
-            return None;
-        }
-        let limit = u32::from(first).saturating_add(most - 1);
-        let limit = u16::try_from(limit).map_or(window.last, |limit| limit.min(window.last));
-        // Ones from the first number on, word after word.
-        let mut last = first;
-        loop {
-            let ones = (!(self.words[word_of(last)] >> (last % 64))).trailing_zeros();
-            let more = ones.min(64 - u32::from(last % 64));
-            let end = u32::from(last) + more - 1;
-            if end >= u32::from(limit) {
-                return Span::new(first, limit);
-            }
-            let end = u16::try_from(end).ok()?;
-            if u32::from(last % 64) + more < 64 || self.words[word_of(end + 1)] & 1 == 0 {
-                return Span::new(first, end);
-            }
-            last = end + 1;
-        }
-    }
-
-    /// The lowest number from `start` on.
-    fn next(&self, start: u16) -> Option<u16> {
-        let at = word_of(start);
-        let here = self.words[at] & (u64::MAX << (start % 64));
-        if here != 0 {
-            return number(at, here);
-        }
-        let (group, place) = (at / 64, at % 64);
-        let later = self.filled[group] & (u64::MAX << place) & !(1 << place);
-        let (group, filled) = if later != 0 {
-            (group, later)
-        } else {
-            let beyond = self.filled[group + 1..]
-                .iter()
-                .position(|word| *word != 0)?;
-            let group = group + 1 + beyond;
-            (group, self.filled[group])
-        };
-        let at = group * 64 + filled.trailing_zeros() as usize;
-        number(at, self.words[at])
-    }
-}
-
-/// The lowest number of a word that is not zero.
-fn number(at: usize, word: u64) -> Option<u16> {
-    u16::try_from(at * 64 + word.trailing_zeros() as usize).ok()
-}
-
-/// The word that holds a number.
-pub(super) const fn word_of(number: u16) -> usize {
-    number as usize / 64
-}
-
-/// How many bits of `mask` are set in `word`, which has no others: all or one of them, mostly.
-const fn count(word: u64, mask: u64) -> u32 {
-    if word == 0 {
-        0
-    } else if word == mask {
-        64 - mask.leading_zeros() - mask.trailing_zeros()
-    } else {
-        word.count_ones()
-    }
-}
-
-/// The words of `span`, each with the bits that lie inside.
-pub(super) fn masks(span: Span) -> impl Iterator<Item = (usize, u64)> {
-    let (first, last) = (word_of(span.first), word_of(span.last));
-    (first..=last).map(move |at| {
-        let mut mask = u64::MAX;
-        if at == first {
-            mask &= u64::MAX << (span.first % 64);
-        }
-        if at == last {
-            mask &= u64::MAX >> (63 - span.last % 64);
-        }
-        (at, mask)
-    })
-}
-
-/// The bits of a span that lies inside one word.
-pub(super) const fn mask_within(span: Span) -> u64 {
-    (u64::MAX << (span.first % 64)) & (u64::MAX >> (63 - span.last % 64))
-}
-
-/// The numbers of a word; the first word has one less, for 0 is none.
-pub(super) fn whole_word(at: usize) -> Option<Span> {
-    let first = u16::try_from(at * 64).ok()?;
-    Span::new(first.max(1), first | 63)
 }
 
 impl Default for NumberSet {
@@ -469,6 +221,7 @@ impl std::fmt::Debug for NumberSet {
 
 #[cfg(test)]
 mod tests {
+    use super::super::number_bits::word_of;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

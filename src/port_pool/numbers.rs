@@ -1,7 +1,8 @@
 //! The numbers of one side: the free set, what rests, and how many of the dynamic range are free.
 
 use super::cooling::Cooling;
-use super::number_set::{NumberSet, masks};
+use super::number_bits::masks;
+use super::number_set::NumberSet;
 use super::span::{Span, spans_of, spans_within};
 use super::{PortPool, Side};
 

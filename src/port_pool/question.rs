@@ -3,8 +3,8 @@
 use crate::identity::ServiceId;
 use crate::port::{Port, Protocol};
 
-use super::choice::Chooser;
-use super::number_set::masks;
+use super::chooser::Chooser;
+use super::number_bits::masks;
 use super::span::spans_of;
 use super::{Ask, Awaited, Choice, PortPool, Side};
 
