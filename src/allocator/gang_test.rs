@@ -142,7 +142,9 @@ proptest! {
             .collect();
         match transaction.reserve_gang(&gang, same) {
             Ok(grants) => {
-                prop_assert!(fits.iter().all(|fits| *fits));
+                // What is found for all may be a packing that a host alone would not have found.
+                let packs = same == SameNumbers::Yes && (asked.has_blocks() || asked.is_narrowed());
+                prop_assert!(packs || fits.iter().all(|fits| *fits));
                 if same == SameNumbers::Yes {
                     prop_assert!(grants.iter().all(|grant| *grant == grants[0]));
                 }
