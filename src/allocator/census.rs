@@ -12,7 +12,7 @@ use super::HostSet;
 use super::freed::Freed;
 use super::host::{Host, HostState};
 use super::host_set::Bits;
-use super::rooms::{Rooms, UNCOUNTED};
+use super::rooms::{Offered, Rooms, UNCOUNTED};
 
 /// What the census says of one host. Each host keeps its own entry, so that only a change of it
 /// touches the sets.
@@ -70,6 +70,8 @@ pub(super) const ROOMY: u32 = if cfg!(test) { 9 } else { 320 };
 pub(super) struct Census {
     sets: RwLock<Sets>,
     rooms: Rooms,
+    /// Numbers that "any" may be answered with somewhere.
+    pub(super) offered: Offered,
     /// Hosts with new room that nobody was told of yet.
     pub(super) freed: Freed,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::identity::HostId;
-use crate::port::Protocol;
-use crate::port_pool::{Awaited, Choice};
+use crate::port::{Port, Protocol};
+use crate::port_pool::{Awaited, Choice, Side};
 
 use super::census::{ROOM, ROOMY};
 use super::host_set::Bits;
@@ -129,8 +129,11 @@ impl Allocator {
         if drawn == 0 {
             return if known { Doubt::Some } else { Doubt::All };
         }
-        // Each number drawn, fixed or awaited takes at most one from those that are free on both sides.
-        let beside = u32::try_from(fixed.len() + around.anywhere.len()).unwrap_or(u32::MAX);
+        // Each number drawn, fixed or awaited takes at most one from those that are free on both sides;
+        // a fixed one that no host offers to "any" takes none.
+        let offered = |key: &&(Side, Port)| self.census.offered.contains(key.1);
+        let fixed = fixed.iter().filter(offered).count();
+        let beside = u32::try_from(fixed + around.anywhere.len()).unwrap_or(u32::MAX);
         let room = drawn.saturating_add(beside);
         let searched = need.request.has_blocks() || need.request.is_narrowed();
         if searched || !known || room > ROOMY {

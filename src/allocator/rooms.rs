@@ -1,9 +1,10 @@
 //! How many numbers hosts that are short of them have free, to be read without the host's lock.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::identity::HostId;
+use crate::port::{Port, PortRanges};
 
 use super::host_table::{SEGMENTS, place, slots};
 
@@ -37,9 +38,71 @@ impl Rooms {
     }
 }
 
+/// The lowest and the highest number that any host ever offered to "any". A fixed number outside is
+/// taken from no count.
+#[derive(Debug)]
+pub(super) struct Offered(AtomicU32);
+
+impl Default for Offered {
+    fn default() -> Self {
+        Self(AtomicU32::new(packed(u16::MAX, 0)))
+    }
+}
+
+impl Offered {
+    /// A host is about to offer these.
+    pub(super) fn widen(&self, dynamic: &PortRanges) {
+        let (Some(low), Some(high)) = (dynamic.as_slice().first(), dynamic.as_slice().last())
+        else {
+            return;
+        };
+        let (low, high) = (low.first().number(), high.last().number());
+        let widened = |(first, last): (u16, u16)| packed(first.min(low), last.max(high));
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                Some(widened(unpacked(now)))
+            })
+            .ok();
+    }
+
+    pub(super) fn contains(&self, port: Port) -> bool {
+        let (first, last) = unpacked(self.0.load(Ordering::Acquire));
+        (first..=last).contains(&port.number())
+    }
+}
+
+fn packed(first: u16, last: u16) -> u32 {
+    u32::from(first) << 16 | u32::from(last)
+}
+
+const fn unpacked(both: u32) -> (u16, u16) {
+    let [a, b, c, d] = both.to_be_bytes();
+    (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hosts_offer_lies_between_the_lowest_and_the_highest() {
+        let offered = Offered::default();
+        let port = |number| Port::new(number).unwrap();
+        assert!(!offered.contains(port(1)));
+        offered.widen(&PortRanges::default());
+        assert!(!offered.contains(port(20_000)));
+        offered.widen(&"20000-20999".parse().unwrap());
+        offered.widen(&"30000-30010,40000".parse().unwrap());
+        offered.widen(&"25000".parse().unwrap());
+        for (number, inside) in [
+            (19_999, false),
+            (20_000, true),
+            (40_000, true),
+            (40_001, false),
+        ] {
+            assert_eq!(offered.contains(port(number)), inside, "{number}");
+        }
+    }
 
     #[test]
     fn each_host_reads_back_its_own_count() {
