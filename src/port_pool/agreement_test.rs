@@ -287,7 +287,11 @@ proptest! {
         let mut first = None;
         prop_assert_eq!(world.pool.choose(&ask, &mut choice, Causes::First(&mut first)), fits);
         prop_assert_eq!(first.as_ref(), all.first());
-        prop_assert_eq!(world.fits(1, &request), fits);
+        prop_assert_eq!(world.pool.choose(&ask, &mut choice, Causes::Untold), fits);
+        if let Some(why) = first {
+            let failed = choice.failed().map(|place| &request.as_slice()[place].name);
+            prop_assert_eq!(failed, why.port.as_ref().map(|port| &port.name));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::number_set::NumberSet;
 use super::span::Span;
 use super::take::Moved;
 use super::walk::Walk;
-use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side};
+use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side, Want, WantedPort};
 
 /// What is asked of one host's pool.
 #[derive(Clone, Copy, Debug)]
@@ -144,11 +144,14 @@ fn choose<'a>(
             && (pool.free_on(*side).contains(number) || pool.resting_on(*side).contains(number))
     };
     if matches!(causes, Causes::Untold)
-        && let Some(taken) = ask.request.fixed().iter().find(|key| !may_have(key))
+        && let Some((side, port)) = ask.request.fixed().iter().find(|fixed| !may_have(fixed))
     {
-        let wanted = ask.request.as_slice();
-        let place = wanted.iter().position(|port| port.fixes(*taken));
-        choice.failed = place.and_then(|place| u16::try_from(place).ok());
+        let wanted = ask.request.as_slice().iter();
+        let names = |wanted: &WantedPort| {
+            wanted.want == Want::Fixed(*port) && Side::of(wanted.protocol).any(|of| of == *side)
+        };
+        let place = wanted.zip(0..).find(|(wanted, _)| names(wanted));
+        choice.failed = place.map(|(_, place)| place);
         return false;
     }
     if ask.former.is_some() {

@@ -232,11 +232,6 @@ pub struct WantedPort {
 }
 
 impl WantedPort {
-    /// Whether it wants this very number on this side.
-    pub(super) fn fixes(&self, (side, number): (Side, Port)) -> bool {
-        self.want == Want::Fixed(number) && Side::of(self.protocol).any(|own| own == side)
-    }
-
     /// How many numbers it takes: 1, or the size of the block.
     #[must_use]
     pub const fn count(&self) -> NonZeroU16 {
