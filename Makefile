@@ -37,6 +37,7 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
-# Prints target, measured and verdict for each row of performance.md that is built.
+# Prints how costs grow, then target, measured and verdict for each row of performance.md that is built; leaves both as
+# bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.
 bench:
 	$(CARGO) bench -p portreeve --bench product --locked

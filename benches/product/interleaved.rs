@@ -82,6 +82,8 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
     /// The medians: what is divided, and by what.
     pub(crate) medians: (f64, f64),
+    /// Of each side, what a tenth of the rounds stays below: how it is when nothing else runs.
+    pub(crate) quiet: (f64, f64),
 }
 
 impl Ratio {
@@ -94,6 +96,10 @@ impl Ratio {
             low: quantile(pairs.clone(), 0.1),
             high: quantile(pairs, 0.9),
             medians,
+            quiet: (
+                quantile(this.0.clone(), 0.1),
+                quantile(other.0.clone(), 0.1),
+            ),
         }
     }
 }

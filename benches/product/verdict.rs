@@ -54,17 +54,20 @@ impl Part {
             low,
             high,
             medians,
+            quiet,
         } = *ratio;
         Self {
             case: case.into(),
             measured: value,
             shown: format!("{value:.1}x"),
             detail: format!(
-                "{} {} / {} {}, eight of ten rounds {low:.1} to {high:.1}",
+                "{} {} / {} {}, eight of ten rounds {low:.1} to {high:.1}, quietest tenth {} / {}",
                 sides.0,
                 spelled(medians.0),
                 sides.1,
-                spelled(medians.1)
+                spelled(medians.1),
+                spelled(quiet.0),
+                spelled(quiet.1)
             ),
             bound,
         }
