@@ -55,7 +55,9 @@ pub(super) type Key = (ServiceId, u32);
 )]
 type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
+/// Cache lines of its own, so that threads at two shards do not meet.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Shard {
     placed: Map<Key, Placed>,
     /// Releases of a while ago, so that a repeated one is told from a stranger's.

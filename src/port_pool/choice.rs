@@ -137,11 +137,9 @@ fn choose<'a>(
     {
         return fits;
     }
-    // A number that is taken is refused at a look; whose it cools for is a matter of the search.
+    // A number that cannot be had is refused at a look.
     let may_have = |(side, port): &(Side, Port)| {
-        let number = port.number();
-        pool.ranges.fixed.contains(*port)
-            && (pool.free_on(*side).contains(number) || pool.resting_on(*side).contains(number))
+        pool.ranges.fixed.contains(*port) && pool.gives_fixed(*side, port.number(), ask.service)
     };
     if matches!(causes, Causes::Untold)
         && let Some((side, port)) = ask.request.fixed().iter().find(|fixed| !may_have(fixed))

@@ -348,7 +348,7 @@ impl<'a, 'c> Chooser<'a, 'c> {
 impl PortPool {
     /// Whether a fixed request of `service` gets the number. Names no holder, so that a refusal is
     /// a look at a bit.
-    fn gives_fixed(&self, side: Side, number: u16, service: ServiceId) -> bool {
+    pub(super) fn gives_fixed(&self, side: Side, number: u16, service: ServiceId) -> bool {
         self.free_on(side).contains(number)
             || self.resting_on(side).contains(number)
                 && self
