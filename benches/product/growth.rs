@@ -174,10 +174,10 @@ fn weights() -> Vec<Growth> {
         }),
         weigh(
             "cluster mix: mean 280 ports, 2 % nearly full, grants of 4",
-            10_000,
+            100_000,
             &|product| {
                 let (mut index, mut chance) = (0, Chance::new(8));
-                for host in 0..10_000 {
+                for host in 0..100_000 {
                     // 3,190 grants are a full host but for 8 ports; the others hold 0 to 50 ports.
                     let grants = if chance.below(50) == 0 {
                         3_190
