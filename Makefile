@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test external long fix bench
+.PHONY: verify quick test external long fix sim bench
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -37,11 +37,11 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
-.PHONY: sim
 # Plays the shipped scenarios and the examples of docs/supervision.md.
 sim:
 	$(CARGO) test -p portreeve-sim --locked
 
-# Prints target, measured and verdict for each row of performance.md that is built.
+# Prints how costs grow, then target, measured and verdict for each row of performance.md that is built; leaves both as
+# bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.
 bench:
 	$(CARGO) bench -p portreeve --bench product --locked
