@@ -23,10 +23,12 @@ ifneq ($(QUICK),done)
 endif
 	$(MAKE) external
 
-# What needs Debian packages or real daemons; installs the packages where it may, else names what it skips.
+# What needs Debian packages, real daemons or minutes (a million operations on the allocator); installs the packages where
+# it may, else names what it skips.
 external:
 	.ci/install-packages
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
 
 # The same with full figures: more rounds, more cases.
 long:
