@@ -75,6 +75,8 @@ mod exactness_test;
 #[cfg(test)]
 mod gang_test;
 #[cfg(test)]
+mod hostile_test;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod model_test;

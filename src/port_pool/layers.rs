@@ -214,7 +214,7 @@ impl PortPool {
     }
 
     /// Every number that a replica holds on one side. Cost: linear in the host's grants.
-    fn held_on(&self, side: Side) -> NumberSet {
+    pub(super) fn held_on(&self, side: Side) -> NumberSet {
         let sides = self
             .holdings
             .iter()
