@@ -42,10 +42,8 @@ impl PortRequest {
     ///
     /// [`PortRequestError`] names the ports that cannot stand together.
     pub fn new(wanted: Vec<WantedPort>) -> Result<Self, PortRequestError> {
-        let numbers: u32 = wanted
-            .iter()
-            .map(|port| u32::from(port.count().get()))
-            .sum();
+        let counts = wanted.iter().map(|port| u32::from(port.count().get()));
+        let numbers = counts.fold(0, u32::saturating_add);
         if numbers > Self::MAX_NUMBERS {
             return Err(PortRequestError::TooMany { numbers });
         }
