@@ -3,10 +3,11 @@
 
 use crate::identity::HostId;
 use crate::port::Protocol;
+use crate::port_pool::PortGrant;
 
-use super::testing::{grant, hosts, nginx_on, ranges, replica};
+use super::testing::{grant, granted, hosts, nginx_on, ranges, replica, seconds};
 
-use super::{Allocator, HostSpec};
+use super::{AfterRelease, Allocator, GrantRecord, HostSpec};
 
 const HOST: HostId = HostId(0);
 
@@ -33,4 +34,25 @@ fn a_number_that_is_reserved_for_a_while_stays_its_holders_whatever_is_compacted
         assert!(refused.is_err(), "{number} was given twice");
     }
     assert_eq!(world.counts(HOST).free_udp, 9);
+}
+
+#[test]
+fn a_record_that_names_a_number_thousands_of_times_is_told_once_for_each() {
+    let world = hosts(1, "20000-20010");
+    let port = granted("a=20000").ports.remove(0);
+    let record = GrantRecord {
+        host: HOST,
+        replica: replica(1, 0, 0),
+        grant: PortGrant {
+            ports: vec![port; 3000],
+        },
+        releasing: false,
+    };
+    let conflicts = world.restore([record.clone()]);
+    assert_eq!(conflicts.len(), 2999);
+    world
+        .confirm_release(record.replica, seconds(0), AfterRelease::Free)
+        .unwrap();
+    assert_eq!(world.counts(HOST).held, 0);
+    assert_eq!(world.counts(HOST).free_tcp, 11);
 }
