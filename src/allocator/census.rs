@@ -1,6 +1,8 @@
 //! Which hosts are up, which are short of numbers, which have to be asked: sets kept in step with
 //! the hosts, so that a question about all of them looks at words.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::identity::HostId;
@@ -44,7 +46,12 @@ pub(super) const ROOMY: u32 = if cfg!(test) { 9 } else { 320 };
 
 /// The sets of all hosts.
 #[derive(Debug, Default)]
-pub(super) struct Census(RwLock<Sets>);
+pub(super) struct Census {
+    sets: RwLock<Sets>,
+    /// How often somebody looked for room in vain, or may have: began to wait, or was told of new
+    /// room.
+    looks: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Sets {
@@ -66,7 +73,18 @@ pub(super) struct Sets {
 
 impl Census {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Sets> {
-        self.0.read()
+        self.sets.read()
+    }
+
+    /// See [`Self::looked`]: as long as it stays the same, nobody did.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Acquire)
+    }
+
+    /// Somebody looked for room, and what open transactions have was taken. What they give back is
+    /// new room from now on.
+    pub(super) fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Changes the sets from `before` to what `after` says. Called under the host's lock.
@@ -74,7 +92,7 @@ impl Census {
         if before == after {
             return;
         }
-        let mut sets = self.0.write();
+        let mut sets = self.sets.write();
         sets.known.set(host, after.is_known);
         sets.up.set(host, after.is_up);
         sets.scarce.set(host, after.is_scarce);
@@ -86,19 +104,23 @@ impl Census {
         }
     }
 
-    /// There is new room on `host`.
+    /// There is new room on `host`, if it is known.
     pub(super) fn free(&self, host: HostId) {
-        self.0.write().freed.insert(host);
+        let mut sets = self.sets.write();
+        if sets.known.contains(host) {
+            sets.freed.insert(host);
+        }
     }
 
     /// There may be new room on every host.
     pub(super) fn free_all(&self) {
-        let sets = &mut *self.0.write();
+        let sets = &mut *self.sets.write();
         sets.freed.extend(&sets.known);
     }
 
     /// The hosts with new room, which are then told of.
     pub(super) fn take_freed(&self) -> HostSet {
-        std::mem::take(&mut self.0.write().freed)
+        self.looked();
+        std::mem::take(&mut self.sets.write().freed)
     }
 }

@@ -120,12 +120,14 @@ use host_table::HostTable;
 use placements::Placements;
 use waiting::Waiting;
 use watches::Watches;
-use work::Spares;
+use work::{Spares, next_number};
 
 /// Ports for replicas over all hosts. See the [module page](self) for what it promises.
 #[derive(Debug)]
 pub struct Allocator {
     config: AllocatorConfig,
+    /// Which one of all in this process.
+    no: u64,
     /// The largest moment seen, in milliseconds; an earlier one counts as this.
     now: AtomicU64,
     hosts: HostTable,
@@ -177,6 +179,7 @@ impl Allocator {
     pub fn new(config: AllocatorConfig) -> Self {
         Self {
             config,
+            no: next_number(),
             now: AtomicU64::new(0),
             hosts: HostTable::default(),
             structure: Mutex::default(),
@@ -287,7 +290,7 @@ impl Allocator {
         if self.deadlines.first().is_none_or(|first| first > now) {
             return now;
         }
-        let mut work = self.spares.take();
+        let mut work = self.spares.take(self.no);
         let changed = &mut work.changed;
         while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {
