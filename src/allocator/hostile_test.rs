@@ -11,7 +11,7 @@ use super::testing::{
 
 use super::{
     AfterRelease, Allocator, AllocatorConfig, GrantRecord, HostSet, HostSpec, HostState, Need,
-    PutHostError,
+    PutHostError, ReleaseError,
 };
 
 const HOST: HostId = HostId(0);
@@ -158,6 +158,22 @@ fn a_record_that_names_a_number_thousands_of_times_is_told_once_for_each() {
         .unwrap();
     assert_eq!(world.counts(HOST).held, 0);
     assert_eq!(world.counts(HOST).free_tcp, 11);
+}
+
+#[test]
+fn a_release_is_begun_if_it_is_begun_anywhere() {
+    let world = hosts(2, "20000-20010");
+    let who = replica(1, 0, 0);
+    let record = |host, releasing| GrantRecord {
+        host: HostId(host),
+        replica: who,
+        grant: granted("a=20000"),
+        releasing,
+    };
+    world.restore([record(0, true), record(1, false)]);
+    assert_eq!(world.begin_release(who), Ok(()));
+    let again = ReleaseError::AlreadyReleasing { replica: who };
+    assert_eq!(world.begin_release(who), Err(again));
 }
 
 #[test]

@@ -77,7 +77,9 @@ impl Allocator {
                     }
                     phase
                 });
-                begun = begun.or(phase.flatten());
+                if begun != Some(Phase::Held) {
+                    begun = phase.flatten().or(begun);
+                }
             }
             match begun {
                 Some(Phase::Held) => return Ok(()),
