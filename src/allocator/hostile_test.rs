@@ -1,9 +1,12 @@
 //! What a careless or very busy scheduler does: numbers at their limits, ends in the wrong order, what
 //! belongs to another allocator, damaged records.
 
+use std::time::Duration;
+
 use crate::identity::HostId;
 use crate::port::Protocol;
 use crate::port_pool::{PoolRanges, PortGrant};
+use crate::time::Monotonic;
 
 use super::testing::{
     ask, grant, granted, hosts, nginx_on, numbers, ranges, replica, seconds, whole,
@@ -174,6 +177,32 @@ fn a_release_is_begun_if_it_is_begun_anywhere() {
     assert_eq!(world.begin_release(who), Ok(()));
     let again = ReleaseError::AlreadyReleasing { replica: who };
     assert_eq!(world.begin_release(who), Err(again));
+}
+
+#[test]
+fn releases_are_remembered_for_a_while_and_not_without_bound() {
+    let world = hosts(1, "20000-20010");
+    let mut spec = HostSpec::new("slow".parse().unwrap());
+    spec.cooling = Some(Duration::MAX);
+    world.put_host(HostId(1), spec).unwrap();
+    let record = |host, index| GrantRecord {
+        host: HostId(host),
+        replica: replica(1, 0, index),
+        grant: PortGrant::default(),
+        releasing: false,
+    };
+    world.restore([record(1, 0)]);
+    world
+        .confirm_release(replica(1, 0, 0), seconds(0), AfterRelease::Cool)
+        .unwrap();
+    for index in 1..100_000u32 {
+        world.restore([record(0, index)]);
+        let now = seconds(100 * u64::from(index));
+        world
+            .confirm_release(replica(1, 0, index), now, AfterRelease::Cool)
+            .unwrap();
+    }
+    assert!(world.placements.remembered(Monotonic::default()).len() < 50_000);
 }
 
 #[test]
