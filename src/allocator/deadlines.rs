@@ -44,9 +44,14 @@ impl Deadlines {
         (first != NEVER).then(|| Monotonic::from_millis(first))
     }
 
+    /// Whether an entry may be due by `now`; if not, none is. Cost: one load.
+    pub(super) fn may_be_due(&self, now: Monotonic) -> bool {
+        self.first.load(Ordering::Acquire) <= now.as_millis()
+    }
+
     /// Takes an entry that is due by `now`.
     pub(super) fn pop_due(&self, now: Monotonic) -> Option<(Monotonic, HostId)> {
-        if self.first.load(Ordering::Acquire) > now.as_millis() {
+        if !self.may_be_due(now) {
             return None;
         }
         let mut queue = self.queue.lock();

@@ -9,7 +9,7 @@ use crate::port_pool::{PoolRanges, PortGrant};
 use crate::time::Monotonic;
 
 use super::testing::{
-    ask, grant, granted, hosts, nginx_on, numbers, ranges, replica, seconds, whole,
+    ask, grant, granted, hosts, hosts_by, nginx_on, numbers, ranges, replica, seconds, whole,
 };
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
 };
 
 const HOST: HostId = HostId(0);
+const END: Monotonic = Monotonic::from_millis(u64::MAX);
 
 fn put(world: &Allocator, reserved: &str) {
     let mut spec = HostSpec::new("n0".parse().unwrap());
@@ -161,6 +162,22 @@ fn a_record_that_names_a_number_thousands_of_times_is_told_once_for_each() {
         .unwrap();
     assert_eq!(world.counts(HOST).held, 0);
     assert_eq!(world.counts(HOST).free_tcp, 11);
+}
+
+#[test]
+fn what_is_over_at_the_end_of_time_ends_there() {
+    let config = AllocatorConfig {
+        cooling: Duration::MAX,
+        ..AllocatorConfig::default()
+    };
+    let world = hosts_by(config, 1, "20000-20000");
+    grant(&world, 0, replica(1, 0, 0), "a=any b=9100").unwrap();
+    world
+        .confirm_release(replica(1, 0, 0), seconds(1), AfterRelease::Cool)
+        .unwrap();
+    assert!(grant(&world, 0, replica(2, 0, 0), "b=9100").is_err());
+    assert!(world.on_deadline(END).contains(HOST));
+    grant(&world, 0, replica(2, 0, 0), "b=9100").unwrap();
 }
 
 #[test]

@@ -287,7 +287,7 @@ impl Allocator {
         } else {
             seen
         };
-        if self.deadlines.first().is_none_or(|first| first > now) {
+        if !self.deadlines.may_be_due(now) {
             return now;
         }
         let mut work = self.spares.take(self.no);
