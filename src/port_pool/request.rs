@@ -368,5 +368,12 @@ mod tests {
         let ask = |count| PortRequest::new(vec![wanted("a", Protocol::Tcp, block(count))]);
         assert!(ask(256).is_ok());
         assert_eq!(ask(257), Err(PortRequestError::TooMany { numbers: 257 }));
+        // More than 32 bits count.
+        let huge = vec![wanted("a", Protocol::Tcp, block(u16::MAX)); 65_540];
+        let numbers = u32::MAX;
+        assert_eq!(
+            PortRequest::new(huge),
+            Err(PortRequestError::TooMany { numbers })
+        );
     }
 }
