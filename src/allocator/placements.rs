@@ -76,7 +76,8 @@ pub(super) struct Placements {
 
 const SHARDS: usize = 64;
 
-/// How many releases a shard remembers, however long numbers rest: a million in all of them.
+/// How many releases a shard remembers, or more if it has the room, however long numbers rest: a million
+/// in all of them.
 const MOST_REMEMBERED: usize = if cfg!(test) { 256 } else { 1 << 14 };
 
 impl Placements {
@@ -234,7 +235,7 @@ impl Placements {
         shard.forget_due(now);
         if until > now && shard.released.insert(replica, until) != Some(until) {
             shard.by_age.push_back((until, replica));
-            if shard.by_age.len() > MOST_REMEMBERED {
+            if shard.by_age.len() > self.room.max(MOST_REMEMBERED) {
                 shard.forget_oldest();
             }
         }

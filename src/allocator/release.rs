@@ -26,7 +26,7 @@ pub enum AfterRelease {
 #[non_exhaustive]
 pub enum ReleaseError {
     /// It was released a moment ago: within the time that its numbers rest, and among the last
-    /// releases, of which the allocator remembers up to a million.
+    /// releases, of which the allocator remembers a million at least.
     #[error("{} was released already", shown(.replica))]
     AlreadyReleased {
         /// Who.
