@@ -1,7 +1,7 @@
 //! Which hosts are up, which are short of numbers, which have to be asked: sets kept in step with
 //! the hosts, so that a question about all of them looks at words.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
@@ -74,6 +74,9 @@ pub(super) struct Census {
     pub(super) offered: Offered,
     /// Hosts with new room that nobody was told of yet.
     pub(super) freed: Freed,
+    /// How often somebody looked for room in vain, or may have: began to wait, or was told of new
+    /// room.
+    looks: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +98,17 @@ pub(super) struct Sets {
 impl Census {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Sets> {
         self.sets.read()
+    }
+
+    /// See [`Self::looked`]: as long as it stays the same, nobody did.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Acquire)
+    }
+
+    /// Somebody looked for room, and what open transactions have was taken. What they give back is
+    /// new room from now on.
+    pub(super) fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Changes the sets from `before` to what `after` says. Called under the host's lock.
@@ -149,6 +163,10 @@ impl Census {
 
     /// The hosts with new room, which are then told of.
     pub(super) fn take_freed(&self) -> HostSet {
-        self.freed.take()
+        self.looked();
+        let mut freed = self.freed.take();
+        // A host may have gone since.
+        freed.intersect(&self.sets.read().known);
+        freed
     }
 }

@@ -77,6 +77,10 @@ pub(super) struct Placements {
 
 const SHARDS: usize = 64;
 
+/// How many releases a shard remembers, or more if it has the room, however long numbers rest: a million
+/// in all of them.
+const MOST_REMEMBERED: usize = if cfg!(test) { 256 } else { 1 << 14 };
+
 impl Placements {
     /// Room for so many grants, however unevenly they fall, and as many releases that are remembered.
     pub(super) fn with_room(grants: u32) -> Self {
@@ -232,6 +236,9 @@ impl Placements {
         shard.forget_due(now);
         if until > now && shard.released.insert(replica, until) != Some(until) {
             shard.by_age.push_back((until, replica));
+            if shard.by_age.len() > self.room.max(MOST_REMEMBERED) {
+                shard.forget_oldest();
+            }
         }
     }
 
@@ -367,15 +374,18 @@ impl Shard {
     /// Forgets releases from the oldest on. A host on which numbers rest longer than on others
     /// keeps those behind it a while.
     fn forget_due(&mut self, now: Monotonic) {
-        while let Some((until, replica)) = self.by_age.front().copied() {
-            if until > now {
-                return;
-            }
-            self.by_age.pop_front();
-            // It may have been released again since.
-            if self.released.get(&replica) == Some(&until) {
-                self.released.remove(&replica);
-            }
+        while self.by_age.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((until, replica)) = self.by_age.pop_front() else {
+            return;
+        };
+        // It may have been released again since.
+        if self.released.get(&replica) == Some(&until) {
+            self.released.remove(&replica);
         }
     }
 }
