@@ -207,6 +207,9 @@ pub struct WhoAmI {
 pub struct Checked {
     /// The service's label.
     pub name: String,
+    /// The namespace, where the profile names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// One sentence each.
     pub warnings: Vec<String>,
 }

@@ -90,6 +90,7 @@ impl<'d> Reader<'d> {
             (initial, max)
         });
         if sound
+            && !self.partial
             && max < initial
             && let Some(field) = part("max")
         {
@@ -168,6 +169,7 @@ impl<'d> Reader<'d> {
         give_up.then = self.then(&table);
         if sound
             && backoff_sound
+            && !self.partial
             && let (Some(field), Window::Span(window)) = (table.field("window"), give_up.window)
         {
             self.reachable(&field, &give_up, window, backoff, startup);
@@ -192,6 +194,12 @@ impl<'d> Reader<'d> {
                 rest: self.span_or(rest, &REST, secs(60)),
                 max_requeues: self.number_or(max_requeues, &(0..=1000), 5),
             };
+        }
+        if self.partial && table.field("then").is_none() {
+            // Another layer may say that it is requeued; the bounds hold all the same.
+            rest.and_then(|field| self.span(&field, &REST));
+            max_requeues.and_then(|field| self.number(&field, &(0..=1000), ""));
+            return Then::Exit;
         }
         for field in [rest, max_requeues].into_iter().flatten() {
             let problem = "it says how to requeue, but nothing is requeued";
