@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::identity::Label;
 use crate::port_pool::PortRequest;
+use crate::supervision::{Forecast, ProbeForm, ProbeForms};
 
-use super::Profile;
 use super::document::Node;
 use super::error::{Place, ProfileError, ProfileErrors, Warning};
 use super::layers::{Body, Layer, SiteProfiles, Stack, Written};
@@ -15,6 +15,7 @@ use super::lines::Lines;
 use super::origin::{self, EffectiveValue};
 use super::read::{Note, Reader, TABLES};
 use super::syntax::Lost;
+use super::{Command, Probe, Profile};
 
 /// Begins every variable of ours unless a site sets its own prefix.
 pub const PREFIX: &str = "PORTREEVE_";
@@ -131,6 +132,28 @@ impl Profile {
         let wanted = self.ports.iter().map(super::DeclaredPort::wanted);
         PortRequest::new(wanted.collect())
             .expect("the ports of a profile were asked for together when it was read")
+    }
+
+    /// What its rules will do in time.
+    #[must_use]
+    pub fn forecast(&self) -> Forecast {
+        // What `listening` looks up: one number of each of these.
+        let mut looked_up = 0;
+        for port in &self.ports {
+            looked_up += u32::from(port.publish && port.protocol.has_tcp());
+        }
+        let form = |probe: &Probe| match probe {
+            Probe::Http(_) => ProbeForm::Http,
+            Probe::Tcp { .. } => ProbeForm::Tcp,
+            Probe::Command(Command::Argv(_)) => ProbeForm::Command,
+            Probe::Command(Command::Shell(_)) => ProbeForm::Shell,
+            Probe::Listening => ProbeForm::Listening { ports: looked_up },
+        };
+        let forms = ProbeForms {
+            liveness: self.liveness.as_ref().map(form),
+            readiness: self.readiness.as_ref().map(form),
+        };
+        Forecast::of(&self.supervision, &forms)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod config;
 mod decision;
+mod forecast;
 mod machine;
 mod phase;
 mod status;
@@ -13,6 +14,7 @@ mod vocabulary;
 mod words;
 
 pub use config::{Backoff, Config, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window};
+pub use forecast::{Between, Forecast, GivesUp, ProbeForm, ProbeForms};
 pub use machine::{Machine, RunFailure, Standing};
 pub use status::{Failure, Final, State, Status};
 pub use vocabulary::{

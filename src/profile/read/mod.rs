@@ -19,7 +19,6 @@ use super::document::{Key, Node, Value};
 use super::syntax::Lost;
 
 pub use command::is_variable;
-pub(super) use restart::unwritten_window;
 pub(super) use service::TABLES;
 
 /// Who reads, and what was noted.
