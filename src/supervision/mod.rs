@@ -28,4 +28,8 @@ mod cases_test;
 #[cfg(test)]
 mod invariants_test;
 #[cfg(test)]
+mod probes_test;
+#[cfg(test)]
+mod scripts_test;
+#[cfg(test)]
 mod virtual_driver;
