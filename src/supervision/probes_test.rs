@@ -70,12 +70,12 @@ fn only_failures_in_a_row_take_readiness_away() {
     // probes 38
     let rules = always(|c| c.readiness = Some(probe(0, 1, 1, 3)));
     let seen = said(rules.clone(), "up", 100, |world| {
-        results(world, Readiness, "SFFFS")
+        results(world, Readiness, "SFFFS");
     });
     assert_eq!(seen, ["0 R", "3 N(probe)", "4 R"]);
     // probes 39
     let seen = said(rules, "up", 100, |world| {
-        results(world, Readiness, "SFFSFFS")
+        results(world, Readiness, "SFFSFFS");
     });
     assert_eq!(seen, ["0 R"]);
     let rules = always(|c| c.liveness = Some(probe(0, 1, 1, 3)));
@@ -91,7 +91,7 @@ fn readiness_may_ask_for_successes_in_a_row_each_time_anew() {
         c.readiness.as_mut().unwrap().success_threshold = 3;
     });
     let seen = said(rules, "up", 100, |world| {
-        results(world, Readiness, "SSSFSSFSSS")
+        results(world, Readiness, "SSSFSSFSSS");
     });
     assert_eq!(seen, ["2 R", "3 N(probe)", "9 R"]);
 }
@@ -228,7 +228,7 @@ fn a_new_worker_keeps_readiness_and_counts_what_it_missed_once() {
     };
     let rules = always(|c| c.readiness = Some(probe(0, 5, 1, 3)));
     let seen = said(rules.clone(), "up", 100, |world| {
-        world.at(20_000, adopt.clone())
+        world.at(20_000, adopt.clone());
     });
     assert_eq!(seen, ["0 R"]);
     // It died meanwhile: the exit is seen at the adoption.

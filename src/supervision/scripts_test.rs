@@ -16,12 +16,16 @@ const SCRIPTS: u64 = 4_000;
 const LONGEST: u64 = 80;
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how many scripts is asked of the one who tests, not of the core"
+)]
+#[expect(clippy::print_stdout, reason = "it is shown only if the test fails")]
 fn the_invariants_hold_over_many_scripts() {
     let asked = std::env::var("PORTREEVE_SCRIPTS").ok();
     let scripts = asked.and_then(|text| text.parse().ok()).unwrap_or(SCRIPTS);
     let mut reached = Reached::default();
     for number in 0..scripts {
-        // It is shown only if the script fails.
         println!("script {number}");
         let mut dice = Dice {
             number,
