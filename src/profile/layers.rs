@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::de::DeTable;
 
 use crate::identity::Label;
@@ -52,6 +53,37 @@ impl fmt::Display for Layer {
             Self::Profile => f.write_str("profile"),
             Self::Flag => f.write_str("flag"),
         }
+    }
+}
+
+impl FromStr for Layer {
+    type Err = ParseLayerError;
+
+    fn from_str(text: &str) -> Result<Self, ParseLayerError> {
+        let site = text.strip_prefix(SITE).and_then(|name| name.parse().ok());
+        match (text, site) {
+            (_, Some(name)) => Ok(Self::Site(name)),
+            ("default", None) => Ok(Self::Default),
+            ("profile", None) => Ok(Self::Profile),
+            ("flag", None) => Ok(Self::Flag),
+            _ => Err(ParseLayerError {
+                text: excerpt(text),
+            }),
+        }
+    }
+}
+
+/// Not the name of a layer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no layer: default, site/NAME, profile or flag")]
+pub struct ParseLayerError {
+    text: String,
+}
+
+impl<'de> Deserialize<'de> for Layer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

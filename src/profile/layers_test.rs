@@ -100,6 +100,13 @@ fn each_field_comes_from_the_highest_layer_that_writes_it() {
     ] {
         assert_eq!(layer(&checked, field), from, "{field}");
     }
+    for value in &checked.values {
+        let json = serde_json::to_value(value).unwrap();
+        assert_eq!(
+            &serde_json::from_value::<EffectiveValue>(json).unwrap(),
+            value
+        );
+    }
     let names: Vec<_> = checked.extends.iter().map(Label::as_str).collect();
     assert_eq!(names, ["gpu-service", "any-service"]);
 }

@@ -30,7 +30,9 @@ use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
-pub use layers::{Body, Layer, MAX_FLAGS, MAX_LAYERS, SiteProfiles, Source, Written};
+pub use layers::{
+    Body, Layer, MAX_FLAGS, MAX_LAYERS, ParseLayerError, SiteProfiles, Source, Written,
+};
 pub use origin::EffectiveValue;
 pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, check_site_profile, known_fields};
 pub use read::is_variable;

@@ -1,13 +1,13 @@
 //! The effective profile value by value, each with the layer that set it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::document::{Node, Value};
 use super::layers::{Layer, Stack};
 use super::read::path_of;
 
 /// One value of an effective profile.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectiveValue {
     /// The field, such as `restart.backoff.max` or `env.HF_HOME`.
     pub field: String,

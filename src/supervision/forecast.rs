@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::config::{Config, GiveUp, ProbeTiming, RestartPolicy, Window};
 use crate::time::Spelled;
@@ -59,24 +59,24 @@ pub struct ProbeForms {
 }
 
 /// A span of time from the best case to the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
     /// In the best case.
-    #[serde(serialize_with = "spelled")]
+    #[serde(with = "spelled")]
     pub best: Duration,
     /// In the worst case.
-    #[serde(serialize_with = "spelled")]
+    #[serde(with = "spelled")]
     pub worst: Duration,
 }
 
 /// What will happen in time under one set of rules. Times are those of the rules: what a process takes to start and
 /// to end comes on top.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The waits before the restarts in a row, each after jitter; the last one stays. Empty: nothing is restarted.
     pub waits: Vec<Between>,
     /// A run that was stable this long makes the waits begin anew.
-    #[serde(serialize_with = "spelled")]
+    #[serde(with = "spelled")]
     pub reset_after: Duration,
     /// When it gives up; `None`: never.
     pub give_up: Option<GivesUp>,
@@ -86,7 +86,7 @@ pub struct Forecast {
     pub not_ready: Option<Between>,
     /// From an exit to its notice: the kernel tells.
     pub exit: Between,
-    /// The most automatic restarts in an hour, whatever the process does.
+    /// The most automatic restarts granted in an hour, whatever the process does.
     pub restarts_per_hour: u32,
     /// The most reports to the controller in an hour; without a change there is none.
     pub reports_per_hour: u32,
@@ -97,12 +97,12 @@ pub struct Forecast {
 }
 
 /// When a replica gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivesUp {
     /// After so many restarts inside the window.
     pub max_restarts: u32,
     /// How long a restart counts; `None`: for the whole incarnation.
-    #[serde(serialize_with = "spelled_if_any")]
+    #[serde(with = "spelled_if_any")]
     pub window: Option<Duration>,
     /// From the first failure on, where every run ends at once; `None`: never, the window is too short.
     pub crashing: Option<Between>,
@@ -133,7 +133,7 @@ impl Forecast {
             restarts_per_hour,
             reports_per_hour: restarts_per_hour
                 .saturating_mul(REPORTS_PER_RESTART)
-                .max(flaps),
+                .saturating_add(flaps),
             probe_cpu_ppb: cpu(config.liveness.as_ref(), forms.liveness)
                 .saturating_add(cpu(config.readiness.as_ref(), forms.readiness)),
             warnings: Vec::new(),
@@ -242,27 +242,29 @@ fn notices_hang(timing: &ProbeTiming) -> Between {
     }
 }
 
-/// No pattern of long and short runs has more: the give-up window bounds it, and so do the waits between a
-/// run that resets them and the next one.
+/// No pattern of long and short runs is granted more: the give-up window bounds it, and so do the waits.
+///
+/// The waits: the worst pattern repeats a stable run and the quick ones after it; its rate bounds every longer span,
+/// and one burst on top, which takes no longer than a stable run, bounds what the edges of an hour cut off.
 fn restarts_per_hour(config: &Config) -> u32 {
     if config.restart == RestartPolicy::Never {
         return 0;
     }
     let backoff = &config.backoff;
     let hour = HOUR.as_millis();
-    let times = |each: u128, of: Duration| {
-        let all = (hour * each).div_ceil(of.as_millis().max(1));
-        u32::try_from(all).unwrap_or(u32::MAX)
+    let stable = backoff.reset_after.as_millis();
+    let at_rate = |restarts: u32, within: u128| {
+        let most = u128::from(restarts) * (hour + stable) / within.max(1) + 1;
+        u32::try_from(most).unwrap_or(u32::MAX)
     };
-    // After a stable run, so many quick ones.
-    let quick = |count: u32| {
-        let waits = backoff.shortest(backoff.waits_of(count));
-        times(count.into(), backoff.reset_after.saturating_add(waits))
+    let after_stable = |quick: u32| {
+        let waits = backoff.shortest(backoff.waits_of(quick));
+        at_rate(quick, stable + waits.as_millis())
     };
-    // Never stable, at the longest wait.
-    let crashing = times(1, backoff.shortest(backoff.max));
+    // Never stable, always at the longest wait.
+    let crashing = at_rate(1, backoff.shortest(backoff.max).as_millis());
     let longest = waits_until_longest(config);
-    let by_waits = (1..=longest).map(quick).max().unwrap_or(0).max(crashing);
+    let by_waits = (1..=longest).map(after_stable).max().unwrap_or(0);
     let by_rule = config
         .give_up
         .as_ref()
@@ -274,7 +276,7 @@ fn restarts_per_hour(config: &Config) -> u32 {
                 rule.max_restarts.saturating_mul(windows)
             }
         });
-    by_waits.min(by_rule)
+    by_waits.max(crashing).min(by_rule)
 }
 
 /// How many restarts in a row there are until the longest wait is reached: at most 16 for any profile.
@@ -290,8 +292,8 @@ fn flaps_per_hour(timing: &ProbeTiming) -> u32 {
         .failure_threshold
         .saturating_add(timing.success_threshold);
     let there_and_back = timing.interval.saturating_mul(results);
-    let flaps = (2 * HOUR.as_millis()).div_ceil(there_and_back.as_millis().max(1));
-    u32::try_from(flaps).unwrap_or(u32::MAX)
+    let times = HOUR.as_millis().div_ceil(there_and_back.as_millis().max(1));
+    u32::try_from(2 * times).unwrap_or(u32::MAX)
 }
 
 fn cpu(timing: Option<&ProbeTiming>, form: Option<ProbeForm>) -> u64 {
@@ -398,18 +400,52 @@ impl fmt::Display for GivesUp {
     }
 }
 
-// serde hands the field over by reference.
-fn spelled<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&Spelled(*span))
+/// A time as a profile writes it: `"1m30s"`.
+mod spelled {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::time::{Spelled, parse_duration};
+
+    pub(super) fn serialize<S: Serializer>(
+        span: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Spelled(*span))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_duration(&text).map_err(serde::de::Error::custom)
+    }
 }
 
-#[expect(clippy::ref_option, reason = "the signature is serde's")]
-fn spelled_if_any<S: Serializer>(
-    span: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    span.map(|span| Spelled(span).to_string())
-        .serialize(serializer)
+/// The same where there may be none.
+mod spelled_if_any {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Span(#[serde(with = "super::spelled")] Duration);
+
+    #[expect(clippy::ref_option, reason = "the signature is serde's")]
+    pub(super) fn serialize<S: Serializer>(
+        span: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        span.map(Span).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let span = Option::<Span>::deserialize(deserializer)?;
+        Ok(span.map(|Span(span)| span))
+    }
 }
 
 #[cfg(test)]
