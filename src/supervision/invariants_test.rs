@@ -176,6 +176,8 @@ pub(super) struct Observer {
     spawned: Run,
     probes: [u32; 3],
     grants: Vec<Monotonic>,
+    /// It was said of this run, or of its end, that it is stuck.
+    stuck: bool,
 }
 
 impl Observer {
@@ -192,6 +194,7 @@ impl Observer {
             spawned: Run(0),
             probes: [0; 3],
             grants: Vec::new(),
+            stuck: false,
         }
     }
 
@@ -218,7 +221,12 @@ impl Observer {
                     self.emptied = self.machine.run();
                 }
                 let before = (*ago > 0).then(|| self.machine.clone());
+                let reaped = self.machine.state() == State::Reaping;
                 let said = self.hand(event.clone());
+                if !reaped && self.machine.state() == State::Reaping {
+                    // From here on it is the others of its group that may be stuck.
+                    self.stuck = false;
+                }
                 if let Some(before) = before {
                     assert!(
                         said.is_empty() && self.machine == before,
@@ -310,6 +318,7 @@ impl Observer {
                     );
                     self.spawned = *run;
                     self.probes = [0; 3];
+                    self.stuck = false;
                 }
                 Effect::Probe { kind, probe, .. } => {
                     assert_eq!(probe.0, self.probes[*kind as usize] + 1);
@@ -357,7 +366,10 @@ impl Observer {
                     assert!(inside.count() <= rule.max_restarts as usize);
                 }
             }
-            Report::Stuck => {}
+            Report::Stuck => {
+                assert!(!self.stuck, "stuck twice");
+                self.stuck = true;
+            }
             Report::Final(_) => {
                 assert!(!self.ready, "ended while ready");
                 self.ended = true;
