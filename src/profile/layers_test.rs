@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use proptest::prelude::*;
+
 use super::tests::LEAST;
 use super::*;
 use crate::identity::Label;
@@ -497,4 +499,91 @@ fn a_profile_in_json_stands_on_the_site_too() {
         (layer(&checked, "replicas"), layer(&checked, "stop.grace")),
         ("profile".into(), "site/base".into())
     );
+}
+
+/// Fields of each kind of table, each with two values that stand beside any of the others.
+const FIELDS: [(&str, [&str; 2]); 14] = [
+    ("replicas", ["2", "\"per-host\""]),
+    ("visibility", ["\"cluster\"", "[\"user:bob\"]"]),
+    ("env.A", ["\"1\"", "\"2\""]),
+    ("labels.a", ["\"1\"", "\"2\""]),
+    ("min_up", ["\"2s\"", "\"3s\""]),
+    ("ports.http.publish", ["true", "false"]),
+    ("restart.policy", ["\"never\"", "\"always\""]),
+    ("restart.backoff.initial", ["\"2s\"", "\"3s\""]),
+    ("restart.give_up.max_restarts", ["3", "4"]),
+    ("restart.success_exit", ["[0, 3]", "[1]"]),
+    ("readiness.interval", ["\"7s\"", "\"9s\""]),
+    ("liveness.failure_threshold", ["5", "6"]),
+    ("stop.grace", ["\"20s\"", "\"30s\""]),
+    ("placement.exclude", ["[\"n2\"]", "[\"n3\", \"n4\"]"]),
+];
+
+/// Which value a layer writes of each field, if any.
+fn layer_of_fields() -> impl Strategy<Value = Vec<Option<usize>>> {
+    proptest::collection::vec(proptest::option::of(0..2_usize), FIELDS.len())
+}
+
+fn lines(written: &[Option<usize>]) -> Vec<String> {
+    let written = FIELDS.iter().zip(written);
+    written
+        .filter_map(|((field, values), nth)| Some(format!("{field} = {}\n", values[(*nth)?])))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn the_highest_layer_that_writes_a_field_is_the_one_in_force(
+        layers in proptest::collection::vec(layer_of_fields(), 4),
+    ) {
+        let [far, near, profile, flags] = layers.as_slice() else { unreachable!() };
+        let least = "name = \"web\"\ncommand = [\"serve\"]\nports.http.any = 1\nliveness.http = {}\n";
+        let site = BTreeMap::from([
+            ("far".parse().unwrap(), lines(far).concat()),
+            ("near".parse().unwrap(), format!("extends = \"site/far\"\n{}", lines(near).concat())),
+        ]);
+        let text = format!("{least}extends = \"site/near\"\n{}", lines(profile).concat());
+        let flags_text = lines(flags);
+        let flags_text: Vec<&str> = flags_text.iter().map(|line| line.trim_end()).collect();
+        let flags_text: Vec<String> = flags_text.iter().map(|line| line.replacen(" = ", "=", 1)).collect();
+        let flags_text: Vec<&str> = flags_text.iter().map(String::as_str).collect();
+        let checked = read(&text, &flags_text, &site).unwrap_or_else(|errors| panic!("{errors}"));
+        let names = ["flag", "profile", "site/near", "site/far"];
+        for (nth, (field, values)) in FIELDS.iter().enumerate() {
+            let found = checked.values.iter().find(|value| value.field == *field);
+            let highest = [flags, profile, near, far].into_iter().zip(names);
+            let highest = highest.filter_map(|(layer, name)| Some((layer[nth]?, name))).next();
+            match (highest, found) {
+                (Some((value, name)), Some(found)) => {
+                    prop_assert_eq!(found.layer.to_string(), name);
+                    let value: serde_json::Value = serde_json::from_str(values[value]).unwrap();
+                    let said = match &found.value {
+                        // Written out as a list of one.
+                        serde_json::Value::Array(items) if items.len() == 1 && !value.is_array() => &items[0],
+                        // Hosts are folded.
+                        other => other,
+                    };
+                    let folded = field.starts_with("placement") && value.as_array().is_some_and(|it| it.len() == 2);
+                    prop_assert!(folded || *said == value, "{}: {} is not {}", field, said, value);
+                }
+                (Some(_), None) => prop_assert!(false, "{} is not told", field),
+                (None, Some(found)) => prop_assert_eq!(&found.layer, &Layer::Default),
+                (None, None) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_in_any_layer_makes_the_reader_panic(
+        upper in "\\PC{0,120}", lower in "\\PC{0,120}", flag in "\\PC{0,40}", cut in 0usize..200,
+    ) {
+        let site = site(&[("base", &format!("{lower}\n[ports]\nhttp = \"any\"\n"))]);
+        let whole = format!("{LEAST}extends = \"site/base\"\n[restart]\nbackoff = {{ initial = \"5s\" }}\n{upper}");
+        let cut = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap();
+        for text in [&whole[..], &whole[..cut]] {
+            if let Err(errors) = read(text, &[&flag, "replicas=2"], &site) {
+                prop_assert!(!errors.to_string().is_empty());
+            }
+        }
+    }
 }
