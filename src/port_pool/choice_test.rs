@@ -7,7 +7,9 @@ use crate::port::Protocol;
 use crate::time::Monotonic;
 
 use super::testing::{ask, granted, numbers, port, ranges};
-use super::{Ask, Awaited, Cause, Choice, Draw, Foreign, Phase, PortPool, Side, Why};
+use super::{
+    Ask, Awaited, Cause, Causes, Choice, Draw, Foreign, Phase, PortPool, Side, UndoLog, Why,
+};
 
 const SERVICE: ServiceId = ServiceId(1);
 
@@ -40,11 +42,11 @@ fn take(pool: &mut PortPool, index: u32, request: &str) -> Result<String, Vec<Wh
         now: Monotonic::default(),
     };
     let (mut choice, mut why) = (Choice::default(), Vec::new());
-    if !pool.choose(&ask, &mut choice, Some(&mut why)) {
+    if !pool.choose(&ask, &mut choice, Causes::All(&mut why)) {
         return Err(why);
     }
-    pool.take(who(index), &request, &choice);
-    Ok(numbers(pool.holding(who(index)).unwrap().0))
+    pool.take(who(index), &request, &choice, &mut UndoLog::default());
+    Ok(numbers(&pool.grant(who(index)).unwrap()))
 }
 
 fn hold(pool: &mut PortPool, index: u32, grant: &str) {
@@ -143,12 +145,12 @@ fn a_cooling_number_that_is_foreign_or_reserved_too_is_not_given() {
         pid: None,
         comm: None,
     };
-    pool.set_foreign(&[listener]);
+    pool.set_foreign(&[listener], &mut |_, _| {});
     pool.set_ranges(ranges("20000-20001", "1024-65535", "20001"), Draw::NextFit);
     for request in ["a=any", "a=20000", "a=20001"] {
         assert!(chosen(&pool, request).is_err(), "{request} was given");
     }
-    pool.set_foreign(&[]);
+    pool.set_foreign(&[], &mut |_, _| {});
     assert_eq!(chosen(&pool, "a=20000").unwrap(), "20000");
 }
 
@@ -196,7 +198,7 @@ fn the_last_port_of_all_can_be_held_cooled_and_given_again() {
     let until = Monotonic::default() + Duration::from_secs(60);
     pool.release(who(0), Some(until));
     assert_eq!(pool.next_deadline(), Some(until));
-    assert!(pool.end_due(until));
+    assert!(pool.end_due(until, &mut |_, _| {}));
     assert_eq!(pool.state(Side::Tcp, port(65_535)), super::PortState::Free);
     assert_eq!(chosen(&pool, "a=any:2").unwrap(), "65534-65535");
 }

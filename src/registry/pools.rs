@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+    Need, Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -79,7 +80,8 @@ impl Pools {
     ) -> Option<(HostId, PortGrant)> {
         let mut transaction = self.allocator.begin(now);
         let all = candidates.iter().copied().collect();
-        let feasible = transaction.feasible(request, replica.service, Some(&all));
+        let need = Need::new(request, replica.service);
+        let feasible = transaction.feasible(&need, Some(&all));
         for host in candidates {
             if !feasible.contains(*host) {
                 continue;
@@ -102,7 +104,21 @@ impl Pools {
         request: &PortRequest,
         service: ServiceId,
     ) -> Vec<Why> {
-        self.allocator.begin(now).explain(host, request, service)
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain(host, &need)
+    }
+
+    /// The first cause of each of `hosts`, summed.
+    pub(super) fn explain_all(
+        &mut self,
+        now: Monotonic,
+        hosts: &[HostId],
+        request: &PortRequest,
+        service: ServiceId,
+    ) -> Summary {
+        let hosts = hosts.iter().copied().collect();
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain_all(&need, Some(&hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.
@@ -136,7 +152,7 @@ impl Pools {
         {
             let stranger = Stranger {
                 pid: *pid,
-                comm: comm.clone(),
+                comm: comm.as_deref().map(std::sync::Arc::from),
             };
             // An unknown host is one beyond the limit, see `put_host`.
             let _ = self
@@ -169,13 +185,14 @@ impl Registry {
             return;
         };
         let now = self.now.mono;
+        let grant = self.pools.allocator.grant(id);
         let released = self
             .pools
             .allocator
             .confirm_release(id, now, AfterRelease::Cool);
         self.waits.wake();
         // Only a replica that holds nothing is refused, and that has nothing to rest.
-        let Ok((host, grant)) = released else {
+        let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
         if self.config.cooling.is_zero() {

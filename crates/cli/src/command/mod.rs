@@ -2,8 +2,10 @@
 
 pub(crate) mod daemon;
 mod endpoints;
+mod explain;
 mod hosts;
 mod logs;
+mod ports;
 pub(crate) mod services;
 pub(crate) mod submit;
 mod verbs;
@@ -43,6 +45,7 @@ enum Command {
     Dev(Dev),
     Check(submit::Check),
     Submit(submit::Submit),
+    Explain(explain::Explain),
     Services(services::Services),
     Service(services::Service),
     Endpoints(endpoints::Endpoints),
@@ -57,7 +60,7 @@ enum Command {
     Events(services::Events),
     Hosts(hosts::Hosts),
     Host(hosts::Host),
-    Ports(hosts::Ports),
+    Ports(ports::Ports),
     Whoami(hosts::Whoami),
     Controller(daemon::Controller),
     Agent(daemon::Agent),
@@ -76,6 +79,7 @@ impl Cli {
             Command::Dev(dev) => on_all_cores(dev.run()).map(done),
             Command::Check(check) => check.run(),
             Command::Submit(submit) => on_one_core(submit.run(connect)).map(done),
+            Command::Explain(explain) => on_one_core(explain.run(connect)),
             Command::Services(services) => on_one_core(services.run(connect)).map(done),
             Command::Service(service) => on_one_core(service.run(connect)).map(done),
             Command::Endpoints(endpoints) => on_one_core(endpoints.run(connect)).map(done),
