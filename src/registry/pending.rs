@@ -1,8 +1,7 @@
 //! A look at the hosts for one replica: which fit, and what is against the others. Pending reasons and
 //! `explain` are two readings of it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::allocator::HostSet;
 use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
 use crate::port::{PortRanges, Protocol};
 use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
@@ -58,27 +57,38 @@ const COUNTED: usize = 3;
 impl Registry {
     /// Looks at every host that the profile's placement allows.
     pub(super) fn survey(&mut self, seeker: &Seeker<'_>, depth: Depth) -> Survey {
-        let eligible: BTreeMap<HostName, HostId> = self
+        let mut eligible: Vec<(&HostName, HostId)> = self
             .eligible_hosts(seeker.profile)
             .into_iter()
-            .map(|host| (host.name().clone(), host.id))
+            .map(|host| (host.name(), host.id))
             .collect();
-        let candidates: BTreeSet<HostId> = seeker.candidates.iter().copied().collect();
+        if eligible.len() > depth.hosts {
+            // Only the first are named, so only they need to be in order.
+            eligible.select_nth_unstable(depth.hosts);
+        }
+        let named = eligible.len().min(depth.hosts);
+        eligible[..named].sort_unstable();
+        let named: Vec<(HostName, HostId)> = eligible[..named]
+            .iter()
+            .map(|(name, host)| ((*name).clone(), *host))
+            .collect();
+        let eligible: Vec<HostId> = eligible.into_iter().map(|(_, host)| host).collect();
+        let candidates: HostSet = seeker.candidates.iter().copied().collect();
         let mut survey = Survey {
             known: count(self.host_names.len()),
             any_reported: self.lives.values().any(|life| life.reported),
             eligible: count(eligible.len()),
             ..Survey::default()
         };
-        for (place, (name, host)) in eligible.iter().take(depth.hosts).enumerate() {
-            let mut against = match self.against_host(*host, &candidates) {
+        for (place, (name, host)) in named.into_iter().enumerate() {
+            let mut against = match self.against_host(host, &candidates) {
                 Some(cause) => vec![bare(cause)],
-                None => self.against_ports(seeker, *host, place),
+                None => self.against_ports(seeker, host, place),
             };
             let left_out = against.len().saturating_sub(depth.causes);
             against.truncate(depth.causes);
             survey.named.push(Surveyed {
-                host: name.clone(),
+                host: name,
                 against,
                 left_out,
             });
@@ -101,22 +111,19 @@ impl Registry {
     fn sum(
         &mut self,
         seeker: &Seeker<'_>,
-        eligible: &BTreeMap<HostName, HostId>,
-        candidates: &BTreeSet<HostId>,
+        eligible: &[HostId],
+        candidates: &HostSet,
         survey: &mut Survey,
     ) {
         survey.asked = survey.eligible;
-        for host in eligible.values() {
+        for host in eligible {
             if let Some(cause) = self.against_host(*host, candidates) {
                 *survey.by_code.entry(bare(cause).code()).or_default() += 1;
             }
         }
-        let summary = self.pools.explain_all(
-            self.now.mono,
-            seeker.candidates,
-            seeker.request,
-            seeker.service,
-        );
+        let summary =
+            self.pools
+                .explain_all(self.now.mono, candidates, seeker.request, seeker.service);
         survey.fitting = summary.fitting;
         for (code, hosts) in summary.by_cause {
             *survey.by_code.entry(Code::Allocator(code)).or_default() += hosts;
@@ -124,8 +131,8 @@ impl Registry {
     }
 
     /// What keeps any replica of the profile from the host, before ports are looked at.
-    fn against_host(&self, host: HostId, candidates: &BTreeSet<HostId>) -> Option<Obstruction> {
-        if candidates.contains(&host) {
+    fn against_host(&self, host: HostId, candidates: &HostSet) -> Option<Obstruction> {
+        if candidates.contains(host) {
             return None;
         }
         Some(if !self.has_reported(host) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{
-    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
-    Need, Summary,
+    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSet, HostSpec,
+    HostState, Need, Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -112,13 +112,12 @@ impl Pools {
     pub(super) fn explain_all(
         &mut self,
         now: Monotonic,
-        hosts: &[HostId],
+        hosts: &HostSet,
         request: &PortRequest,
         service: ServiceId,
     ) -> Summary {
-        let hosts = hosts.iter().copied().collect();
         let need = Need::new(request, service);
-        self.allocator.begin(now).explain_all(&need, Some(&hosts))
+        self.allocator.begin(now).explain_all(&need, Some(hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.

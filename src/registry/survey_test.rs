@@ -538,3 +538,22 @@ fn who_waits_behind_very_many_hosts_is_told_of_the_first() {
     assert_eq!((told.sums.asked, told.sums.hosts), (3, 9));
     assert_eq!(told.short, "none of 9 hosts fits");
 }
+
+#[test]
+fn a_question_after_the_end_of_a_rest_takes_the_number_from_nobody_who_waits() {
+    // The question ends the rest in the pool before the deadline does.
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&with_port("nb", 1, "8888")).unwrap();
+    rig.submit(&with_port("next", 1, "8888")).unwrap();
+    stop(&mut rig, "nb");
+    rig.ends("nb", 0, Final::Stopped);
+    let over = Duration::from_secs(61);
+    rig.now.mono = rig.now.mono + over;
+    let fit = explain(&mut rig, &alice(), &of_service("next", None)).unwrap();
+    assert_eq!(fit.sums.fitting, 1);
+    assert!(rig.ports("n1", &alice()).ports.is_empty());
+    rig.pass(Duration::ZERO);
+    assert_eq!(rig.states("next"), ["starting"]);
+    assert_eq!(rig.registry.truth.resting.iter().count(), 0);
+}
