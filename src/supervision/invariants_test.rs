@@ -162,7 +162,12 @@ fn rules() -> impl Strategy<Value = Config> {
         )
 }
 
-/// Drives a machine and holds what it says against what was said before.
+/// Drives a machine and holds what it says against what was said before: the eleven of supervision.md 1.7.
+///
+/// One live run, and a spawn only after the last group was empty (`Spawn`); ready and not ready alternate, and ready
+/// only while up (`observe`, `observe_report`); one more restart at each automatic `Restarted`; no more grants in any
+/// window than the rule has (`Backoff`); no spawn after a stop; no deadline in the past (`take`); nothing after the
+/// end, and the end is not ready; old and repeated events have no effect (`take`).
 pub(super) struct Observer {
     machine: Machine,
     now: Monotonic,
@@ -171,6 +176,8 @@ pub(super) struct Observer {
     pub(super) restarts: u32,
     stopped: bool,
     pub(super) ended: bool,
+    /// Writes the machine and reads it back before every step, not only before some.
+    pub(super) restores: bool,
     /// The newest run whose group was seen empty.
     emptied: Run,
     spawned: Run,
@@ -190,6 +197,7 @@ impl Observer {
             restarts: 0,
             stopped: false,
             ended: false,
+            restores: false,
             emptied: Run(0),
             spawned: Run(0),
             probes: [0; 3],
@@ -199,6 +207,9 @@ impl Observer {
     }
 
     pub(super) fn take(&mut self, step: &Step) {
+        if self.restores {
+            self.restore();
+        }
         match step {
             Step::Wait(ms) => {
                 self.now = self.now + Duration::from_millis(*ms);

@@ -10,7 +10,7 @@ use http::Method;
 use portreeve::identity::Label;
 use portreeve::profile::{Body, Checked, Profile, SiteProfiles, Written};
 use portreeve_api::body::{self, Answer};
-use portreeve_api::site_profiles::first_bytes;
+use portreeve_api::site_profiles::{SiteFolder, first_bytes};
 use portreeve_api::{Client, ClientError, Problem, paths};
 use serde::de::DeserializeOwned;
 
@@ -70,8 +70,8 @@ fn plainly(refused: Failure) -> Failure {
 /// Every error of every file is printed with file, line and column. The same rules as submit.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The profiles, TOML
-    #[arg(required = true)]
+    /// The profiles, TOML; none with --site-profiles: that folder is checked
+    #[arg(required_unless_present = "site_profiles")]
     files: Vec<PathBuf>,
     /// The site's profiles, as the controller has them: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
@@ -83,6 +83,9 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let site = places::site_profiles(self.site_profiles);
+        if self.files.is_empty() {
+            return check_site(&site);
+        }
         let mut bad = 0;
         for file in &self.files {
             let draft = Draft::read(file, self.flags.set.clone());
@@ -107,6 +110,28 @@ impl Check {
                 Err(Failure::plain(format!("{bad} of {all} refused")))
             }
         }
+    }
+}
+
+/// Checks every profile of the site by itself.
+fn check_site(site: &SiteFolder) -> Result<ExitCode, Failure> {
+    let (names, broken) = (site.names(), site.broken());
+    if let (true, Some(folder)) = (names.is_empty(), site.path()) {
+        let folder = folder.display();
+        return Err(Failure::plain(format!("{folder}: no NAME.toml is there")));
+    }
+    for name in &names {
+        match broken.iter().find(|(other, _)| other == name) {
+            Some((_, errors)) => eprintln!("{errors}"),
+            None => print(&format!("site/{name}: ok\n"))?,
+        }
+    }
+    match broken.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        bad => Err(Failure::plain(format!(
+            "{bad} of the site's {} profiles cannot be extended",
+            names.len()
+        ))),
     }
 }
 

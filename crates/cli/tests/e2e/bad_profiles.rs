@@ -151,6 +151,12 @@ fn a_profile_over_one_of_the_site_is_checked_and_submitted_alike() {
         alone.code == Some(1) && alone.stderr.contains("the site has no profile site/base"),
         "{alone:?}"
     );
+    let whole = world.run(&["check", site[0], site[1]]);
+    assert_eq!(
+        (whole.code, whole.stdout.as_str()),
+        (Some(0), "site/base: ok\n"),
+        "{whole:?}"
+    );
     let _dev = world.dev(&[site[0], site[1], &good]);
     let submitted = world.run(&["submit", &over]);
     assert_eq!(submitted.code, Some(0), "{submitted:?}");
@@ -169,6 +175,11 @@ fn a_profile_over_one_of_the_site_is_checked_and_submitted_alike() {
             "{outcome:?}"
         );
     }
+    let whole = world.run(&["check", site[0], site[1]]);
+    assert!(
+        whole.code == Some(1) && whole.stderr.contains("site/base:3:10: restart.policy"),
+        "{whole:?}"
+    );
     std::fs::write(&base, "replicas = 2\n[restart]\npolicy = \"never\"\n").unwrap();
     let differs = world.run(&["submit", &over]);
     assert!(
