@@ -260,7 +260,22 @@ impl Scene {
     }
 
     fn after(ops: &[Op], direct_below: u32) -> Self {
-        let mut scene = Self::new(direct_below);
+        Self::new(direct_below).then(ops)
+    }
+
+    /// The same with every number watched from the beginning, so that each operation has to keep the
+    /// sets in step.
+    fn watching(ops: &[Op]) -> Self {
+        let scene = Self::new(0);
+        for (request, service) in fixed_asks() {
+            let mut transaction = scene.allocator.begin(Monotonic::default());
+            let _ = transaction.feasible(&Need::new(&request, service), None);
+        }
+        scene.then(ops)
+    }
+
+    fn then(self, ops: &[Op]) -> Self {
+        let mut scene = self;
         for op in ops {
             scene.apply(op);
         }
@@ -299,19 +314,36 @@ impl Scene {
     }
 }
 
+/// Every number asked for as fixed, on each side, by each service.
+fn fixed_asks() -> impl Iterator<Item = (PortRequest, ServiceId)> {
+    let sides = ["tcp", "udp"].into_iter();
+    let numbers = sides.flat_map(|side| (LOW..=HIGH).map(move |number| (side, number)));
+    numbers.flat_map(|(side, number)| {
+        let request = super::testing::ask(&format!("a={number}/{side}"));
+        (0..3).map(move |service| (request.clone(), ServiceId(service)))
+    })
+}
+
 fn listed(hosts: &HostSet) -> Vec<u32> {
     hosts.iter().map(|host| host.0).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 2))]
-
     #[test]
     fn feasible_hosts_are_those_that_say_so_when_asked(
         ops in proptest::collection::vec(operation(), 1..70),
         questions in proptest::collection::vec(question(), 1..6),
     ) {
-        let scene = Scene::after(&ops, 0);
+        let scene = Scene::watching(&ops);
+        let mut transaction = scene.allocator.begin(Monotonic::from_millis(scene.now));
+        for (request, service) in fixed_asks() {
+            let need = Need::new(&request, service);
+            let fitting = transaction.feasible(&need, None);
+            let expected = (0..HOSTS)
+                .filter(|host| transaction.explain_first(HostId(*host), &need).is_none());
+            prop_assert_eq!(listed(&fitting), expected.collect::<Vec<_>>(), "{:?}", request);
+        }
+        drop(transaction);
         for question in questions {
             // The same again, as asking about later moves time on.
             let twin = Scene::after(&ops, u32::MAX);
@@ -389,10 +421,11 @@ proptest! {
             (told, real) => told.is_err() == real.is_err(),
         };
         prop_assert!(agree, "{:?}, but really {:?}", told, real);
-        transaction.commit();
 
+        // Not committed: that would end the wait of who was placed.
         let fitting = world.feasible(&need, candidates.as_ref());
         prop_assert_eq!(listed(&fitting), twin.asked(&question));
+        drop(transaction);
         prop_assert_eq!(whole(&scene.allocator), before);
         world.rollback(mark).unwrap();
         prop_assert_eq!(world.feasible(&need, candidates.as_ref()), untouched);
@@ -453,5 +486,38 @@ fn numbers_asked_for_long_ago_are_watched_no_more_and_answered_all_the_same() {
             }
         }
         assert_eq!(world.stats().watched, 512);
+    }
+}
+
+#[test]
+fn numbers_that_are_free_but_left_alone_are_not_counted_as_room() {
+    let config = AllocatorConfig {
+        direct_below: 0,
+        ..AllocatorConfig::default()
+    };
+    let fitting = |world: &Allocator, request: &str| {
+        let request = super::testing::ask(request);
+        let mut transaction = world.begin(Monotonic::default());
+        listed(&transaction.feasible(&Need::new(&request, ServiceId(1)), None))
+    };
+    let all_fixed = super::testing::ask("a=20000 b=20001 c=20002 d=20003");
+    // As many as make a host roomy, here and at the wider bound.
+    for range in ["20000-20003", "20000-20008"] {
+        let world = hosts_by(config, 2, range);
+        let many = if range == "20000-20003" { 1 } else { 6 };
+        let any: Vec<String> = (0..many).map(|n| format!("x{n}=any")).collect();
+        let any = any.join(" ");
+        assert_eq!(fitting(&world, &any), [0, 1]);
+        let waits = replica(9, 0, 0);
+        world.wait(waits, Some(HostId(1)), &all_fixed);
+        assert_eq!(fitting(&world, &any), [0], "{range}");
+        world.wait(waits, None, &all_fixed);
+        assert!(fitting(&world, &any).is_empty(), "{range}");
+        world.stop_waiting(waits);
+        let beside = format!("{any} a=20000 b=20001 c=20002 d=20003");
+        assert!(
+            fitting(&world, &beside).is_empty(),
+            "its own numbers, {range}"
+        );
     }
 }

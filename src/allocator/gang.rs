@@ -162,11 +162,15 @@ impl Allocator {
                 Attempt::Claimed(claim) => {
                     return Err(refused(ReserveError::of(claim, replica)));
                 }
-                Attempt::NoFit => {
+                Attempt::NoFit(_) => {
+                    if let Some(claim) = self.placements.against(replica, work.no) {
+                        return Err(refused(ReserveError::of(claim, replica)));
+                    }
                     // What the members before took is in the way like everything else.
                     let around = Around::new(&work.scratch.awaited.numbers, self.now(), None);
                     let mut why = Vec::new();
-                    host.explain(&Need::new(request, replica.service), &around, &mut why);
+                    let need = Need::new(request, replica.service);
+                    host.explain(&need, &around, &mut work.scratch.choice, &mut why);
                     return Err(refused(ReserveError::Refused { host: id, why }));
                 }
             }

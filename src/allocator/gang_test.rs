@@ -142,7 +142,9 @@ proptest! {
             .collect();
         match transaction.reserve_gang(&gang, same) {
             Ok(grants) => {
-                prop_assert!(fits.iter().all(|fits| *fits));
+                // What the hosts have in common can lead the order of choice past a number that one
+                // of them alone would have taken first, and then missed.
+                prop_assert!(same == SameNumbers::Yes || fits.iter().all(|fits| *fits));
                 if same == SameNumbers::Yes {
                     prop_assert!(grants.iter().all(|grant| *grant == grants[0]));
                 }

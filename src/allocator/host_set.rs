@@ -118,19 +118,6 @@ impl HostSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Whether it holds fewer than `few` hosts. Cost: a look at each word until that is clear.
-    #[must_use]
-    pub(super) fn is_smaller_than(&self, few: u32) -> bool {
-        let mut count = 0;
-        for word in &self.words {
-            count += word.count_ones();
-            if count >= few {
-                return false;
-            }
-        }
-        true
-    }
-
     /// Every host, ascending.
     pub fn iter(&self) -> impl Iterator<Item = HostId> + '_ {
         (0u32..)
@@ -299,7 +286,6 @@ mod tests {
             let (x, y, z) = (set_of(&a), set_of(&b), set_of(&c));
             prop_assert_eq!(&back(&x), &a);
             prop_assert_eq!(x.len(), a.len() as u64);
-            prop_assert_eq!(x.is_smaller_than(20), a.len() < 20);
             prop_assert_eq!(x == y, a == b);
             let with = |change: &dyn Fn(&mut HostSet)| {
                 let mut set = HostSet::new();

@@ -148,18 +148,22 @@ pub struct AllocatorConfig {
     /// How many host numbers there may be: the bound of the memory that one number can cost. At most
     /// [`HostSet::MAX_HOSTS`] counts.
     pub max_hosts: u32,
-    /// Fewer candidates than this are asked one by one; more are first narrowed down by the sets of
-    /// hosts that are kept for each watched number.
+    /// How many grants there will be at once, for which room is made at the start. More are no error:
+    /// then what finds them grows while they come.
+    pub room_for: u32,
+    /// Fewer candidates than this are asked one by one for a fixed number that nobody asked about
+    /// before; more have the hosts counted that have it, once and for all. 0: never one by one.
     pub direct_below: u32,
 }
 
 impl Default for AllocatorConfig {
-    /// 60 s, 60 s, 1,048,576 hosts, and 256 candidates.
+    /// 60 s, 60 s, 1,048,576 hosts, no room made, and 256 candidates.
     fn default() -> Self {
         Self {
             cooling: Duration::from_secs(60),
             foreign_rest: Duration::from_secs(60),
             max_hosts: 1 << 20,
+            room_for: 0,
             direct_below: 256,
         }
     }
@@ -175,7 +179,7 @@ impl Allocator {
             hosts: HostTable::default(),
             structure: Mutex::default(),
             names: Mutex::default(),
-            placements: Placements::default(),
+            placements: Placements::with_room(config.room_for),
             waiting: Waiting::default(),
             deadlines: Deadlines::default(),
             census: Census::default(),
@@ -278,7 +282,11 @@ impl Allocator {
         } else {
             seen
         };
-        let mut changed = Vec::new();
+        if self.deadlines.first().is_none_or(|first| first > now) {
+            return now;
+        }
+        let mut work = self.spares.take();
+        let changed = &mut work.changed;
         while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {
                 if host.queued == Some(at) {
@@ -287,7 +295,7 @@ impl Allocator {
                 let freed = host
                     .pool
                     .end_due(now, &mut |side, range| changed.push((side, range)));
-                self.note(id, host, &changed);
+                self.note(id, host, changed);
                 changed.clear();
                 if freed {
                     self.census.free(id);
@@ -295,6 +303,7 @@ impl Allocator {
                 self.recount(id, host);
             });
         }
+        self.spares.keep(work);
         now
     }
 

@@ -55,7 +55,9 @@ pub(super) type Key = (ServiceId, u32);
 )]
 type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
+/// Cache lines of its own, so that threads at two shards do not meet.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Shard {
     placed: Map<Key, Placed>,
     /// Releases of a while ago, so that a repeated one is told from a stranger's.
@@ -68,19 +70,37 @@ struct Shard {
 #[derive(Debug)]
 pub(super) struct Placements {
     shards: Box<[Mutex<Shard>; SHARDS]>,
+    /// What each shard has room for, always.
+    room: usize,
 }
 
 const SHARDS: usize = 64;
 
-impl Default for Placements {
-    fn default() -> Self {
+impl Placements {
+    /// Room for so many grants, however unevenly they fall, and as many releases that are remembered.
+    pub(super) fn with_room(grants: u32) -> Self {
+        let room = usize::try_from(grants).unwrap_or(0);
+        let even = room / SHARDS;
+        // Five deviations above an even share; twice that, since a map grows where more than half of it is in use and
+        // the rest was used before.
+        let most = if room == 0 {
+            0
+        } else {
+            2 * (even + 5 * even.isqrt() + 8)
+        };
+        let shard = |_| {
+            let mut shard = Shard::default();
+            shard.placed.reserve(most);
+            shard.released.reserve(most);
+            shard.by_age.reserve(most);
+            Mutex::new(shard)
+        };
         Self {
-            shards: Box::new(std::array::from_fn(|_| Mutex::default())),
+            shards: Box::new(std::array::from_fn(shard)),
+            room: most,
         }
     }
-}
 
-impl Placements {
     fn shard(&self, key: Key) -> &Mutex<Shard> {
         // Neighbours of one service go to different shards, services begin at different ones.
         let mixed = key
@@ -131,14 +151,26 @@ impl Placements {
         }
     }
 
-    /// Whether `by` has a claim to `replica` on `host`.
-    pub(super) fn is_claimed(&self, replica: ReplicaId, host: HostId, by: TransactionNo) -> bool {
+    /// Drops a claim. Whether it was `by`'s.
+    pub(super) fn unclaim(&self, replica: ReplicaId, host: HostId, by: TransactionNo) -> bool {
         let key = key(replica);
         let mut shard = self.shard(key).lock();
-        let placed = shard.placed.get_mut(&key);
-        placed
-            .and_then(|placed| find(placed, replica.incarnation, host))
-            .is_some_and(|claim| claim.owner == Owner::Claimed(by))
+        let Some(placed) = shard.placed.get_mut(&key) else {
+            return false;
+        };
+        let ours = Placement {
+            incarnation: replica.incarnation,
+            host,
+            owner: Owner::Claimed(by),
+        };
+        let Some(at) = placed.iter().position(|it| *it == ours) else {
+            return false;
+        };
+        placed.remove(at);
+        if placed.is_empty() {
+            shard.placed.remove(&key);
+        }
+        true
     }
 
     /// Records that `replica` has ports on `host` for good. Returns another host on which it has
@@ -257,14 +289,14 @@ impl Placements {
             // Half full is what the maps keep anyway; below an eighth the peak is long over.
             if shard.placed.capacity() > 64 && shard.placed.len() < shard.placed.capacity() / 8 {
                 let half = shard.placed.len() * 2;
-                shard.placed.shrink_to(half);
+                shard.placed.shrink_to(half.max(self.room));
             }
             if shard.released.capacity() > 64
                 && shard.released.len() < shard.released.capacity() / 8
             {
                 let half = shard.released.len() * 2;
-                shard.released.shrink_to(half);
-                shard.by_age.shrink_to(half);
+                shard.released.shrink_to(half.max(self.room));
+                shard.by_age.shrink_to(half.max(self.room));
             }
         }
     }

@@ -83,10 +83,15 @@ impl Host {
     }
 
     /// Pushes every cause against `need`; nothing if it fits.
-    pub(super) fn explain(&self, need: &Need<'_>, around: &Around<'_>, why: &mut Vec<Why>) {
+    pub(super) fn explain(
+        &self,
+        need: &Need<'_>,
+        around: &Around<'_>,
+        choice: &mut Choice,
+        why: &mut Vec<Why>,
+    ) {
         why.extend(self.state.cause().map(about_host));
         let ask = self.ask(need.service, need.request, None, around);
-        let choice = &mut Choice::default();
         self.then(around, |pool| {
             let fits = pool.choose(&ask, choice, Causes::All(why));
             if fits && need.replicas > 1 {

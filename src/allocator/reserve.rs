@@ -78,8 +78,8 @@ impl ReserveError {
 pub(super) enum Attempt {
     /// Taken now, or by an earlier ask for the same.
     Taken,
-    /// The host does not fit.
-    NoFit,
+    /// The host does not fit, first of all for the port at this place in the request.
+    NoFit(Option<usize>),
     /// The replica cannot be placed now, wherever.
     Claimed(ClaimError),
 }
@@ -107,8 +107,14 @@ impl Transaction<'_> {
         match self.attempt(host, replica, request, former, grant) {
             (Attempt::Taken, grant) => Ok(grant.unwrap_or_default()),
             (Attempt::Claimed(claim), _) => Err(ReserveError::of(claim, replica)),
-            (Attempt::NoFit, _) => {
-                let why = self.explain(host, &Need::new(request, replica.service));
+            (Attempt::NoFit(_), _) => {
+                let allocator = self.allocator;
+                let work = self.work();
+                if let Some(claim) = allocator.placements.against(replica, work.no) {
+                    return Err(ReserveError::of(claim, replica));
+                }
+                let need = Need::new(request, replica.service);
+                let why = allocator.explain_with(host, &need, &mut work.scratch);
                 if why.is_empty() {
                     // It fits by now: others gave something back.
                     return Err(ReserveError::DoesNotFit { host, port: None });
@@ -119,7 +125,8 @@ impl Transaction<'_> {
     }
 
     /// As [`Self::reserve`], but appends the numbers to `numbers`, in the order of the request, and
-    /// allocates nothing once that has the room: a refusal says which port found none, and no more.
+    /// allocates nothing once that has the room. A refusal says which port found no number, and no
+    /// more; where the host does not fit it is not worked out whether the replica could be placed at all.
     ///
     /// # Errors
     ///
@@ -137,13 +144,9 @@ impl Transaction<'_> {
         match self.attempt(host, replica, request, former, push) {
             (Attempt::Taken, _) => Ok(()),
             (Attempt::Claimed(claim), _) => Err(ReserveError::of(claim, replica)),
-            (Attempt::NoFit, _) => {
-                let need = Need::new(request, replica.service);
-                let allocator = self.allocator;
-                let scratch = &mut self.work().scratch;
-                let first =
-                    allocator.explain_first(host, &need, &mut scratch.awaited, &mut scratch.choice);
-                let port = first.and_then(|why| why.port).map(|port| port.name);
+            (Attempt::NoFit(place), _) => {
+                let port = place.and_then(|place| request.as_slice().get(place));
+                let port = port.map(|port| port.name.clone());
                 Err(ReserveError::DoesNotFit { host, port })
             }
         }
@@ -165,10 +168,7 @@ impl Transaction<'_> {
             let told = matches!(attempt, Attempt::Taken).then(|| taken(&host.pool));
             (attempt, told)
         });
-        there.unwrap_or_else(|| match allocator.placements.against(replica, work.no) {
-            Some(claim) => (Attempt::Claimed(claim), None),
-            None => (Attempt::NoFit, None),
-        })
+        there.unwrap_or((Attempt::NoFit(None), None))
     }
 }
 
@@ -186,14 +186,16 @@ impl Allocator {
         let scratch = &mut work.scratch;
         let around = Around::new(&scratch.awaited.numbers, self.now(), None);
         let ask = host.ask(replica.service, request, former, &around);
-        let fits = host.state.cause().is_none()
-            && host.pool.choose(&ask, &mut scratch.choice, Causes::Untold);
-        // The pool is asked first: of a refusal, which is what a full cluster mostly answers, this is
-        // the only look at the placements, as the claim is of a success.
+        let takes_new = host.state.cause().is_none();
+        let fits = takes_new && host.pool.choose(&ask, &mut scratch.choice, Causes::Untold);
+        // The pool is asked first: a refusal, which is what a full cluster mostly answers, then costs no
+        // look at the placements, unless the replica itself is in its way.
         let claim = if fits {
             self.placements.claim(replica, id, work.no).err()
-        } else {
+        } else if host.pool.phase(replica).is_some() {
             self.placements.against(replica, work.no)
+        } else {
+            None
         };
         match claim {
             Some(ClaimError::Placed(there)) if there == id && host.holds(replica, request) => {
@@ -204,7 +206,8 @@ impl Allocator {
                 self.take_chosen(id, host, replica, request, work);
                 Attempt::Taken
             }
-            None => Attempt::NoFit,
+            None if takes_new => Attempt::NoFit(work.scratch.choice.failed()),
+            None => Attempt::NoFit(None),
         }
     }
 

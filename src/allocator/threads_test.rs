@@ -150,6 +150,26 @@ fn a_transaction_resumed_in_another_allocator_is_empty_there() {
 }
 
 #[test]
+fn rest_that_is_over_while_a_transaction_is_open_does_not_come_back_with_its_end() {
+    // A random run met it: the number that the transaction gave back rested until a moment that had
+    // passed, and no deadline was left that would have ended it before the next cycle.
+    let world = hosts(1, "20000-20009");
+    let (before, own) = (replica(1, 0, 0), replica(1, 1, 0));
+    grant(&world, 0, before, "a=9100").unwrap();
+    world
+        .confirm_release(before, seconds(0), AfterRelease::Cool)
+        .unwrap();
+    let mut transaction = world.begin(seconds(1));
+    transaction
+        .reserve(HOST, own, &ask("a=9100"), None)
+        .unwrap();
+    world.on_deadline(seconds(60));
+    drop(transaction);
+    assert_eq!(world.ports(HOST), []);
+    assert!(world.take_freed().contains(HOST));
+}
+
+#[test]
 fn a_mark_is_good_in_its_own_transaction_only() {
     let world = hosts(1, "20000-20009");
     let mut first = world.begin(seconds(0));

@@ -4,7 +4,7 @@ use crate::identity::{HostId, ReplicaId};
 use crate::port_pool::{Cause, Choice, Phase, PortGrant, Why};
 use crate::time::Monotonic;
 
-use super::feasibility::SeenAwaited;
+use super::feasibility::{Scratch, SeenAwaited};
 use super::host::Host;
 use super::placements::TransactionNo;
 use super::question::{Around, about_host};
@@ -82,7 +82,7 @@ impl Allocator {
     /// Undoes one step on its host, under the host's lock.
     pub(super) fn undo_step(&self, step: Step, host: &mut Host, work: &mut Work) {
         // Nobody else's: a transaction resumed in another allocator has no claims.
-        if !self.placements.is_claimed(step.replica, step.host, work.no) {
+        if !self.placements.unclaim(step.replica, step.host, work.no) {
             work.undo.clear();
             return;
         }
@@ -90,7 +90,14 @@ impl Allocator {
         work.changed.extend(host.pool.numbers_of(step.replica));
         let whose = host.pool.undo(&mut work.undo);
         debug_assert_eq!(whose, Some(step.replica), "steps and takes go together");
-        self.placements.remove(step.replica, step.host);
+        let now = self.now();
+        if host.pool.next_deadline().is_some_and(|due| due <= now) {
+            // What came back to rest was over while the transaction was open.
+            let changed = &mut work.changed;
+            host.pool
+                .end_due(now, &mut |side, range| changed.push((side, range)));
+            self.census.free(step.host);
+        }
         self.note(step.host, host, &work.changed);
         self.recount(step.host, host);
     }
@@ -145,7 +152,8 @@ impl<'a> Transaction<'a> {
     /// Every cause that keeps `need` from `host`; nothing if it fits.
     #[must_use]
     pub fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        self.allocator.explain(host, need)
+        self.allocator
+            .explain_with(host, need, &mut Scratch::default())
     }
 
     /// The first cause that keeps `need` from `host`; `None` if it fits.
@@ -254,14 +262,19 @@ impl Drop for Transaction<'_> {
 }
 
 impl Allocator {
-    pub(super) fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        let mut awaited = SeenAwaited::default();
-        self.waiting.refresh(&mut awaited);
-        let around = Around::new(&awaited.numbers, self.now(), need.at);
+    pub(super) fn explain_with(
+        &self,
+        host: HostId,
+        need: &Need<'_>,
+        scratch: &mut Scratch,
+    ) -> Vec<Why> {
+        self.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, self.now(), need.at);
+        let choice = &mut scratch.choice;
         let mut why = Vec::new();
         let known = self
             .hosts
-            .with(host, |host| host.explain(need, &around, &mut why));
+            .with(host, |host| host.explain(need, &around, choice, &mut why));
         if known.is_none() {
             why.push(about_host(Cause::UnknownHost));
         }

@@ -150,6 +150,13 @@ impl Watches {
         }
     }
 
+    /// Whether the number is watched already. Cost: one load.
+    pub(super) fn is_watched(&self, (side, port): (Side, Port)) -> bool {
+        let number = port.number();
+        let bits = self.word(side, number / 64).load(Ordering::Relaxed);
+        bits >> (number % 64) & 1 == 1
+    }
+
     /// How many numbers are watched.
     pub(super) fn count(&self) -> usize {
         self.directory.lock().asked.len()

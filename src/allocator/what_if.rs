@@ -113,9 +113,9 @@ impl WhatIf<'_> {
     /// As [`Transaction::explain`](super::Transaction::explain).
     #[must_use]
     pub fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        let mut why = Vec::new();
+        let (mut why, mut choice) = (Vec::new(), Choice::default());
         let known = self.ask(host, need, |host, around| {
-            host.explain(need, around, &mut why);
+            host.explain(need, around, &mut choice, &mut why);
         });
         if known.is_none() {
             why.push(about_host(Cause::UnknownHost));
@@ -195,7 +195,8 @@ impl WhatIf<'_> {
         let choice = &mut scratch.choice;
         if there.state.cause().is_some() || !there.pool.choose(&ask, choice, Causes::Untold) {
             let mut why = Vec::new();
-            there.explain(&Need::new(request, replica.service), &around, &mut why);
+            let need = Need::new(request, replica.service);
+            there.explain(&need, &around, choice, &mut why);
             return Err(ReserveError::Refused { host, why });
         }
         there.pool.take(replica, request, choice, undo);

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crate::identity::ServiceId;
 use crate::time::Monotonic;
 
+use super::Side;
 use super::span::Span;
 
 /// Consecutive numbers that rest as long for one service.
@@ -17,6 +18,28 @@ pub(super) struct Cooled {
     pub(super) span: Span,
     pub(super) until: Monotonic,
     pub(super) service: ServiceId,
+}
+
+impl Cooled {
+    /// Where it stands in the queue.
+    const fn place(&self) -> (Monotonic, u16) {
+        (self.until, self.span.first)
+    }
+
+    /// Whether both are one run.
+    fn continues_as(&self, next: Self) -> bool {
+        self.until == next.until && self.service == next.service && self.span.is_before(next.span)
+    }
+
+    /// What is left below and above of a window that it shares numbers with.
+    fn left_by(&self, window: Span) -> [Option<Span>; 2] {
+        let (first, last) = (self.span.first, self.span.last);
+        let above = window.last.checked_add(1);
+        [
+            Span::new(first, window.first - 1),
+            above.and_then(|above| Span::new(above, last)),
+        ]
+    }
 }
 
 /// Resting numbers. Invariant: the runs are disjoint and ordered by end of rest, then number;
@@ -52,19 +75,14 @@ impl Cooling {
 
     /// Lets numbers rest that do not rest yet. Cost: constant if none rests longer.
     pub(super) fn put(&mut self, cooled: Cooled) {
-        let place = |other: &Cooled| (other.until, other.span.first);
-        let new = place(&cooled);
+        let new = cooled.place();
         let at = match self.0.back() {
-            Some(last) if place(last) > new => self.0.partition_point(|other| place(other) < new),
+            Some(last) if last.place() > new => self.0.partition_point(|other| other.place() < new),
             _ => self.0.len(),
         };
-        let alike = |other: &Cooled| other.until == cooled.until && other.service == cooled.service;
         let below = at.checked_sub(1).and_then(|below| self.0.get(below));
-        let joins_below =
-            below.is_some_and(|below| alike(below) && below.span.is_before(cooled.span));
-        let above = self.0.get(at);
-        let joins_above =
-            above.is_some_and(|above| alike(above) && cooled.span.is_before(above.span));
+        let joins_below = below.is_some_and(|below| below.continues_as(cooled));
+        let joins_above = (self.0.get(at)).is_some_and(|above| cooled.continues_as(*above));
         match (joins_below, joins_above) {
             (true, true) => {
                 self.0[at - 1].span.last = self.0[at].span.last;
@@ -77,43 +95,95 @@ impl Cooling {
     }
 
     /// Takes the numbers of `window` out, of which no more than `most` rest. Each part that rested
-    /// is told. Cost: linear in the runs, oldest first, until `most` were found.
+    /// is told, oldest first. Cost: linear in the runs.
     pub(super) fn cut(&mut self, window: Span, most: u32, was: &mut dyn FnMut(Cooled)) {
-        let (mut left, mut at) = (most, 0);
-        while left > 0
-            && let Some(cooled) = self.0.get(at).copied()
-        {
-            let Some(part) = cooled.span.overlap(window) else {
-                at += 1;
-                continue;
-            };
-            left = left.saturating_sub(part.count());
+        let overlapping = |cooled: &Cooled| cooled.span.overlap(window).is_some();
+        let first = match self.0.iter().position(overlapping) {
+            Some(first) if most > 0 => first,
+            _ => return,
+        };
+        let cooled = self.0[first];
+        let part = cooled.span.overlap(window).unwrap_or(cooled.span);
+        if part == window || part.count() >= most {
             was(Cooled {
                 span: part,
                 ..cooled
             });
-            let below = Span::new(cooled.span.first, part.first - 1);
-            let above = part.last.checked_add(1);
-            let above = above.and_then(|first| Span::new(first, cooled.span.last));
-            match (below, above) {
-                (Some(below), Some(above)) => {
-                    self.0[at].span = below;
-                    let above = Cooled {
-                        span: above,
-                        ..cooled
-                    };
-                    self.0.insert(at + 1, above);
-                    at += 2;
+            self.shorten(first, cooled.left_by(window));
+            return;
+        }
+        // Several: each goes or is left with one part, in one pass.
+        self.0.retain_mut(|cooled| {
+            let Some(span) = cooled.span.overlap(window) else {
+                return true;
+            };
+            was(Cooled { span, ..*cooled });
+            let [below, above] = cooled.left_by(window);
+            let rest = below.or(above);
+            cooled.span = rest.unwrap_or(span);
+            rest.is_some()
+        });
+    }
+
+    fn shorten(&mut self, at: usize, left: [Option<Span>; 2]) {
+        match left {
+            [Some(below), Some(span)] => {
+                let above = Cooled { span, ..self.0[at] };
+                self.0[at].span = below;
+                self.0.insert(at + 1, above);
+            }
+            [Some(rest), None] | [None, Some(rest)] => self.0[at].span = rest,
+            [None, None] => {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// Puts back those of `parts` that were cut from this side, as [`Self::put`] would one after the
+    /// other. `parts` may be left in another order. Cost: linear in the runs, however many come back.
+    pub(super) fn put_back(&mut self, parts: &mut [(Side, Cooled)], side: Side) {
+        const FEW: usize = 4;
+        if parts.len() <= FEW {
+            for (_, cooled) in parts.iter().filter(|(of, _)| *of == side) {
+                self.put(*cooled);
+            }
+            return;
+        }
+        parts.sort_unstable_by_key(|(side, cooled)| (*side, cooled.place()));
+        let from = parts.partition_point(|(of, _)| *of < side);
+        let to = parts.partition_point(|(of, _)| *of <= side);
+        let parts = &parts[from..to];
+        let Some((_, last)) = parts.last() else {
+            return;
+        };
+        // Merged from the end, so that each run moves once.
+        let (mut old, mut new) = (self.0.len(), parts.len());
+        self.0.resize(old + new, *last);
+        while new > 0 {
+            let (_, part) = parts[new - 1];
+            let earlier = old.checked_sub(1).map(|at| self.0[at]);
+            match earlier.filter(|earlier| earlier.place() > part.place()) {
+                Some(earlier) => {
+                    self.0[old + new - 1] = earlier;
+                    old -= 1;
                 }
-                (Some(rest), None) | (None, Some(rest)) => {
-                    self.0[at].span = rest;
-                    at += 1;
-                }
-                (None, None) => {
-                    self.0.remove(at);
+                None => {
+                    self.0[old + new - 1] = part;
+                    new -= 1;
                 }
             }
         }
+        let mut kept = 0;
+        for at in 1..self.0.len() {
+            let next = self.0[at];
+            if self.0[kept].continues_as(next) {
+                self.0[kept].span.last = next.span.last;
+            } else {
+                kept += 1;
+                self.0[kept] = next;
+            }
+        }
+        self.0.truncate(kept + 1);
     }
 
     /// Takes out the oldest run that is cool by `now`.
@@ -178,9 +248,13 @@ mod tests {
             }
             let ends: Vec<_> = queue.by_age().map(|c| (c.until, c.span.first)).collect();
             prop_assert!(ends.is_sorted());
-            for part in parts {
-                queue.put(part);
+            let mut one_by_one = queue.clone();
+            for part in &parts {
+                one_by_one.put(*part);
             }
+            prop_assert_eq!(&one_by_one, &before);
+            let mut parts: Vec<_> = parts.into_iter().map(|part| (Side::Tcp, part)).collect();
+            queue.put_back(&mut parts, Side::Tcp);
             prop_assert_eq!(queue, before);
         }
     }

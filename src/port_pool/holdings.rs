@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::identity::ReplicaId;
 use crate::port::Protocol;
 
+use super::replica_index::ReplicaIndex;
 use super::span::Span;
 use super::{GrantedPort, Phase, PortGrant, PortRequest, Side};
 
@@ -12,33 +13,34 @@ use super::{GrantedPort, Phase, PortGrant, PortRequest, Side};
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
     pub(super) replica: ReplicaId,
-    /// The names and protocols, in order; nothing in a slot that is not in use.
-    request: Option<PortRequest>,
+    /// The names and protocols, in order. A slot that is not in use keeps its last one: the next
+    /// holder is often of the same service, and a count that all hosts share is left alone.
+    request: PortRequest,
+    is_in_use: bool,
     /// The numbers of each port, in the same order.
-    pub(super) spans: SmallVec<[Span; 4]>,
+    pub(super) spans: Spans,
     pub(super) phase: Phase,
 }
+
+/// The numbers of a few ports inside the slot, of more beside it.
+type Spans = SmallVec<[Span; 4]>;
 
 /// Every holding of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holdings {
     slots: Vec<Holding>,
     vacant: Vec<u32>,
-    index: Index,
+    /// Room for the numbers of many ports that is not in use, whichever slot it was made for.
+    spare_rooms: Vec<Spans>,
+    /// How many such rooms there are, used and spare.
+    rooms: usize,
+    index: ReplicaIndex,
 }
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "looked up by replica, never walked: its order reaches no decision"
-)]
-type Index = std::collections::HashMap<ReplicaId, u32, foldhash::fast::FixedState>;
 
 impl Holding {
     /// The names and protocols of its ports.
     pub(super) fn request(&self) -> &PortRequest {
-        self.request
-            .as_ref()
-            .expect("only slots in use leave this file")
+        &self.request
     }
 
     /// Its runs, port by port and side by side.
@@ -55,9 +57,9 @@ impl Holding {
             .map(|(wanted, span)| (wanted.protocol, *span))
     }
 
-    /// Its ports, neighbours of one protocol joined.
-    pub(super) fn runs(&self) -> impl Iterator<Item = (Protocol, Span)> + '_ {
-        joined(self.ports())
+    /// See [`run`].
+    pub(super) fn run(&self, next: usize) -> Option<(Protocol, Span, usize)> {
+        run(&self.request, &self.spans, next)
     }
 
     /// How many numbers it holds; one that is held on both sides once.
@@ -80,39 +82,39 @@ impl Holding {
 
     /// Holds what a record says.
     pub(super) fn record(&mut self, grant: &PortGrant) {
-        self.request = Some(PortRequest::recorded(&grant.ports));
+        self.request = PortRequest::recorded(&grant.ports);
         self.spans = grant.ports.iter().map(|port| port.numbers.into()).collect();
-    }
-
-    fn is_in_use(&self) -> bool {
-        self.request.is_some()
     }
 }
 
-/// Joins neighbours of one protocol.
-pub(super) fn joined(
-    ports: impl Iterator<Item = (Protocol, Span)>,
-) -> impl Iterator<Item = (Protocol, Span)> {
-    let mut ports = ports.peekable();
-    std::iter::from_fn(move || {
-        let (protocol, mut span) = ports.next()?;
-        while let Some((_, next)) =
-            ports.next_if(|(other, next)| *other == protocol && span.is_before(*next))
-        {
-            span.last = next.last;
+/// The port at `next` and those after it that continue its numbers on the same protocol, as one run;
+/// and where the next run begins.
+pub(super) fn run(
+    request: &PortRequest,
+    spans: &[Span],
+    next: usize,
+) -> Option<(Protocol, Span, usize)> {
+    let wanted = request.as_slice();
+    let (protocol, mut span) = (wanted.get(next)?.protocol, *spans.get(next)?);
+    let mut next = next + 1;
+    while let (Some(port), Some(following)) = (wanted.get(next), spans.get(next)) {
+        if port.protocol != protocol || !span.is_before(*following) {
+            break;
         }
-        Some((protocol, span))
-    })
+        span.last = following.last;
+        next += 1;
+    }
+    Some((protocol, span, next))
 }
 
 impl Holdings {
     pub(super) fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.slots.len() == self.vacant.len()
     }
 
     /// Every holding, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Holding> {
-        self.slots.iter().filter(|holding| holding.is_in_use())
+        self.slots.iter().filter(|holding| holding.is_in_use)
     }
 
     /// Every holding, ascending by replica. Cost: sorts them.
@@ -123,78 +125,107 @@ impl Holdings {
     }
 
     pub(super) fn get(&self, replica: ReplicaId) -> Option<&Holding> {
-        let slot = *self.index.get(&replica)?;
+        let slot = self.slot(replica)?;
         self.slots.get(slot as usize)
     }
 
     pub(super) fn get_mut(&mut self, replica: ReplicaId) -> Option<&mut Holding> {
-        let slot = *self.index.get(&replica)?;
+        let slot = self.slot(replica)?;
         self.slots.get_mut(slot as usize)
+    }
+
+    fn slot(&self, replica: ReplicaId) -> Option<u32> {
+        self.index
+            .find(replica, |slot| self.slots[slot as usize].replica)
     }
 
     /// A holding of `replica`, which has none yet, without numbers.
     pub(super) fn insert(
         &mut self,
         replica: ReplicaId,
-        request: PortRequest,
+        request: &PortRequest,
         phase: Phase,
     ) -> &mut Holding {
+        debug_assert!(self.slot(replica).is_none(), "{replica:?} took ports twice");
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Holding {
                 replica,
-                request: None,
+                request: request.clone(),
+                is_in_use: false,
                 spans: SmallVec::new(),
                 phase,
             });
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 replicas fit in memory")
         });
-        let before = self.index.insert(replica, slot);
-        debug_assert_eq!(before, None, "{replica:?} took ports twice");
+        self.index.insert(replica, slot);
         let holding = &mut self.slots[slot as usize];
+        let ports = request.as_slice().len();
+        if ports > holding.spans.inline_size() {
+            if self.spare_rooms.is_empty() {
+                // Twice as many, as a vector grows: a load that sways a little needs no more.
+                let more = self.rooms.max(1);
+                let room = || Spans::with_capacity(ports);
+                self.spare_rooms
+                    .extend(std::iter::repeat_with(room).take(more));
+                self.rooms += more;
+            }
+            holding.spans = self.spare_rooms.pop().unwrap_or_default();
+        }
+        if !holding.request.is_same(request) {
+            holding.request = request.clone();
+        }
         holding.replica = replica;
-        holding.request = Some(request);
         holding.phase = phase;
+        holding.is_in_use = true;
         holding
     }
 
-    /// Takes the holding of `replica` out. [`Self::recycle`] it when it was looked at.
-    pub(super) fn remove(&mut self, replica: ReplicaId) -> Option<(Slot, Holding)> {
-        let slot = self.index.remove(&replica)?;
-        let left = Holding {
-            replica,
-            request: None,
-            spans: SmallVec::new(),
-            phase: Phase::Tentative,
-        };
-        let holding = std::mem::replace(&mut self.slots[slot as usize], left);
-        Some((Slot(slot), holding))
+    /// Takes the holding of `replica` out. Its slot may be looked at until it is
+    /// [recycled](Self::recycle).
+    pub(super) fn remove(&mut self, replica: ReplicaId) -> Option<Slot> {
+        let slots = &self.slots;
+        let slot = self
+            .index
+            .remove(replica, |slot| slots[slot as usize].replica)?;
+        self.slots[slot as usize].is_in_use = false;
+        Some(Slot(slot))
     }
 
-    /// Makes the slot of a holding that was removed, and the room for its numbers, free for another.
-    pub(super) fn recycle(&mut self, slot: Slot, holding: Holding) {
-        let mut spans = holding.spans;
+    /// What a slot held that was taken out.
+    pub(super) fn removed(&self, slot: &Slot) -> &Holding {
+        &self.slots[slot.0 as usize]
+    }
+
+    /// Makes a slot that was taken out, and its room for numbers, free for another.
+    pub(super) fn recycle(&mut self, slot: Slot) {
+        let Slot(slot) = slot;
+        let spans = &mut self.slots[slot as usize].spans;
         spans.clear();
-        self.slots[slot.0 as usize].spans = spans;
-        self.vacant.push(slot.0);
+        if spans.spilled() {
+            self.spare_rooms.push(std::mem::take(spans));
+        }
+        self.vacant.push(slot);
     }
 
     /// Gives spare memory back.
     pub(super) fn compact(&mut self) {
-        while self.slots.last().is_some_and(|last| !last.is_in_use()) {
+        while self.slots.last().is_some_and(|last| !last.is_in_use) {
             self.slots.pop();
         }
         let slots = self.slots.len();
         self.vacant.retain(|slot| (*slot as usize) < slots);
-        for holding in &mut self.slots {
-            holding.spans.shrink_to_fit();
+        for holding in self.slots.iter_mut().filter(|holding| !holding.is_in_use) {
+            holding.request = PortRequest::recorded(&[]);
         }
+        self.rooms = self.rooms.saturating_sub(self.spare_rooms.len());
+        self.spare_rooms = Vec::new();
         self.slots.shrink_to_fit();
         self.vacant.shrink_to_fit();
-        self.index.shrink_to_fit();
+        self.index.compact();
     }
 }
 
-/// Where a holding that was removed stood.
+/// Where a holding that was taken out stood.
 pub(super) struct Slot(u32);
 
 /// Equal if the same replicas hold the same, wherever it is kept.

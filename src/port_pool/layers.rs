@@ -117,16 +117,20 @@ impl PortPool {
 
     /// Lets numbers rest that nobody holds and that do not rest yet.
     pub(super) fn let_rest(&mut self, side: Side, cooled: Cooled) {
-        let bare = self.is_bare(side, cooled.span);
-        let numbers = self.numbers_mut(side);
-        numbers.cooling.put(cooled);
-        if bare {
-            numbers.rests.insert(cooled.span);
+        self.numbers_mut(side).cooling.put(cooled);
+        self.show_rest(side, cooled.span);
+    }
+
+    /// Counts those of the resting numbers that carry nothing else as what only cools.
+    pub(super) fn show_rest(&mut self, side: Side, span: Span) {
+        if self.is_bare(side, span) {
+            self.numbers_mut(side).rests.insert(span);
             return;
         }
-        for number in cooled.span.numbers() {
-            if self.is_bare(side, Span::single(number)) {
-                self.numbers_mut(side).rests.insert(Span::single(number));
+        for number in span.numbers() {
+            let single = Span::single(number);
+            if self.is_bare(side, single) {
+                self.numbers_mut(side).rests.insert(single);
             }
         }
     }
@@ -147,7 +151,7 @@ impl PortPool {
 
     /// Whether none of the numbers is foreign or reserved.
     fn is_bare(&self, side: Side, span: Span) -> bool {
-        !self.strangers.on(side).touches(span) && self.unreserved.count_in(span) == span.count()
+        self.unreserved.covers(span) && !self.strangers.on(side).touches(span)
     }
 
     /// Frees, or lets only cool, those of `places` that nobody holds and that are foreign no more.

@@ -18,20 +18,27 @@
 mod awaited;
 mod cause;
 mod choice;
+mod chooser;
 mod cooling;
 mod holdings;
 mod layers;
 mod listing;
+mod number_bits;
+mod number_runs;
 mod number_set;
 mod numbers;
 mod question;
+mod replica_index;
 mod request;
 mod search;
 mod side;
 mod span;
 mod strangers;
 mod take;
+mod walk;
 
+#[cfg(test)]
+mod agreement_test;
 #[cfg(test)]
 mod choice_test;
 #[cfg(test)]
@@ -307,6 +314,14 @@ pub enum Draw {
 }
 
 impl Draw {
+    /// Where to begin after `last` was taken and the search had begun at `cursor`.
+    fn after(self, last: u16, cursor: u16) -> u16 {
+        match self {
+            Self::Lowest => cursor,
+            Self::NextFit | Self::Random { .. } => last.checked_add(1).unwrap_or(Span::ALL.first),
+        }
+    }
+
     const fn seed(self) -> u64 {
         match self {
             Self::Random { seed } => seed,

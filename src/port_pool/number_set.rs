@@ -5,6 +5,8 @@
 //! back to runs only in [`NumberSet::compact`]: a hot call never pays for that twice, however the
 //! content swings.
 
+use super::number_bits::{Bits, WORDS, mask_within, masks, whole_word};
+use super::number_runs::{MOST_RUNS, Runs};
 use super::span::Span;
 
 /// Numbers, in whichever of the two forms. Equal if it holds the same numbers.
@@ -13,39 +15,31 @@ pub(super) struct NumberSet(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// Ascending; neither touching nor overlapping.
-    Runs(Vec<Span>),
+    Runs(Runs),
     Bits(Box<Bits>),
 }
-
-/// One bit for each number, and one for each word that is not zero.
-#[derive(Clone)]
-struct Bits {
-    words: [u64; WORDS],
-    filled: [u64; WORDS / 64],
-}
-
-/// How many runs are kept as runs: 1 KiB of them.
-const MOST_RUNS: usize = 256;
 
 /// How few runs must be left for [`NumberSet::compact`] to go back to them.
 const FEW_RUNS: usize = MOST_RUNS / 4;
 
-/// Words of 64 numbers each.
-const WORDS: usize = 1024;
-
 impl NumberSet {
     /// No number. Allocates nothing.
-    pub(super) const EMPTY: Self = Self(Form::Runs(Vec::new()));
+    pub(super) const EMPTY: Self = Self(Form::Runs(Runs::new(Vec::new())));
+
+    /// No number, to lend.
+    pub(super) const fn nothing() -> &'static Self {
+        static NOTHING: NumberSet = NumberSet::EMPTY;
+        &NOTHING
+    }
 
     /// Every number.
     pub(super) fn full() -> Self {
-        Self(Form::Runs(vec![Span::ALL]))
+        Self(Form::Runs(Runs::new(vec![Span::ALL])))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match &self.0 {
-            Form::Runs(runs) => runs.is_empty(),
+            Form::Runs(list) => list.runs.is_empty(),
             Form::Bits(bits) => bits.filled.iter().all(|word| *word == 0),
         }
     }
@@ -53,21 +47,18 @@ impl NumberSet {
     /// Takes every number out and keeps the memory.
     pub(super) fn clear(&mut self) {
         match &mut self.0 {
-            Form::Runs(runs) => runs.clear(),
-            Form::Bits(bits) => {
-                bits.words.fill(0);
-                bits.filled.fill(0);
-            }
+            Form::Runs(list) => list.runs.clear(),
+            Form::Bits(bits) => bits.clear(),
         }
     }
 
     pub(super) fn contains(&self, number: u16) -> bool {
         match &self.0 {
-            Form::Runs(runs) => {
-                let at = runs.partition_point(|run| run.last < number);
-                runs.get(at).is_some_and(|run| run.first <= number)
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(number));
+                run.is_some_and(|run| run.first <= number)
             }
-            Form::Bits(bits) => bits.words[word_of(number)] >> (number % 64) & 1 == 1,
+            Form::Bits(bits) => bits.contains(number),
         }
     }
 
@@ -76,28 +67,33 @@ impl NumberSet {
         self.run_from(span, 1).is_some()
     }
 
+    /// Whether it holds every number of `span`.
+    pub(super) fn covers(&self, span: Span) -> bool {
+        match &self.0 {
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(span.first));
+                run.is_some_and(|run| run.first <= span.first && span.last <= run.last)
+            }
+            Form::Bits(bits) => masks(span).all(|(at, mask)| bits.words[at] & mask == mask),
+        }
+    }
+
     /// How many numbers of `span` it holds.
     pub(super) fn count_in(&self, span: Span) -> u32 {
         match &self.0 {
-            Form::Runs(runs) => {
-                let from = runs.partition_point(|run| run.last < span.first);
-                let overlaps = runs[from..].iter().map_while(|run| run.overlap(span));
-                overlaps.map(Span::count).sum()
-            }
-            Form::Bits(bits) => masks(span)
-                .map(|(at, mask)| count(bits.words[at] & mask, mask))
-                .sum(),
+            Form::Runs(list) => list.overlaps(span).map(Span::count).sum(),
+            Form::Bits(bits) => bits.count_in(span),
         }
     }
 
     /// The numbers of the word `at`: bit `b` is the number `64 * at + b`.
     pub(super) fn word(&self, at: usize) -> u64 {
         match &self.0 {
-            Form::Runs(runs) => {
+            Form::Runs(list) if list.runs.is_empty() => 0,
+            Form::Runs(list) => {
                 let Some(all) = whole_word(at) else { return 0 };
-                let from = runs.partition_point(|run| run.last < all.first);
-                let overlaps = runs[from..].iter().map_while(|run| run.overlap(all));
-                overlaps.map(mask_within).fold(0, |word, mask| word | mask)
+                let masks = list.overlaps(all).map(mask_within);
+                masks.fold(0, |word, mask| word | mask)
             }
             Form::Bits(bits) => bits.words.get(at).copied().unwrap_or(0),
         }
@@ -106,9 +102,9 @@ impl NumberSet {
     /// The lowest run inside `window`, cut at its ends and after `most` numbers.
     pub(super) fn run_from(&self, window: Span, most: u32) -> Option<Span> {
         let run = match &self.0 {
-            Form::Runs(runs) => {
-                let at = runs.partition_point(|run| run.last < window.first);
-                runs.get(at)?.overlap(window)?
+            Form::Runs(list) => {
+                let run = list.runs.get(list.seek(window.first))?;
+                run.overlap(window)?
             }
             Form::Bits(bits) => bits.run_from(window, most)?,
         };
@@ -132,29 +128,10 @@ impl NumberSet {
     /// Adds the numbers of `span`. Returns how many are new.
     pub(super) fn insert(&mut self, span: Span) -> u32 {
         match &mut self.0 {
-            Form::Runs(runs) => {
-                // Runs that touch the span become one with it.
-                let below = span.first - 1;
-                let from = runs.partition_point(|run| run.last < below);
-                let above = span.last.saturating_add(1);
-                let touching = runs[from..].iter().take_while(|run| run.first <= above);
-                let (mut merged, mut known, mut to) = (span, 0, from);
-                for run in touching {
-                    known += run.overlap(span).map_or(0, Span::count);
-                    merged.first = merged.first.min(run.first);
-                    merged.last = merged.last.max(run.last);
-                    to += 1;
-                }
-                if to > from {
-                    runs[from] = merged;
-                    runs.drain(from + 1..to);
-                } else if runs.len() < MOST_RUNS {
-                    runs.insert(from, merged);
-                } else {
-                    return self.as_bits().insert(span);
-                }
-                span.count() - known
-            }
+            Form::Runs(list) => match list.insert(span) {
+                Some(new) => new,
+                None => self.as_bits().insert(span),
+            },
             Form::Bits(bits) => bits.insert(span),
         }
     }
@@ -162,41 +139,10 @@ impl NumberSet {
     /// Takes the numbers of `span` out. Returns how many were there.
     pub(super) fn remove(&mut self, span: Span) -> u32 {
         match &mut self.0 {
-            Form::Runs(runs) => {
-                let from = runs.partition_point(|run| run.last < span.first);
-                let inside = runs[from..].iter().map_while(|run| run.overlap(span));
-                let (gone, runs_concerned) =
-                    inside.fold((0, 0), |(gone, n), part| (gone + part.count(), n + 1));
-                if runs_concerned == 0 {
-                    return 0;
-                }
-                let to = from + runs_concerned;
-                let below = Span::new(runs[from].first, span.first - 1);
-                let above = span.last.checked_add(1);
-                let above = above.and_then(|first| Span::new(first, runs[to - 1].last));
-                match (below, above) {
-                    (Some(below), Some(above)) => {
-                        if runs_concerned == 1 && runs.len() == MOST_RUNS {
-                            return self.as_bits().remove(span);
-                        }
-                        runs[from] = below;
-                        if runs_concerned == 1 {
-                            runs.insert(from + 1, above);
-                        } else {
-                            runs[from + 1] = above;
-                            runs.drain(from + 2..to);
-                        }
-                    }
-                    (Some(rest), None) | (None, Some(rest)) => {
-                        runs[from] = rest;
-                        runs.drain(from + 1..to);
-                    }
-                    (None, None) => {
-                        runs.drain(from..to);
-                    }
-                }
-                gone
-            }
+            Form::Runs(list) => match list.remove(span) {
+                Some(gone) => gone,
+                None => self.as_bits().remove(span),
+            },
             Form::Bits(bits) => bits.remove(span),
         }
     }
@@ -209,21 +155,24 @@ impl NumberSet {
                 return;
             }
             let runs = self.runs_in(Span::ALL).collect();
-            self.0 = Form::Runs(runs);
+            self.0 = Form::Runs(Runs::new(runs));
         }
-        if let Form::Runs(runs) = &mut self.0 {
-            runs.shrink_to_fit();
+        if let Form::Runs(list) = &mut self.0 {
+            list.runs.shrink_to_fit();
         }
+    }
+
+    /// Becomes a bitmap, as many runs would make it.
+    #[cfg(test)]
+    pub(super) fn flatten(&mut self) {
+        self.as_bits();
     }
 
     /// Becomes a bitmap, if it is none.
     fn as_bits(&mut self) -> &mut Bits {
-        if let Form::Runs(runs) = &self.0 {
-            let mut bits = Box::new(Bits {
-                words: [0; WORDS],
-                filled: [0; WORDS / 64],
-            });
-            for run in runs {
+        if let Form::Runs(list) = &self.0 {
+            let mut bits = Bits::empty();
+            for run in &list.runs {
                 bits.insert(*run);
             }
             self.0 = Form::Bits(bits);
@@ -233,124 +182,6 @@ impl NumberSet {
             Form::Runs(_) => unreachable!("it became a bitmap above"),
         }
     }
-}
-
-impl Bits {
-    fn insert(&mut self, span: Span) -> u32 {
-        let mut new = 0;
-        for (at, mask) in masks(span) {
-            new += count(!self.words[at] & mask, mask);
-            self.words[at] |= mask;
-            self.filled[at / 64] |= 1 << (at % 64);
-        }
-        new
-    }
-
-    fn remove(&mut self, span: Span) -> u32 {
-        let mut gone = 0;
-        for (at, mask) in masks(span) {
-            gone += count(self.words[at] & mask, mask);
-            self.words[at] &= !mask;
-            if self.words[at] == 0 {
-                self.filled[at / 64] &= !(1 << (at % 64));
-            }
-        }
-        gone
-    }
-
-    /// The lowest run inside `window`, looked at for `most` numbers at least.
-    fn run_from(&self, window: Span, most: u32) -> Option<Span> {
-        let first = self.next(window.first)?;
-        if first > window.last {
-            return None;
-        }
-        let limit = u32::from(first).saturating_add(most - 1);
-        let limit = u16::try_from(limit).map_or(window.last, |limit| limit.min(window.last));
-        // Ones from the first number on, word after word.
-        let mut last = first;
-        loop {
-            let ones = (!(self.words[word_of(last)] >> (last % 64))).trailing_zeros();
-            let more = ones.min(64 - u32::from(last % 64));
-            let end = u32::from(last) + more - 1;
-            if end >= u32::from(limit) {
-                return Span::new(first, limit);
-            }
-            let end = u16::try_from(end).ok()?;
-            if u32::from(last % 64) + more < 64 || self.words[word_of(end + 1)] & 1 == 0 {
-                return Span::new(first, end);
-            }
-            last = end + 1;
-        }
-    }
-
-    /// The lowest number from `start` on.
-    fn next(&self, start: u16) -> Option<u16> {
-        let at = word_of(start);
-        let here = self.words[at] & (u64::MAX << (start % 64));
-        if here != 0 {
-            return number(at, here);
-        }
-        let (group, place) = (at / 64, at % 64);
-        let later = self.filled[group] & (u64::MAX << place) & !(1 << place);
-        let (group, filled) = if later != 0 {
-            (group, later)
-        } else {
-            let beyond = self.filled[group + 1..]
-                .iter()
-                .position(|word| *word != 0)?;
-            let group = group + 1 + beyond;
-            (group, self.filled[group])
-        };
-        let at = group * 64 + filled.trailing_zeros() as usize;
-        number(at, self.words[at])
-    }
-}
-
-/// The lowest number of a word that is not zero.
-fn number(at: usize, word: u64) -> Option<u16> {
-    u16::try_from(at * 64 + word.trailing_zeros() as usize).ok()
-}
-
-/// The word that holds a number.
-pub(super) const fn word_of(number: u16) -> usize {
-    number as usize / 64
-}
-
-/// How many bits of `mask` are set in `word`, which has no others: all or one of them, mostly.
-const fn count(word: u64, mask: u64) -> u32 {
-    if word == 0 {
-        0
-    } else if word == mask {
-        64 - mask.leading_zeros() - mask.trailing_zeros()
-    } else {
-        word.count_ones()
-    }
-}
-
-/// The words of `span`, each with the bits that lie inside.
-pub(super) fn masks(span: Span) -> impl Iterator<Item = (usize, u64)> {
-    let (first, last) = (word_of(span.first), word_of(span.last));
-    (first..=last).map(move |at| {
-        let mut mask = u64::MAX;
-        if at == first {
-            mask &= u64::MAX << (span.first % 64);
-        }
-        if at == last {
-            mask &= u64::MAX >> (63 - span.last % 64);
-        }
-        (at, mask)
-    })
-}
-
-/// The bits of a span that lies inside one word.
-pub(super) const fn mask_within(span: Span) -> u64 {
-    (u64::MAX << (span.first % 64)) & (u64::MAX >> (63 - span.last % 64))
-}
-
-/// The numbers of a word; the first word has one less, for 0 is none.
-pub(super) fn whole_word(at: usize) -> Option<Span> {
-    let first = u16::try_from(at * 64).ok()?;
-    Span::new(first.max(1), first | 63)
 }
 
 impl Default for NumberSet {
@@ -372,7 +203,7 @@ impl FromIterator<Span> for NumberSet {
 impl PartialEq for NumberSet {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Runs(ours), Form::Runs(theirs)) => ours == theirs,
+            (Form::Runs(ours), Form::Runs(theirs)) => ours.runs == theirs.runs,
             _ => (0..WORDS).all(|at| self.word(at) == other.word(at)),
         }
     }
@@ -390,6 +221,7 @@ impl std::fmt::Debug for NumberSet {
 
 #[cfg(test)]
 mod tests {
+    use super::super::number_bits::word_of;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -410,7 +242,8 @@ mod tests {
                 assert_eq!(filled, bits.words[at] != 0, "word {at}");
             }
         }
-        if let Form::Runs(runs) = &set.0 {
+        if let Form::Runs(list) = &set.0 {
+            let runs = &list.runs;
             assert!(runs.len() <= MOST_RUNS);
             let apart = |pair: &[Span]| pair[0].last < u16::MAX && pair[0].last + 1 < pair[1].first;
             assert!(runs.windows(2).all(apart), "{runs:?}");
@@ -514,6 +347,8 @@ mod tests {
                 let inside: Vec<u16> = model.range(window.numbers()).copied().collect();
                 prop_assert_eq!(usize::try_from(set.count_in(window)), Ok(inside.len()));
                 prop_assert_eq!(set.touches(window), !inside.is_empty());
+                let all = u32::try_from(inside.len()) == Ok(window.count());
+                prop_assert_eq!(set.covers(window), all);
                 prop_assert_eq!(set.contains(window.first), model.contains(&window.first));
                 let run = set.run_from(window, most);
                 prop_assert_eq!(run.map(|run| run.first), inside.first().copied());

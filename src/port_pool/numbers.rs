@@ -1,7 +1,8 @@
 //! The numbers of one side: the free set, what rests, and how many of the dynamic range are free.
 
 use super::cooling::Cooling;
-use super::number_set::{NumberSet, masks};
+use super::number_bits::masks;
+use super::number_set::NumberSet;
 use super::span::{Span, spans_of, spans_within};
 use super::{PortPool, Side};
 
@@ -51,7 +52,6 @@ impl Sign {
     }
 }
 
-static NOTHING: NumberSet = NumberSet::EMPTY;
 static NOTHING_COOLS: Cooling = Cooling::EMPTY;
 
 impl PortPool {
@@ -69,7 +69,7 @@ impl PortPool {
         match (side, &self.udp) {
             (Side::Tcp, _) => &self.tcp.rests,
             (Side::Udp, Some(udp)) => &udp.rests,
-            (Side::Udp, None) => &NOTHING,
+            (Side::Udp, None) => NumberSet::nothing(),
         }
     }
 
@@ -143,11 +143,14 @@ impl PortPool {
             Side::Udp => &mut self.free.udp,
         };
         sign.count(one, moved);
-        let other = match side {
-            Side::Tcp => self.free_on(Side::Udp),
-            Side::Udp => self.free_on(Side::Tcp),
-        };
-        if moved == part.count() {
+        if self.udp.is_none() {
+            // What is or was free for TCP is not reserved, so it is free for UDP.
+            sign.count(&mut self.free.both, moved);
+        } else if moved == part.count() {
+            let other = match side {
+                Side::Tcp => self.free_on(Side::Udp),
+                Side::Udp => self.free_on(Side::Tcp),
+            };
             let both = other.count_in(part);
             sign.count(&mut self.free.both, both);
         } else {

@@ -3,8 +3,8 @@
 use crate::identity::ServiceId;
 use crate::port::{Port, Protocol};
 
-use super::choice::Chooser;
-use super::number_set::masks;
+use super::chooser::Chooser;
+use super::number_bits::masks;
 use super::span::spans_of;
 use super::{Ask, Awaited, Choice, PortPool, Side};
 
@@ -81,10 +81,12 @@ impl PortPool {
             former: None,
             ..*ask
         };
-        let mut times = 0;
         let mut chooser = Chooser::repeating(self, ask, choice);
-        while times < most && chooser.run() {
+        let mut times = 0;
+        let mut fits = most > 0 && chooser.run();
+        while fits {
             times += 1;
+            fits = times < most && chooser.again();
         }
         choice.clear();
         times

@@ -29,6 +29,7 @@ struct Asked {
     singles: [u32; 3],
     has_blocks: bool,
     is_narrowed: bool,
+    plain: Option<Protocol>,
 }
 
 impl PortRequest {
@@ -116,9 +117,7 @@ impl PortRequest {
     /// narrowed: whether that fits is a matter of counting.
     #[must_use]
     pub fn plain(&self) -> Option<Protocol> {
-        let first = self.0.wanted.first()?.protocol;
-        let all = u32::try_from(self.0.wanted.len()) == Ok(self.single_any(first));
-        (all && !self.0.is_narrowed).then_some(first)
+        self.0.plain
     }
 
     /// Whether a clone of this very request is meant; equal ones may say no.
@@ -168,6 +167,9 @@ impl Asked {
                 }
             }
         }
+        let plain = wanted.first().map(|port| port.protocol).filter(|protocol| {
+            !is_narrowed && u32::try_from(wanted.len()) == Ok(singles[at(*protocol)])
+        });
         Self {
             wanted,
             order,
@@ -176,6 +178,7 @@ impl Asked {
             singles,
             has_blocks,
             is_narrowed,
+            plain,
         }
     }
 }

@@ -3,9 +3,12 @@
 //! A block, a number on both sides, and a number that several pools must have are looked for 64
 //! numbers at a time: whatever the layout, a look at all of them is a thousand words.
 
+use smallvec::SmallVec;
+
 use crate::port::{PortRanges, Protocol};
 
-use super::number_set::{NumberSet, mask_within, masks, whole_word};
+use super::number_bits::{mask_within, masks, whole_word};
+use super::number_set::NumberSet;
 use super::span::{Span, spans_within};
 use super::{Ask, PortPool, Side, offered};
 
@@ -32,7 +35,7 @@ enum Among {
     UsableIfNobodyWaited,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// `count` consecutive free numbers: the first at or after `start`, else the first of all.
     pub(super) fn free(&self, count: u16, start: u16) -> Option<Span> {
         if self.pool.free_count(self.protocol) < u32::from(count) {
@@ -126,51 +129,70 @@ impl Search<'_> {
 
     /// The first `count` consecutive numbers inside `window`.
     fn first(&self, count: u16, window: Span, among: Among) -> Option<Span> {
+        let here = Sets::new(self, self.pool, &self.ask, among);
         offered(&self.pool.ranges.dynamic, self.within, window)
             .filter(|window| window.count() >= u32::from(count))
             .find_map(|window| {
                 let mut run = Run::new(count);
-                let mut words = masks(window);
-                words.find_map(|(at, mask)| run.end(at, self.word(at, among) & mask))
+                masks(window).find_map(|(at, mask)| {
+                    let mut word = here.word(at) & mask;
+                    if word != 0 && !self.others.is_empty() {
+                        word &= self.elsewhere(at, among);
+                    }
+                    run.end(at, word)
+                })
             })
     }
 
-    /// The numbers of one word that can be had.
-    fn word(&self, at: usize, among: Among) -> u64 {
-        let mut word = self.here(self.pool, &self.ask, at, among);
-        for side in Side::of(self.protocol) {
-            word &= !self.picked[side.index()].word(at);
+    /// The numbers of one word that can be had on every other pool.
+    fn elsewhere(&self, at: usize, among: Among) -> u64 {
+        let Some(all) = whole_word(at) else { return 0 };
+        self.others.iter().fold(u64::MAX, |word, (pool, ask)| {
+            let ranges = spans_within(&pool.ranges.dynamic, all);
+            let offered = ranges.map(mask_within).fold(0, |word, mask| word | mask);
+            word & offered & Sets::new(self, pool, ask, among).word(at)
+        })
+    }
+}
+
+/// What a search looks at on one pool: sets that hold nothing are left out.
+struct Sets<'a> {
+    /// Each must have a number, be it in the first or, where there is one, the second.
+    usable: SmallVec<[(&'a NumberSet, Option<&'a NumberSet>); 2]>,
+    /// None may have it.
+    barred: SmallVec<[&'a NumberSet; 6]>,
+}
+
+impl<'a> Sets<'a> {
+    fn new(search: &Search<'a>, pool: &'a PortPool, ask: &Ask<'a>, among: Among) -> Self {
+        let mut sets = Self {
+            usable: SmallVec::new(),
+            barred: SmallVec::new(),
+        };
+        for side in Side::of(search.protocol) {
+            let resting = (among != Among::Free).then(|| pool.resting_on(side));
+            let resting = resting.filter(|resting| !resting.is_empty());
+            sets.usable.push((pool.free_on(side), resting));
+            let picked = &search.picked[side.index()];
+            let awaited = ask.awaited.map(|awaited| awaited.on(side));
+            let minded = match among {
+                Among::UsableIfNobodyWaited => &awaited[..0],
+                Among::Free | Among::Usable => &awaited[..],
+            };
+            let barred = std::iter::once(picked).chain(minded.iter().copied());
+            sets.barred.extend(barred.filter(|set| !set.is_empty()));
         }
-        for (pool, ask) in self.others {
-            if word == 0 {
-                return 0;
-            }
-            let offered = whole_word(at).map_or(0, |all| {
-                let ranges = spans_within(&pool.ranges.dynamic, all);
-                ranges.map(mask_within).fold(0, |word, mask| word | mask)
-            });
-            word &= offered & self.here(pool, ask, at, among);
-        }
-        word
+        sets
     }
 
-    /// The numbers of one word that can be had on one pool.
-    fn here(&self, pool: &PortPool, ask: &Ask<'_>, at: usize, among: Among) -> u64 {
+    /// The numbers of one word that can be had.
+    fn word(&self, at: usize) -> u64 {
         let mut word = u64::MAX;
-        for side in Side::of(self.protocol) {
-            let mut usable = pool.free_on(side).word(at);
-            if among != Among::Free {
-                usable |= pool.resting_on(side).word(at);
-            }
-            word &= usable;
-            if word == 0 {
-                return 0;
-            }
-            if among != Among::UsableIfNobodyWaited {
-                for awaited in ask.awaited {
-                    word &= !awaited.on(side).word(at);
-                }
-            }
+        for (free, resting) in &self.usable {
+            word &= free.word(at) | resting.map_or(0, |resting| resting.word(at));
+        }
+        for barred in &self.barred {
+            word &= !barred.word(at);
         }
         word
     }

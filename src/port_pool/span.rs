@@ -21,6 +21,13 @@ impl Span {
         last: u16::MAX,
     };
 
+    /// Stands where a run is still missing: 0 is no number.
+    pub(super) const MISSING: Self = Self { first: 0, last: 0 };
+
+    pub(super) const fn is_missing(self) -> bool {
+        self.first == 0
+    }
+
     pub(super) const fn single(number: u16) -> Self {
         Self {
             first: number,

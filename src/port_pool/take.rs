@@ -6,7 +6,7 @@ use crate::time::Monotonic;
 
 use super::choice::Choice;
 use super::cooling::Cooled;
-use super::holdings::{Holding, joined};
+use super::holdings::{Slot, run};
 use super::span::Span;
 use super::{Phase, PortGrant, PortPool, PortRequest, Side};
 
@@ -107,21 +107,17 @@ impl PortPool {
         self.cursor = choice.cursor;
         taken.random.forward(&mut self.random);
         log.takes.push(taken);
-        let holding = self
-            .holdings
-            .insert(replica, request.clone(), Phase::Tentative);
-        holding.spans.extend(choice.spans());
+        let holding = self.holdings.insert(replica, request, Phase::Tentative);
+        holding.spans.extend_from_slice(choice.spans());
         debug_assert_eq!(
             holding.spans.len(),
             request.as_slice().len(),
             "a choice has numbers for each port"
         );
         self.held += holding.count();
-        let wanted = request.as_slice().iter();
-        let ports = wanted
-            .zip(choice.spans())
-            .map(|(w, span)| (w.protocol, span));
-        for (protocol, span) in joined(ports) {
+        let mut next = 0;
+        while let Some((protocol, span, after)) = run(request, choice.spans(), next) {
+            next = after;
             for side in Side::of(protocol) {
                 if self.seize(side, span) < span.count() {
                     let numbers = self.numbers_mut(side);
@@ -143,27 +139,13 @@ impl PortPool {
     /// at the next [`Self::end_due`]: ask [`Self::next_deadline`] again.
     pub fn undo(&mut self, log: &mut UndoLog) -> Option<ReplicaId> {
         let taken = log.takes.pop()?;
-        let Some((slot, holding)) = self.holdings.remove(taken.replica) else {
+        let Some(slot) = self.holdings.remove(taken.replica) else {
             debug_assert!(false, "{:?} holds what is undone", taken.replica);
             log.cut.truncate(taken.cut_from);
             return None;
         };
-        self.held -= holding.count();
-        for (side, was) in log.cut.drain(taken.cut_from..) {
-            if self.contested.is_empty() {
-                self.let_rest(side, was);
-                continue;
-            }
-            // A record that was restored meanwhile may hold it too: what is held does not rest.
-            for number in was.span.numbers() {
-                if !self.contested.contains_key(&(side, number)) {
-                    let span = Span::single(number);
-                    self.let_rest(side, Cooled { span, ..was });
-                }
-            }
-        }
-        self.let_go(&holding, None);
-        self.holdings.recycle(slot, holding);
+        self.rest_again(&mut log.cut, taken.cut_from);
+        self.let_go(slot, None);
         taken.cursor.back(&mut self.cursor);
         taken.random.back(&mut self.random);
         Some(taken.replica)
@@ -175,28 +157,56 @@ impl PortPool {
     /// Returns how many numbers that were, or `None` if it held nothing; the pool is then unchanged.
     /// Allocates nothing once warm.
     pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<u32> {
-        let (slot, holding) = self.holdings.remove(replica)?;
-        let count = holding.count();
-        self.held -= count;
-        self.let_go(&holding, cool);
-        self.holdings.recycle(slot, holding);
-        Some(count)
+        let slot = self.holdings.remove(replica)?;
+        Some(self.let_go(slot, cool))
     }
 
-    /// Frees the numbers of a holding that was taken out, or lets them rest.
-    fn let_go(&mut self, holding: &Holding, cool: Option<Monotonic>) {
+    /// Lets rest again what a take cut out of the cooling runs: the part of `cut` from `from` on.
+    fn rest_again(&mut self, cut: &mut Vec<(Side, Cooled)>, from: usize) {
+        let parts = &mut cut[from..];
+        if self.contested.is_empty() {
+            for (side, was) in &*parts {
+                self.show_rest(*side, was.span);
+            }
+            for side in Side::BOTH {
+                if parts.iter().any(|(of, _)| *of == side) {
+                    self.numbers_mut(side).cooling.put_back(parts, side);
+                }
+            }
+        } else {
+            // A record that was restored meanwhile may hold some too: what is held does not rest.
+            for (side, was) in &*parts {
+                for number in was.span.numbers() {
+                    if !self.contested.contains_key(&(*side, number)) {
+                        let span = Span::single(number);
+                        self.let_rest(*side, Cooled { span, ..*was });
+                    }
+                }
+            }
+        }
+        cut.truncate(from);
+    }
+
+    /// Frees the numbers of a holding that was taken out, or lets them rest. Returns how many.
+    fn let_go(&mut self, slot: Slot, cool: Option<Monotonic>) -> u32 {
+        let holding = self.holdings.removed(&slot);
+        let service = holding.replica.service;
+        let count = holding.count();
+        self.held -= count;
         let go = |pool: &mut Self, side, span| match cool {
-            Some(until) => pool.let_rest(
-                side,
-                Cooled {
+            Some(until) => {
+                let cooled = Cooled {
                     span,
                     until,
-                    service: holding.replica.service,
-                },
-            ),
+                    service,
+                };
+                pool.let_rest(side, cooled);
+            }
             None => pool.settle(side, span),
         };
-        for (protocol, span) in holding.runs() {
+        let mut next = 0;
+        while let Some((protocol, span, after)) = self.holdings.removed(&slot).run(next) {
+            next = after;
             for side in Side::of(protocol) {
                 if self.contested.is_empty() {
                     go(self, side, span);
@@ -209,6 +219,8 @@ impl PortPool {
                 }
             }
         }
+        self.holdings.recycle(slot);
+        count
     }
 
     /// Holds `grant` for `replica` because a record says so, whatever the ranges say and whoever
@@ -219,7 +231,7 @@ impl PortPool {
         let mut known = self.grant(replica).unwrap_or_default();
         if self.holdings.get(replica).is_none() {
             let nothing = PortRequest::recorded(&[]);
-            self.holdings.insert(replica, nothing, phase);
+            self.holdings.insert(replica, &nothing, phase);
         }
         let before = known.ports.len();
         for port in &grant.ports {
@@ -242,8 +254,7 @@ impl PortPool {
     }
 
     fn restore_span(&mut self, side: Side, span: Span, clashes: &mut Vec<Clash>) {
-        let untouched = self.free_on(side).count_in(span) == span.count();
-        if untouched {
+        if self.free_on(side).covers(span) {
             self.seize(side, span);
             return;
         }

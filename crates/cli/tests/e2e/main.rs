@@ -20,4 +20,5 @@ mod ports;
 mod reads;
 mod stranger;
 mod tour;
+mod why;
 mod world;
