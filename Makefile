@@ -42,6 +42,11 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
+.PHONY: sim
+# Plays the shipped scenarios and the examples of docs/supervision.md.
+sim:
+	$(CARGO) test -p portreeve-sim --locked
+
 # Prints target, measured and verdict for each row of performance.md that is built.
 bench:
 	$(CARGO) bench -p portreeve --bench product --locked

@@ -62,7 +62,7 @@ fn attempt(allocator: &mut Allocator, request: &PortRequest) -> bool {
 
 /// One host on which 8080 is held.
 fn allocator() -> Allocator {
-    let mut allocator = Allocator::new(AllocatorConfig::default());
+    let allocator = Allocator::new(AllocatorConfig::default());
     let name = "n1".parse().expect("n1 is a host name");
     allocator
         .put_host(HOST, HostSpec::new(name))

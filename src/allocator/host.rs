@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::identity::{HostId, HostName, ReplicaId};
-use crate::port_pool::{Awaited, Cause, Draw, PoolRanges, PortPool};
+use crate::port_pool::{Awaited, Cause, Draw, Phase, PoolRanges, PortPool};
 use crate::time::Monotonic;
+
+use super::census::Entry;
 
 /// What a host is and offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +85,13 @@ pub enum PutHostError {
         /// Who stands there.
         by: HostName,
     },
+    /// The host would change its number, or make room for another, while a transaction is open
+    /// that took ports there.
+    #[error("an open transaction took ports on {name}; end it, then put the hosts again")]
+    InTransaction {
+        /// The host.
+        name: HostName,
+    },
     /// One call names a host or a number twice.
     #[error("host {name} or its number {host} is named twice in one call")]
     Twice {
@@ -121,6 +130,12 @@ pub enum RemoveHostError {
         /// The first of them.
         first: ReplicaId,
     },
+    /// A transaction is open that took ports there.
+    #[error("an open transaction took ports on {name}; end it, then remove the host")]
+    InTransaction {
+        /// The host.
+        name: HostName,
+    },
 }
 
 /// There is no such host. Nothing changed.
@@ -131,8 +146,8 @@ pub struct UnknownHost {
     pub host: HostId,
 }
 
-/// One host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One host, under the lock of its slot.
+#[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) name: HostName,
     pub(super) state: HostState,
@@ -140,8 +155,10 @@ pub(super) struct Host {
     pub(super) pool: PortPool,
     /// Numbers that requests wait for which want this host.
     pub(super) awaited: Awaited,
-    /// Its place in the queue of deadlines.
-    pub(super) due: Option<Monotonic>,
+    /// The earliest moment for which it is queued among the deadlines.
+    pub(super) queued: Option<Monotonic>,
+    /// What the census says of it.
+    pub(super) counted: Entry,
 }
 
 impl Host {
@@ -152,7 +169,14 @@ impl Host {
             cooling: spec.cooling,
             pool: PortPool::new(spec.ranges, spec.draw),
             awaited: Awaited::default(),
-            due: None,
+            queued: None,
+            counted: Entry::default(),
         }
+    }
+
+    /// Whether a transaction is open that took ports here.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        let holders = self.pool.holders();
+        holders.iter().any(|(_, phase)| *phase == Phase::Tentative)
     }
 }

@@ -1,14 +1,18 @@
 //! Hosts come, change, move to another number and go; and what they report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::MutexGuard;
 
 use crate::identity::{HostId, HostName, ReplicaId};
-use crate::port::{Port, Protocol};
+use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{Foreign, PoolRanges, PortState, Side, Stranger};
 use crate::time::Monotonic;
 
-use super::Allocator;
+use super::census::Entry;
 use super::host::{Host, HostSpec, HostState, PutHostError, Removal, RemoveHostError, UnknownHost};
+use super::waiting::Requests;
+use super::{Allocator, HostSet};
 
 /// How the numbers of one host stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct PoolCounts {
     pub free_tcp: u32,
     /// Of those, free for UDP.
     pub free_udp: u32,
+    /// Of those, free for both.
+    pub free_both: u32,
     /// Numbers in grants, releasing and tentative ones included.
     pub held: u32,
 }
@@ -30,7 +36,7 @@ impl Allocator {
     /// # Errors
     ///
     /// [`PutHostError`]; nothing changed.
-    pub fn put_host(&mut self, host: HostId, spec: HostSpec) -> Result<(), PutHostError> {
+    pub fn put_host(&self, host: HostId, spec: HostSpec) -> Result<(), PutHostError> {
         self.put_hosts(vec![(host, spec)])
     }
 
@@ -41,87 +47,121 @@ impl Allocator {
     /// # Errors
     ///
     /// [`PutHostError`]; nothing changed.
-    pub fn put_hosts(&mut self, specs: Vec<(HostId, HostSpec)>) -> Result<(), PutHostError> {
-        self.check_put(&specs)?;
-        let mut moving: Vec<(HostId, Host)> = Vec::with_capacity(specs.len());
-        for (id, spec) in specs {
-            let host = match self.names.get(&spec.name).copied() {
-                Some(before) => self.lift(before).map(|mut host| {
-                    self.rename_placed(&host, before, id);
-                    host.pool.set_ranges(spec.ranges, spec.draw);
-                    host.cooling = spec.cooling;
-                    host
-                }),
-                None => Some(Host::new(spec)),
-            };
-            moving.extend(host.map(|host| (id, host)));
+    pub fn put_hosts(&self, specs: Vec<(HostId, HostSpec)>) -> Result<(), PutHostError> {
+        self.check_list(&specs)?;
+        let _structure = self.structure.lock();
+        let waiting = self.waiting.requests();
+        let mut staying = Vec::new();
+        // Hosts that are new, or change their numbers, with the number they had.
+        let mut coming: Vec<(HostId, HostSpec, Option<HostId>)> = Vec::new();
+        {
+            let names = self.names.lock();
+            for (id, spec) in specs {
+                match names.get(&spec.name).copied() {
+                    Some(before) if before == id => staying.push((id, spec)),
+                    before => coming.push((id, spec, before)),
+                }
+            }
         }
-        for (id, host) in moving {
-            // Checked above: whoever still stands here has no holders.
-            self.lift(id);
-            self.set_down(id, host);
+        self.bring(coming, &waiting)?;
+        for (id, spec) in staying {
+            self.hosts.with(id, |host| {
+                host.pool.set_ranges(spec.ranges, spec.draw);
+                host.cooling = spec.cooling;
+                self.watches.note_all(id, Some(host));
+                self.census.free(id);
+                self.recount(id, host);
+            });
         }
         Ok(())
     }
 
-    fn check_put(&self, specs: &[(HostId, HostSpec)]) -> Result<(), PutHostError> {
-        let limit = self.config.max_hosts;
-        let names: BTreeSet<&HostName> = specs.iter().map(|(_, spec)| &spec.name).collect();
-        let mut ids = BTreeSet::new();
-        let mut seen = BTreeSet::new();
+    fn check_list(&self, specs: &[(HostId, HostSpec)]) -> Result<(), PutHostError> {
+        let limit = self.config.max_hosts.min(HostSet::MAX_HOSTS);
+        let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
         for (host, spec) in specs {
             let host = *host;
             if host.0 >= limit {
                 return Err(PutHostError::BeyondLimit { host, limit });
             }
-            if !ids.insert(host) || !seen.insert(&spec.name) {
+            if !ids.insert(host) || !names.insert(&spec.name) {
                 let name = spec.name.clone();
                 return Err(PutHostError::Twice { host, name });
-            }
-            if let Some(there) = self.host(host)
-                && !names.contains(&there.name)
-                && there.pool.has_holders()
-            {
-                let by = there.name.clone();
-                return Err(PutHostError::Occupied { host, by });
             }
         }
         Ok(())
     }
 
-    /// Takes the host out of its number. What replicas hold there stays in `placed`.
-    fn lift(&mut self, id: HostId) -> Option<Host> {
-        let mut host = self.hosts.get_mut(id.0 as usize)?.take()?;
-        if let Some(due) = host.due.take() {
-            self.due.remove(&(due, id));
+    /// Puts hosts where they did not stand before, all or none, with all places concerned locked.
+    fn bring(
+        &self,
+        coming: Vec<(HostId, HostSpec, Option<HostId>)>,
+        waiting: &Requests,
+    ) -> Result<(), PutHostError> {
+        let places: BTreeSet<HostId> = coming
+            .iter()
+            .flat_map(|(id, _, before)| before.iter().copied().chain([*id]))
+            .collect();
+        // In ascending order, as everybody locks several hosts.
+        let mut slots: BTreeMap<HostId, Slot<'_>> = BTreeMap::new();
+        for id in places {
+            slots.extend(self.hosts.slot_made(id).map(|slot| (id, slot)));
         }
-        self.names.remove(&host.name);
-        self.freed.remove(id);
-        Some(host)
-    }
-
-    fn set_down(&mut self, id: HostId, host: Host) {
-        let place = id.0 as usize;
-        if self.hosts.len() <= place {
-            self.hosts.resize_with(place + 1, || None);
+        check_places(&coming, &slots)?;
+        let mut moves = BTreeMap::new();
+        let mut moving: Vec<(HostId, Box<Host>)> = Vec::with_capacity(coming.len());
+        let mut gone = Vec::new();
+        for (id, spec, before) in coming {
+            let known = before.and_then(|before| slots.get_mut(&before)?.take());
+            let host = match (known, before) {
+                (Some(mut host), Some(before)) => {
+                    moves.insert(before, id);
+                    self.census.change(before, host.counted, Entry::default());
+                    host.counted = Entry::default();
+                    host.queued = None;
+                    host.pool.set_ranges(spec.ranges, spec.draw);
+                    host.cooling = spec.cooling;
+                    host
+                }
+                _ => Box::new(Host::new(spec)),
+            };
+            moving.push((id, host));
         }
-        self.names.insert(host.name.clone(), id);
-        self.hosts[place] = Some(host);
-        self.waiting.count_for(id, &mut self.hosts);
-        self.freed.insert(id);
-        self.requeue(id);
-    }
-
-    fn rename_placed(&mut self, host: &Host, before: HostId, after: HostId) {
-        if before == after {
-            return;
+        let replicas = moving.iter().flat_map(|(_, host)| host.pool.holders());
+        let keys: BTreeSet<_> = replicas
+            .map(|(replica, _)| (replica.service, replica.index))
+            .collect();
+        for key in keys {
+            self.placements.follow(key, &moves);
         }
-        for (replica, _, _) in host.pool.holdings() {
-            self.placed.remove(&(replica, before));
+        let mut came = Vec::with_capacity(moving.len());
+        for (id, mut host) in moving {
+            host.awaited = waiting.wished_of(id);
+            came.push((host.name.clone(), id));
+            let Some(slot) = slots.get_mut(&id) else {
+                continue;
+            };
+            // Checked above: whoever still stands here holds nothing.
+            if let Some(displaced) = slot.take() {
+                self.census.change(id, displaced.counted, Entry::default());
+                gone.push(displaced.name);
+            }
+            let host = slot.insert(host);
+            self.recount(id, host);
+            self.census.free(id);
+            self.watches.note_all(id, Some(host));
         }
-        for (replica, _, _) in host.pool.holdings() {
-            self.placed.insert((replica, after));
+        for left in moves.keys() {
+            if slots.get(left).is_some_and(|slot| slot.is_none()) {
+                self.watches.note_all(*left, None);
+            }
         }
+        let mut names = self.names.lock();
+        for name in gone {
+            names.remove(&name);
+        }
+        names.extend(came);
+        Ok(())
     }
 
     /// Removes a host. Returns the replicas whose grants were forgotten with it, which is nothing
@@ -129,26 +169,36 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// [`RemoveHostError`] if it is unknown or, unless forced, somebody holds ports there; nothing
-    /// changed.
+    /// [`RemoveHostError`] if it is unknown, if a transaction is open that took ports there or,
+    /// unless forced, if somebody holds ports there; nothing changed.
     pub fn remove_host(
-        &mut self,
+        &self,
         host: HostId,
         removal: Removal,
     ) -> Result<Vec<ReplicaId>, RemoveHostError> {
-        let there = self.host(host).ok_or(RemoveHostError::Unknown { host })?;
-        let holders: Vec<ReplicaId> = there.pool.holdings().map(|(id, _, _)| id).collect();
+        let _structure = self.structure.lock();
+        let unknown = RemoveHostError::Unknown { host };
+        let mut slot = self.hosts.slot(host).ok_or(unknown.clone())?;
+        let there = slot.as_deref().ok_or(unknown)?;
+        let name = there.name.clone();
+        let holders: Vec<ReplicaId> = there.pool.holders().into_iter().map(|it| it.0).collect();
         if let (Removal::IfEmpty, Some(first)) = (removal, holders.first()) {
             return Err(RemoveHostError::Holders {
-                name: there.name.clone(),
+                name,
                 holders: holders.len(),
                 first: *first,
             });
         }
-        self.lift(host);
-        for replica in &holders {
-            self.placed.remove(&(*replica, host));
+        if there.is_in_transaction() {
+            return Err(RemoveHostError::InTransaction { name });
         }
+        for replica in &holders {
+            self.placements.remove(*replica, host);
+        }
+        self.census.change(host, there.counted, Entry::default());
+        self.watches.note_all(host, None);
+        self.names.lock().remove(&name);
+        *slot = None;
         Ok(holders)
     }
 
@@ -157,13 +207,16 @@ impl Allocator {
     /// # Errors
     ///
     /// [`UnknownHost`].
-    pub fn set_host_state(&mut self, host: HostId, state: HostState) -> Result<(), UnknownHost> {
-        let there = self.host_mut(host).ok_or(UnknownHost { host })?;
-        let before = std::mem::replace(&mut there.state, state);
-        if state == HostState::Up && before != state {
-            self.freed.insert(host);
-        }
-        Ok(())
+    pub fn set_host_state(&self, host: HostId, state: HostState) -> Result<(), UnknownHost> {
+        let id = host;
+        let known = self.hosts.with(id, |host| {
+            let before = std::mem::replace(&mut host.state, state);
+            if state == HostState::Up && before != state {
+                self.census.free(id);
+            }
+            self.recount(id, host);
+        });
+        known.ok_or(UnknownHost { host })
     }
 
     /// Replaces the list of listeners on the host that are not ours. A number that the list before
@@ -172,13 +225,20 @@ impl Allocator {
     /// # Errors
     ///
     /// [`UnknownHost`].
-    pub fn set_foreign(&mut self, host: HostId, list: &[Foreign]) -> Result<(), UnknownHost> {
-        let there = self.host_mut(host).ok_or(UnknownHost { host })?;
-        if there.pool.set_foreign(list) {
-            self.freed.insert(host);
-        }
-        self.requeue(host);
-        Ok(())
+    pub fn set_foreign(&self, host: HostId, list: &[Foreign]) -> Result<(), UnknownHost> {
+        let id = host;
+        let known = self.hosts.with(id, |host| {
+            let mut changed = Vec::new();
+            let freed = host
+                .pool
+                .set_foreign(list, &mut |side, range| changed.push((side, range)));
+            self.note(id, host, &changed);
+            if freed {
+                self.census.free(id);
+            }
+            self.recount(id, host);
+        });
+        known.ok_or(UnknownHost { host })
     }
 
     /// A bind to the number was refused: a stranger has it, reported or not. It is foreign for
@@ -189,71 +249,102 @@ impl Allocator {
     ///
     /// [`UnknownHost`].
     pub fn report_conflict(
-        &mut self,
+        &self,
         host: HostId,
         port: Port,
         protocol: Protocol,
         stranger: &Stranger,
         now: Monotonic,
     ) -> Result<(), UnknownHost> {
-        self.advance(now);
-        let until = self.now + self.config.foreign_rest;
-        let there = self.host_mut(host).ok_or(UnknownHost { host })?;
-        there.pool.refuse_bind(port, protocol, until, stranger);
-        self.requeue(host);
-        Ok(())
+        let until = self.advance(now) + self.config.foreign_rest;
+        let id = host;
+        let known = self.hosts.with(id, |host| {
+            host.pool.refuse_bind(port, protocol, until, stranger);
+            for side in Side::of(protocol) {
+                let range = PortRange::single(port);
+                self.watches.note(id, &host.pool, side, range);
+            }
+            self.recount(id, host);
+        });
+        known.ok_or(UnknownHost { host })
     }
 
     /// Where the host of this name stands.
     #[must_use]
     pub fn host_id(&self, name: &HostName) -> Option<HostId> {
-        self.names.get(name).copied()
+        self.names.lock().get(name).copied()
     }
 
     /// The name of the host that stands here.
     #[must_use]
-    pub fn host_name(&self, host: HostId) -> Option<&HostName> {
-        self.host(host).map(|host| &host.name)
+    pub fn host_name(&self, host: HostId) -> Option<HostName> {
+        self.hosts.with(host, |host| host.name.clone())
     }
 
     /// The host's state.
     #[must_use]
     pub fn host_state(&self, host: HostId) -> Option<HostState> {
-        self.host(host).map(|host| host.state)
+        self.hosts.with(host, |host| host.state)
     }
 
     /// The host's ranges.
     #[must_use]
-    pub fn ranges(&self, host: HostId) -> Option<&PoolRanges> {
-        self.host(host).map(|host| host.pool.ranges())
+    pub fn ranges(&self, host: HostId) -> Option<PoolRanges> {
+        self.hosts.with(host, |host| host.pool.ranges().clone())
     }
 
     /// Every host, ascending.
-    pub fn hosts(&self) -> impl Iterator<Item = (HostId, &HostName, HostState)> {
-        (0..).zip(&self.hosts).filter_map(|(id, host)| {
-            let host = host.as_ref()?;
-            Some((HostId(id), &host.name, host.state))
+    #[must_use]
+    pub fn hosts(&self) -> Vec<(HostId, HostName, HostState)> {
+        let ids = self.hosts.ids();
+        ids.filter_map(|id| {
+            self.hosts
+                .with(id, |host| (id, host.name.clone(), host.state))
         })
+        .collect()
     }
 
     /// How the host's numbers stand; zeros for an unknown host. Cost: constant.
     #[must_use]
     pub fn counts(&self, host: HostId) -> PoolCounts {
-        let Some(there) = self.host(host) else {
-            return PoolCounts::default();
-        };
-        PoolCounts {
-            dynamic: there.pool.ranges().dynamic.count(),
-            free_tcp: there.pool.free_count(Protocol::Tcp),
-            free_udp: there.pool.free_count(Protocol::Udp),
-            held: there.pool.held_count(),
-        }
+        let counts = self.hosts.with(host, |host| PoolCounts {
+            dynamic: host.pool.ranges().dynamic.count(),
+            free_tcp: host.pool.free_count(Protocol::Tcp),
+            free_udp: host.pool.free_count(Protocol::Udp),
+            free_both: host.pool.free_count(Protocol::TcpUdp),
+            held: host.pool.held_count(),
+        });
+        counts.unwrap_or_default()
     }
 
     /// The shown state of one number; [`PortState::Free`] on an unknown host too.
     #[must_use]
     pub fn port_state(&self, host: HostId, side: Side, port: Port) -> PortState {
-        self.host(host)
-            .map_or(PortState::Free, |host| host.pool.state(side, port))
+        let state = self.hosts.with(host, |host| host.pool.state(side, port));
+        state.unwrap_or(PortState::Free)
     }
+}
+
+type Slot<'a> = MutexGuard<'a, Option<Box<Host>>>;
+
+/// Whether hosts can come, all of them: nobody loses what is held, and no transaction a host.
+fn check_places(
+    coming: &[(HostId, HostSpec, Option<HostId>)],
+    slots: &BTreeMap<HostId, Slot<'_>>,
+) -> Result<(), PutHostError> {
+    let names: BTreeSet<&HostName> = coming.iter().map(|(_, spec, _)| &spec.name).collect();
+    for (host, there) in slots {
+        let Some(there) = there.as_deref() else {
+            continue;
+        };
+        let host = *host;
+        let by = || there.name.clone();
+        if !names.contains(&there.name) && there.pool.has_holders() {
+            return Err(PutHostError::Occupied { host, by: by() });
+        }
+        if there.is_in_transaction() {
+            return Err(PutHostError::InTransaction { name: by() });
+        }
+    }
+    Ok(())
 }

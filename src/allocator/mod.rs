@@ -7,6 +7,14 @@
 //! * A grant is idempotent: the same replica with the same request has the same numbers.
 //! * Time is an argument. All cooling that is due ends at [`Allocator::begin`] or
 //!   [`Allocator::on_deadline`], for every host, from one queue.
+//! * Everything may be called from any thread. Each host has one short lock; nothing is called back
+//!   under a lock. Several transactions may be open: each sees what the others took as taken. With
+//!   several threads at work, a set of feasible hosts is a hint and `reserve` decides.
+//! * What a cycle calls allocates nothing once warm: begin, feasible, reserve, mark, rollback, commit,
+//!   the two steps of a release, deadlines.
+//!
+//! Locks are taken in one order: structure (names), waiting, hosts by number, then one of the leaves
+//! (a shard of placements, census, a watched number, deadlines, names).
 //!
 //! The allocator knows services by number only; who shows a cause to people names the holder and
 //! decides whether they may see it. It stores nothing: grants come back through
@@ -19,7 +27,7 @@
 //! use portreeve::port_pool::{PortRequest, Want, WantedPort};
 //! use portreeve::time::Monotonic;
 //!
-//! let mut allocator = Allocator::new(AllocatorConfig::default());
+//! let allocator = Allocator::new(AllocatorConfig::default());
 //! allocator.put_host(HostId(0), HostSpec::new("n1".parse()?))?;
 //! allocator.set_host_state(HostId(0), HostState::Up)?;
 //! let request = PortRequest::new(vec![WantedPort {
@@ -33,21 +41,39 @@
 //! let grant = transaction.reserve(HostId(0), replica, &request, None)?;
 //! assert_eq!(grant.ports[0].numbers.to_string(), "20000");
 //! transaction.commit();
-//! assert_eq!(allocator.grant(replica), Some((HostId(0), &grant)));
+//! assert_eq!(allocator.grant(replica), Some((HostId(0), grant)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod census;
+mod deadlines;
+mod feasibility;
+mod gang;
 mod host;
 mod host_set;
+mod host_table;
 mod hosts;
+mod need;
+mod placements;
+mod question;
 mod release;
+mod reserve;
 mod restore;
+mod stats;
 mod summary;
 mod transaction;
 mod waiting;
+mod watches;
+mod what_if;
+mod woken;
+mod work;
 
 #[cfg(test)]
 mod cases_test;
+#[cfg(test)]
+mod exactness_test;
+#[cfg(test)]
+mod gang_test;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -56,46 +82,60 @@ mod model_test;
 mod promises_test;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod threads_test;
+#[cfg(test)]
+mod woken_test;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceId};
-use crate::port_pool::{Choice, ListedPorts, Phase, PortGrant};
+use crate::port::PortRange;
+use crate::port_pool::{ListedPorts, Phase, PortGrant, Side};
 use crate::time::Monotonic;
 
+pub use gang::{GangError, GangMember, SameNumbers};
 pub use host::{HostSpec, HostState, PutHostError, Removal, RemoveHostError, UnknownHost};
 pub use host_set::HostSet;
 pub use hosts::PoolCounts;
+pub use need::Need;
 pub use release::{AfterRelease, ReleaseError};
+pub use reserve::ReserveError;
 pub use restore::{Conflict, CoolingRecord, Export, GrantRecord};
+pub use stats::AllocatorStats;
 pub use summary::Summary;
-pub use transaction::{Mark, ReserveError, StaleMark, Transaction};
+pub use transaction::{Mark, StaleMark, Suspended, Transaction};
+pub use what_if::{SuspendedWhatIf, WhatIf};
 
+use census::{Census, Entry};
+use deadlines::Deadlines;
 use host::Host;
-use release::Released;
-use transaction::Open;
+use host_table::HostTable;
+use placements::Placements;
 use waiting::Waiting;
+use watches::Watches;
+use work::Spares;
 
 /// Ports for replicas over all hosts. See the [module page](self) for what it promises.
 #[derive(Debug)]
 pub struct Allocator {
     config: AllocatorConfig,
-    /// The largest moment seen; an earlier one counts as this.
-    now: Monotonic,
-    hosts: Vec<Option<Host>>,
-    names: BTreeMap<HostName, HostId>,
-    /// Where replicas hold ports, tentative ones too. One host each, unless records say otherwise.
-    placed: BTreeSet<(ReplicaId, HostId)>,
-    released: Released,
+    /// The largest moment seen, in milliseconds; an earlier one counts as this.
+    now: AtomicU64,
+    hosts: HostTable,
+    /// Held while hosts come, go or change their numbers.
+    structure: Mutex<()>,
+    names: Mutex<BTreeMap<HostName, HostId>>,
+    placements: Placements,
     waiting: Waiting,
-    /// When something on a host is due next.
-    due: BTreeSet<(Monotonic, HostId)>,
-    /// Hosts with new room that nobody was told of yet.
-    freed: HostSet,
-    open: Option<Open>,
-    /// Reused by every search.
-    choice: Choice,
+    deadlines: Deadlines,
+    census: Census,
+    watches: Watches,
+    spares: Spares,
 }
 
 /// Spans and limits of an allocator.
@@ -105,17 +145,26 @@ pub struct AllocatorConfig {
     pub cooling: Duration,
     /// How long a number rests to which a bind was refused.
     pub foreign_rest: Duration,
-    /// How many host numbers there may be: the bound of the memory that one number can cost.
+    /// How many host numbers there may be: the bound of the memory that one number can cost. At most
+    /// [`HostSet::MAX_HOSTS`] counts.
     pub max_hosts: u32,
+    /// How many grants there will be at once, for which room is made at the start. More are no error:
+    /// then what finds them grows while they come.
+    pub room_for: u32,
+    /// Fewer candidates than this are asked one by one for a fixed number that nobody asked about
+    /// before; more have the hosts counted that have it, once and for all. 0: never one by one.
+    pub direct_below: u32,
 }
 
 impl Default for AllocatorConfig {
-    /// 60 s, 60 s and 1,048,576 hosts.
+    /// 60 s, 60 s, 1,048,576 hosts, no room made, and 256 candidates.
     fn default() -> Self {
         Self {
             cooling: Duration::from_secs(60),
             foreign_rest: Duration::from_secs(60),
             max_hosts: 1 << 20,
+            room_for: 0,
+            direct_below: 256,
         }
     }
 }
@@ -126,61 +175,71 @@ impl Allocator {
     pub fn new(config: AllocatorConfig) -> Self {
         Self {
             config,
-            now: Monotonic::default(),
-            hosts: Vec::new(),
-            names: BTreeMap::new(),
-            placed: BTreeSet::new(),
-            released: Released::default(),
+            now: AtomicU64::new(0),
+            hosts: HostTable::default(),
+            structure: Mutex::default(),
+            names: Mutex::default(),
+            placements: Placements::with_room(config.room_for),
             waiting: Waiting::default(),
-            due: BTreeSet::new(),
-            freed: HostSet::new(),
-            open: None,
-            choice: Choice::default(),
+            deadlines: Deadlines::default(),
+            census: Census::default(),
+            watches: Watches::default(),
+            spares: Spares::default(),
         }
     }
 
     /// What `replica` holds and where. What an open transaction took is not seen.
     #[must_use]
-    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant)> {
-        self.holding(replica)
-            .filter(|(_, _, phase)| *phase != Phase::Tentative)
-            .map(|(host, grant, _)| (host, grant))
+    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, PortGrant)> {
+        self.standing(replica, |host| host.pool.grant(replica))
     }
 
     /// How firm the grant of `replica` is: held or releasing; `None` if it has none.
     #[must_use]
     pub fn phase(&self, replica: ReplicaId) -> Option<Phase> {
-        let (_, _, phase) = self.holding(replica)?;
-        Some(phase).filter(|phase| *phase != Phase::Tentative)
+        let (_, phase) = self.standing(replica, |host| host.pool.phase(replica))?;
+        Some(phase)
+    }
+
+    /// Asks the first host on which `replica` has a grant that is not tentative.
+    fn standing<R>(
+        &self,
+        replica: ReplicaId,
+        ask: impl Fn(&Host) -> Option<R>,
+    ) -> Option<(HostId, R)> {
+        // A host that changes its number between the two looks is found at the second one.
+        for _ in 0..TRIES {
+            let id = *self.placements.of(replica, None).first()?;
+            let answer = self.hosts.with(id, |host| {
+                let phase = host.pool.phase(replica)?;
+                (phase != Phase::Tentative).then(|| ask(host)).flatten()
+            });
+            if let Some(answer) = answer.flatten() {
+                return Some((id, answer));
+            }
+        }
+        None
     }
 
     /// The newest incarnation of a replica that holds ports, tentative ones included.
     #[must_use]
     pub fn newest(&self, service: ServiceId, index: u32) -> Option<Incarnation> {
-        let id = |incarnation| ReplicaId {
-            service,
-            index,
-            incarnation: Incarnation(incarnation),
-        };
-        let all = (id(0), HostId(0))..=(id(u32::MAX), HostId(u32::MAX));
-        let (replica, _) = self.placed.range(all).next_back()?;
-        Some(replica.incarnation)
+        self.placements.newest(service, index)
     }
 
     /// Every number of `host` that is not free, ascending, with its state; nothing for an unknown
     /// host. What an open transaction took is not shown.
     #[must_use]
     pub fn ports(&self, host: HostId) -> Vec<ListedPorts> {
-        self.host(host)
-            .map(|host| host.pool.listed())
-            .unwrap_or_default()
+        let listed = self.hosts.with(host, |host| host.pool.listed());
+        listed.unwrap_or_default()
     }
 
     /// When cooling, or the rest after a refused bind, next ends somewhere; `None` if nothing
-    /// rests. May be earlier than needed, never later.
+    /// rests. May be earlier than needed, never later. Cost: one load.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
-        self.due.first().map(|(due, _)| *due)
+        self.deadlines.first()
     }
 
     /// Ends everything that is due by `now` and returns every host with room that was not told
@@ -188,74 +247,86 @@ impl Allocator {
     ///
     /// Numbers that begin to cool make room too: "any" gets them rather than a refusal, and a fixed
     /// request of the same service at once.
-    pub fn on_deadline(&mut self, now: Monotonic) -> HostSet {
+    pub fn on_deadline(&self, now: Monotonic) -> HostSet {
         self.advance(now);
         self.take_freed()
     }
 
     /// The hosts with room that was not told of yet, as [`Self::on_deadline`] returns them. For
-    /// callers that retry who waits after each change.
-    pub fn take_freed(&mut self) -> HostSet {
-        std::mem::take(&mut self.freed)
+    /// callers that retry who waits after each change; [`Self::take_woken`] does it for them.
+    pub fn take_freed(&self) -> HostSet {
+        self.census.take_freed()
     }
 
-    /// Moves time on and ends all that is due, on every host.
-    fn advance(&mut self, now: Monotonic) {
-        self.now = self.now.max(now);
-        while let Some((due, id)) = self
-            .due
-            .first()
-            .copied()
-            .filter(|(due, _)| *due <= self.now)
-        {
-            self.due.remove(&(due, id));
-            let now = self.now;
-            if let Some(host) = self.host_mut(id) {
-                host.due = None;
-                if host.pool.end_due(now) {
-                    self.freed.insert(id);
-                }
-            }
-            self.requeue(id);
+    /// Gives back memory that was needed once and is not now: sets in their smallest form, room of
+    /// past peaks. Changes nothing that can be asked. Cost: linear in hosts and numbers; call it between
+    /// cycles.
+    pub fn compact(&self) {
+        for id in self.hosts.ids() {
+            self.hosts.with(id, |host| host.pool.compact());
         }
-        self.released.forget_due(self.now);
+        self.placements.compact(self.now());
+        self.deadlines.compact();
     }
 
-    /// Gives the host its place in the queue of deadlines, after its pool changed.
-    fn requeue(&mut self, id: HostId) {
-        let Some(host) = self.hosts.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return;
+    fn now(&self) -> Monotonic {
+        Monotonic::from_millis(self.now.load(Ordering::Acquire))
+    }
+
+    /// Moves time on and ends all that is due, on every host. Returns the present moment.
+    fn advance(&self, now: Monotonic) -> Monotonic {
+        let seen = self.now();
+        let now = if now > seen {
+            let before = self.now.fetch_max(now.as_millis(), Ordering::AcqRel);
+            now.max(Monotonic::from_millis(before))
+        } else {
+            seen
         };
-        let next = host.pool.next_deadline();
-        let before = std::mem::replace(&mut host.due, next);
-        if before != next {
-            if let Some(before) = before {
-                self.due.remove(&(before, id));
-            }
-            if let Some(next) = next {
-                self.due.insert((next, id));
-            }
+        if self.deadlines.first().is_none_or(|first| first > now) {
+            return now;
+        }
+        let mut work = self.spares.take();
+        let changed = &mut work.changed;
+        while let Some((at, id)) = self.deadlines.pop_due(now) {
+            self.hosts.with(id, |host| {
+                if host.queued == Some(at) {
+                    host.queued = None;
+                }
+                let freed = host
+                    .pool
+                    .end_due(now, &mut |side, range| changed.push((side, range)));
+                self.note(id, host, changed);
+                changed.clear();
+                if freed {
+                    self.census.free(id);
+                }
+                self.recount(id, host);
+            });
+        }
+        self.spares.keep(work);
+        now
+    }
+
+    /// Says how the changed numbers of a host stand now. Called under its lock.
+    fn note(&self, id: HostId, host: &Host, changed: &[(Side, PortRange)]) {
+        for (side, range) in changed {
+            self.watches.note(id, &host.pool, *side, *range);
         }
     }
 
-    fn host(&self, id: HostId) -> Option<&Host> {
-        self.hosts.get(id.0 as usize)?.as_ref()
-    }
-
-    fn host_mut(&mut self, id: HostId) -> Option<&mut Host> {
-        self.hosts.get_mut(id.0 as usize)?.as_mut()
-    }
-
-    /// The hosts on which `replica` holds ports.
-    fn hosts_of(&self, replica: ReplicaId) -> impl Iterator<Item = HostId> + '_ {
-        self.placed
-            .range((replica, HostId(0))..=(replica, HostId(u32::MAX)))
-            .map(|(_, host)| *host)
-    }
-
-    fn holding(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant, Phase)> {
-        let id = self.hosts_of(replica).next()?;
-        let (grant, phase) = self.host(id)?.pool.holding(replica)?;
-        Some((id, grant, phase))
+    /// Brings census and deadlines in step with a host. Called under its lock, after each change.
+    fn recount(&self, id: HostId, host: &mut Host) {
+        let entry = Entry::of(host);
+        self.census.change(id, host.counted, entry);
+        host.counted = entry;
+        if let Some(next) = host.pool.next_deadline()
+            && host.queued.is_none_or(|queued| next < queued)
+        {
+            host.queued = Some(next);
+            self.deadlines.push(next, id);
+        }
     }
 }
+
+/// How often a look by replica is repeated that met a host changing its number.
+const TRIES: usize = 8;

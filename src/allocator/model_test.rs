@@ -12,7 +12,7 @@ use crate::time::Monotonic;
 use super::model::{HIGH, LOW, Model, ModelHost};
 use super::testing::{ask, granted, hosts, port, ranges, replica, whole};
 use super::{
-    AfterRelease, Allocator, CoolingRecord, GrantRecord, HostSpec, HostState, ReserveError,
+    AfterRelease, Allocator, CoolingRecord, GrantRecord, HostSpec, HostState, Need, ReserveError,
 };
 
 const HOSTS: u32 = 2;
@@ -40,16 +40,16 @@ enum Try {
     Rollback(usize),
 }
 
-fn host_id() -> impl Strategy<Value = HostId> {
+pub(super) fn host_id() -> impl Strategy<Value = HostId> {
     (0..HOSTS).prop_map(HostId)
 }
 
-fn replica_id() -> impl Strategy<Value = ReplicaId> {
+pub(super) fn replica_id() -> impl Strategy<Value = ReplicaId> {
     (0u64..3, 0u32..3, 0u32..2)
         .prop_map(|(service, index, incarnation)| replica(service, index, incarnation))
 }
 
-fn protocol() -> impl Strategy<Value = Protocol> {
+pub(super) fn protocol() -> impl Strategy<Value = Protocol> {
     prop_oneof![
         4 => Just(Protocol::Tcp),
         1 => Just(Protocol::Udp),
@@ -57,7 +57,7 @@ fn protocol() -> impl Strategy<Value = Protocol> {
     ]
 }
 
-fn request() -> impl Strategy<Value = PortRequest> {
+pub(super) fn request() -> impl Strategy<Value = PortRequest> {
     let want = prop_oneof![
         3 => (LOW - 2..=HIGH).prop_map(|n| n.to_string()),
         5 => Just("any".to_owned()),
@@ -86,11 +86,11 @@ fn request() -> impl Strategy<Value = PortRequest> {
     })
 }
 
-fn block() -> impl Strategy<Value = (u16, u16)> {
+pub(super) fn block() -> impl Strategy<Value = (u16, u16)> {
     (LOW..=HIGH - 2, 0u16..3).prop_map(|(first, more)| (first, first + more))
 }
 
-fn recorded() -> impl Strategy<Value = PortGrant> {
+pub(super) fn recorded() -> impl Strategy<Value = PortGrant> {
     proptest::collection::vec((block(), protocol()), 1..3).prop_map(|ports| {
         let mut text = String::new();
         for (place, ((first, last), protocol)) in ports.iter().enumerate() {
@@ -147,7 +147,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let mut real = hosts(HOSTS, "100-115");
+        let real = hosts(HOSTS, "100-115");
         let ranges = ranges("100-115", "99-130", "");
         for id in 0..HOSTS {
             let mut spec = HostSpec::new(format!("n{id}").parse().unwrap());
@@ -312,12 +312,14 @@ impl Pair {
                 }
                 Try::Reserve(host, who, request, former) => {
                     let service = who.service;
-                    let fits = transaction.feasible(&request, service, None).contains(host);
+                    let fits = transaction
+                        .feasible(&Need::new(&request, service), None)
+                        .contains(host);
                     let must = model.must_fit(host, service, &request);
                     assert!(must.is_none_or(|must| must == fits), "{request:?}: {fits}");
-                    let why = transaction.explain(host, &request, service);
+                    let why = transaction.explain(host, &Need::new(&request, service));
                     assert_eq!(why.is_empty(), fits, "{why:?}");
-                    let held = transaction.grant(who).map(|(_, grant)| grant.clone());
+                    let held = transaction.grant(who).map(|(_, grant)| grant);
                     match (
                         transaction.reserve(host, who, &request, former.as_ref()),
                         held,
@@ -352,7 +354,7 @@ impl Pair {
         if commit {
             assert_eq!(transaction.commit(), taken.len());
             for (host, who, grant) in &taken {
-                assert_eq!(self.real.grant(*who), Some((*host, grant)));
+                assert_eq!(self.real.grant(*who), Some((*host, grant.clone())));
                 self.model.waiting.remove(who);
             }
         } else {
@@ -389,7 +391,7 @@ impl Pair {
     /// What is exported, restored and exported again is equal.
     fn survives(&self) {
         let export = self.real.export();
-        let mut again = Pair::new().real;
+        let again = Pair::new().real;
         again.restore(export.grants.clone());
         let now = Monotonic::from_millis(self.model.now);
         assert_eq!(again.restore_cooling(export.cooling.clone(), now), []);
@@ -397,7 +399,7 @@ impl Pair {
     }
 }
 
-fn foreign(number: u16, protocol: Protocol) -> Foreign {
+pub(super) fn foreign(number: u16, protocol: Protocol) -> Foreign {
     Foreign {
         port: port(number),
         protocol,

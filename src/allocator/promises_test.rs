@@ -8,7 +8,7 @@ use super::testing::{
     ask, grant, granted, hosts, nginx_on, numbers, port, ranges, replica, seconds, whole,
 };
 use super::{
-    AfterRelease, Conflict, GrantRecord, HostSet, HostSpec, HostState, PutHostError, Removal,
+    AfterRelease, Conflict, GrantRecord, HostSet, HostSpec, HostState, Need, PutHostError, Removal,
     RemoveHostError, ReserveError,
 };
 
@@ -16,8 +16,8 @@ const HOST: HostId = HostId(0);
 
 #[test]
 fn a_former_number_that_cannot_be_had_refuses_nothing() {
-    let mut world = hosts(1, "20000-20002");
-    grant(&mut world, 0, replica(1, 0, 0), "a=20001").unwrap();
+    let world = hosts(1, "20000-20002");
+    grant(&world, 0, replica(1, 0, 0), "a=20001").unwrap();
     let former = granted("a=20001");
     let mut transaction = world.begin(seconds(0));
     let who = replica(2, 0, 1);
@@ -25,7 +25,7 @@ fn a_former_number_that_cannot_be_had_refuses_nothing() {
     assert_eq!(numbers(&grant.unwrap()), "20000");
     // A preference that splits the only block is dropped.
     drop(transaction);
-    let mut world = hosts(1, "20000-20003");
+    let world = hosts(1, "20000-20003");
     let mut transaction = world.begin(seconds(0));
     let request = ask("a=any b=any:3");
     let grant = transaction.reserve(HOST, who, &request, Some(&former));
@@ -34,13 +34,14 @@ fn a_former_number_that_cannot_be_had_refuses_nothing() {
 
 #[test]
 fn a_fixed_number_that_cools_is_given_to_its_own_service_at_once_and_to_others_in_time() {
-    let mut world = hosts(1, "20000-32767");
-    grant(&mut world, 0, replica(1, 0, 0), "a=9100").unwrap();
+    let world = hosts(1, "20000-32767");
+    grant(&world, 0, replica(1, 0, 0), "a=9100").unwrap();
     world
         .confirm_release(replica(1, 0, 0), seconds(10), AfterRelease::Cool)
         .unwrap();
     let mut transaction = world.begin(seconds(28));
-    let other = transaction.explain(HOST, &ask("a=9100"), replica(2, 0, 0).service);
+    let request = ask("a=9100");
+    let other = transaction.explain(HOST, &Need::new(&request, replica(2, 0, 0).service));
     assert_eq!(other[0].to_string(), "port a: 9100/tcp is COOLING 42s");
     let own = transaction.reserve(HOST, replica(1, 7, 0), &ask("a=9100"), None);
     assert_eq!(numbers(&own.unwrap()), "9100");
@@ -53,12 +54,12 @@ fn a_fixed_number_that_cools_is_given_to_its_own_service_at_once_and_to_others_i
     assert!(world.on_deadline(seconds(69)).is_empty(), "told once");
     assert!(world.on_deadline(seconds(70)).contains(HOST));
     assert_eq!(world.next_deadline(), None);
-    assert!(grant(&mut world, 0, replica(2, 0, 0), "a=9100").is_ok());
+    assert!(grant(&world, 0, replica(2, 0, 0), "a=9100").is_ok());
 }
 
 #[test]
 fn records_of_unknown_hosts_and_of_two_hosts_are_told_not_dropped() {
-    let mut world = hosts(2, "20000-20009");
+    let world = hosts(2, "20000-20009");
     let record = |host, grant| GrantRecord {
         host: HostId(host),
         replica: replica(1, 0, 0),
@@ -83,8 +84,8 @@ fn records_of_unknown_hosts_and_of_two_hosts_are_told_not_dropped() {
 
 #[test]
 fn a_gang_is_all_or_nothing_and_a_rollback_tries_another_host() {
-    let mut world = hosts(3, "20000-20001");
-    grant(&mut world, 1, replica(9, 0, 0), "a=any:2").unwrap();
+    let world = hosts(3, "20000-20001");
+    grant(&world, 1, replica(9, 0, 0), "a=any:2").unwrap();
     let before = whole(&world);
     let mut transaction = world.begin(seconds(0));
     let request = ask("a=any:2");
@@ -106,22 +107,23 @@ fn a_gang_is_all_or_nothing_and_a_rollback_tries_another_host() {
     assert!(transaction.rollback(mark).is_ok(), "this one stays");
     assert!(transaction.grant(replica(1, 1, 0)).is_none());
     assert!(transaction.allocator().grant(replica(1, 0, 0)).is_none());
-    transaction.suspend();
+    let suspended = transaction.suspend();
     assert!(world.ports(HOST).is_empty(), "no reader sees it");
-    assert!(world.resume().unwrap().grant(replica(1, 0, 0)).is_some());
-    assert!(!world.is_open(), "dropped, it is aborted");
+    let resumed = world.resume(suspended);
+    assert!(resumed.grant(replica(1, 0, 0)).is_some());
+    drop(resumed);
     assert_eq!(whole(&world), before);
 }
 
 #[test]
 fn a_grant_is_idempotent_and_incarnations_only_rise() {
-    let mut world = hosts(2, "20000-32767");
+    let world = hosts(2, "20000-32767");
     let (old, new) = (replica(1, 0, 3), replica(1, 0, 4));
-    let first = grant(&mut world, 0, old, "a=any b=any:3").unwrap();
+    let first = grant(&world, 0, old, "a=any b=any:3").unwrap();
     let before = whole(&world);
-    assert_eq!(grant(&mut world, 0, old, "a=any b=any:3").unwrap(), first);
+    assert_eq!(grant(&world, 0, old, "a=any b=any:3").unwrap(), first);
     assert_eq!(whole(&world), before);
-    let ask_as = |world: &mut super::Allocator, host, who, request: &str| {
+    let ask_as = |world: &super::Allocator, host, who, request: &str| {
         let mut transaction = world.begin(seconds(0));
         let answer = transaction.reserve(HostId(host), who, &ask(request), None);
         answer.unwrap_err()
@@ -130,50 +132,50 @@ fn a_grant_is_idempotent_and_incarnations_only_rise() {
         replica: old,
         host: HOST,
     };
-    assert_eq!(ask_as(&mut world, 1, old, "a=any b=any:3"), other);
-    assert_eq!(ask_as(&mut world, 0, old, "a=any"), other);
-    grant(&mut world, 1, new, "a=any b=any:3").unwrap();
+    assert_eq!(ask_as(&world, 1, old, "a=any b=any:3"), other);
+    assert_eq!(ask_as(&world, 0, old, "a=any"), other);
+    grant(&world, 1, new, "a=any b=any:3").unwrap();
     assert!(world.grant(old).is_some(), "the older stays held");
     let stale = ReserveError::Stale {
         replica: old,
         newest: new.incarnation,
     };
-    assert_eq!(ask_as(&mut world, 0, old, "a=any b=any:3"), stale);
+    assert_eq!(ask_as(&world, 0, old, "a=any b=any:3"), stale);
 }
 
 #[test]
 fn any_leaves_numbers_alone_that_a_waiting_request_names() {
-    let mut world = hosts(2, "20000-20001");
+    let world = hosts(2, "20000-20001");
     let waits = replica(1, 0, 0);
     world.wait(waits, None, &ask("a=20000"));
     assert_eq!(
-        grant(&mut world, 0, replica(2, 0, 0), "a=any").unwrap(),
+        grant(&world, 0, replica(2, 0, 0), "a=any").unwrap(),
         "20001"
     );
-    let refused = grant(&mut world, 0, replica(3, 0, 0), "a=any").unwrap_err();
+    let refused = grant(&world, 0, replica(3, 0, 0), "a=any").unwrap_err();
     assert!(
         refused.ends_with("port a: 20000/tcp is AWAITED"),
         "{refused}"
     );
     assert!(
-        grant(&mut world, 1, replica(4, 0, 0), "a=20000").is_ok(),
+        grant(&world, 1, replica(4, 0, 0), "a=20000").is_ok(),
         "a fixed request is no \"any\""
     );
     world.take_freed();
-    assert!(grant(&mut world, 0, waits, "a=20000").is_ok());
+    assert!(grant(&world, 0, waits, "a=20000").is_ok());
     assert!(world.take_freed().contains(HostId(1)), "its wait is over");
     assert!(!world.stop_waiting(waits));
     world.wait(waits, Some(HostId(1)), &ask("a=20001"));
-    assert!(grant(&mut world, 1, replica(3, 0, 0), "a=any").is_err());
+    assert!(grant(&world, 1, replica(3, 0, 0), "a=any").is_err());
     assert!(world.stop_waiting(waits));
-    assert!(grant(&mut world, 1, replica(3, 0, 0), "a=any").is_ok());
+    assert!(grant(&world, 1, replica(3, 0, 0), "a=any").is_ok());
 }
 
 #[test]
 fn only_a_host_that_is_up_takes_new_grants_and_none_loses_what_it_holds() {
-    let mut world = hosts(1, "20000-32767");
+    let world = hosts(1, "20000-32767");
     let who = replica(1, 0, 0);
-    grant(&mut world, 0, who, "a=any").unwrap();
+    grant(&world, 0, who, "a=any").unwrap();
     for (state, word) in [
         (HostState::Drained, "HOST DRAINED"),
         (HostState::Suspect, "HOST SUSPECT"),
@@ -181,50 +183,51 @@ fn only_a_host_that_is_up_takes_new_grants_and_none_loses_what_it_holds() {
         (HostState::NotReported, "HOST NOT REPORTED"),
     ] {
         world.set_host_state(HOST, state).unwrap();
-        let refused = grant(&mut world, 0, replica(2, 0, 0), "a=any").unwrap_err();
+        let refused = grant(&world, 0, replica(2, 0, 0), "a=any").unwrap_err();
         assert!(refused.ends_with(word), "{refused}");
         assert!(world.grant(who).is_some());
-        let fits = world
-            .begin(seconds(0))
-            .feasible(&ask("a=any"), who.service, None);
+        let request = ask("a=any");
+        let need = Need::new(&request, who.service);
+        let fits = world.begin(seconds(0)).feasible(&need, None);
         assert!(fits.is_empty());
     }
-    let refused = grant(&mut world, 5, replica(2, 0, 0), "a=any").unwrap_err();
+    let refused = grant(&world, 5, replica(2, 0, 0), "a=any").unwrap_err();
     assert!(refused.ends_with("UNKNOWN HOST"), "{refused}");
 }
 
 #[test]
 fn pending_reasons_are_summed_over_hosts() {
-    let mut world = hosts(4, "20000-32767");
-    grant(&mut world, 0, replica(1, 0, 0), "a=9100").unwrap();
-    grant(&mut world, 1, replica(1, 1, 0), "a=9100").unwrap();
+    let world = hosts(4, "20000-32767");
+    grant(&world, 0, replica(1, 0, 0), "a=9100").unwrap();
+    grant(&world, 1, replica(1, 1, 0), "a=9100").unwrap();
     world.set_host_state(HostId(2), HostState::Drained).unwrap();
     let mut transaction = world.begin(seconds(0));
     let (request, service) = (ask("a=9100"), replica(2, 0, 0).service);
-    let sum = transaction.explain_all(&request, service, None);
+    let need = Need::new(&request, service);
+    let sum = transaction.explain_all(&need, None);
     assert_eq!(sum.to_string(), "1 of 4 hosts fit: 2 HELD, 1 HOST DRAINED");
     let some: HostSet = [HOST, HostId(3), HostId(99)].into_iter().collect();
-    let fitting = transaction.feasible(&request, service, Some(&some));
+    let fitting = transaction.feasible(&need, Some(&some));
     assert_eq!(fitting.iter().collect::<Vec<_>>(), [HostId(3)]);
-    let sum = transaction.explain_all(&request, service, Some(&some));
+    let sum = transaction.explain_all(&need, Some(&some));
     assert_eq!((sum.fitting, sum.asked()), (1, 3));
 }
 
 #[test]
 fn ranges_change_without_touching_holders() {
     // P04
-    let mut world = hosts(1, "20000-20004");
+    let world = hosts(1, "20000-20004");
     for index in 0..5 {
-        grant(&mut world, 0, replica(1, index, 0), "a=any").unwrap();
+        grant(&world, 0, replica(1, index, 0), "a=any").unwrap();
     }
-    assert!(grant(&mut world, 0, replica(1, 5, 0), "a=any").is_err());
+    assert!(grant(&world, 0, replica(1, 5, 0), "a=any").is_err());
     world.take_freed();
     let mut spec = HostSpec::new("n0".parse().unwrap());
     spec.ranges = ranges("20000-20005", "1024-65535", "20000,20006");
     world.put_host(HOST, spec).unwrap();
     assert!(world.take_freed().contains(HOST));
     assert_eq!(
-        grant(&mut world, 0, replica(1, 5, 0), "a=any").unwrap(),
+        grant(&world, 0, replica(1, 5, 0), "a=any").unwrap(),
         "20005"
     );
     let state = world.port_state(HOST, Side::Tcp, port(20_000));
@@ -234,16 +237,16 @@ fn ranges_change_without_touching_holders() {
         .unwrap();
     let state = world.port_state(HOST, Side::Udp, port(20_000));
     assert_eq!(state, PortState::Reserved);
-    assert!(grant(&mut world, 0, replica(2, 0, 0), "a=any").is_err());
-    let refused = grant(&mut world, 0, replica(2, 0, 0), "a=20006/udp").unwrap_err();
+    assert!(grant(&world, 0, replica(2, 0, 0), "a=any").is_err());
+    let refused = grant(&world, 0, replica(2, 0, 0), "a=20006/udp").unwrap_err();
     assert!(refused.ends_with("RESERVED"), "{refused}");
 }
 
 #[test]
 fn hosts_change_places_with_their_holders_and_go_only_when_empty() {
-    let mut world = hosts(2, "20000-32767");
+    let world = hosts(2, "20000-32767");
     let who = replica(1, 0, 0);
-    grant(&mut world, 0, who, "a=9100").unwrap();
+    grant(&world, 0, who, "a=9100").unwrap();
     let spec = |name: &str| HostSpec::new(name.parse().unwrap());
     let before = whole(&world);
     assert!(matches!(
@@ -272,17 +275,17 @@ fn hosts_change_places_with_their_holders_and_go_only_when_empty() {
     assert_eq!(world.remove_host(HostId(1), Removal::Forced), Ok(vec![who]));
     assert_eq!(world.grant(who), None);
     assert!(world.remove_host(HOST, Removal::IfEmpty).is_ok());
-    assert_eq!(world.hosts().count(), 0);
+    assert_eq!(world.hosts().len(), 0);
 }
 
 #[test]
 fn a_listing_joins_sides_and_neighbours_of_one_state() {
-    let mut world = hosts(1, "20000-32767");
+    let world = hosts(1, "20000-32767");
     let mut spec = HostSpec::new("n0".parse().unwrap());
     spec.ranges.reserved = "1-3".parse().unwrap();
     world.put_host(HOST, spec).unwrap();
     let who = replica(1, 0, 0);
-    grant(&mut world, 0, who, "a=9100/tcp+udp b=any:3").unwrap();
+    grant(&world, 0, who, "a=9100/tcp+udp b=any:3").unwrap();
     world
         .set_foreign(HOST, &[nginx_on(9000, Protocol::Udp)])
         .unwrap();
@@ -304,7 +307,7 @@ fn a_listing_joins_sides_and_neighbours_of_one_state() {
 
 #[test]
 fn a_host_that_comes_into_service_has_room_for_those_who_wait_once() {
-    let mut world = hosts(1, "20000-20009");
+    let world = hosts(1, "20000-20009");
     for away in [HostState::Drained, HostState::Suspect, HostState::Lost] {
         world.set_host_state(HOST, away).unwrap();
         assert!(world.take_freed().is_empty(), "{away:?} is no room");

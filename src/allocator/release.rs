@@ -1,13 +1,16 @@
 //! Ports are given back in two steps: the stop is ordered, then the last process is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::identity::{HostId, Incarnation, ReplicaId};
-use crate::port_pool::{Phase, PortGrant};
+use crate::port::PortRange;
+use crate::port_pool::{Phase, Side};
 use crate::time::Monotonic;
 
-use super::Allocator;
+use super::host::Host;
+use super::{Allocator, TRIES};
 
 /// What becomes of numbers when their release is confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,104 +60,107 @@ fn shown(replica: &ReplicaId) -> String {
     )
 }
 
-/// Releases of a while ago, so that a repeated one is told from a stranger's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Released {
-    until: BTreeMap<ReplicaId, Monotonic>,
-    by_age: BTreeSet<(Monotonic, ReplicaId)>,
-}
-
-impl Released {
-    fn remember(&mut self, replica: ReplicaId, until: Monotonic) {
-        if let Some(before) = self.until.insert(replica, until) {
-            self.by_age.remove(&(before, replica));
-        }
-        self.by_age.insert((until, replica));
-    }
-
-    pub(super) fn forget_due(&mut self, now: Monotonic) {
-        while let Some((until, replica)) = self.by_age.first().copied() {
-            if until > now {
-                return;
-            }
-            self.by_age.pop_first();
-            self.until.remove(&replica);
-        }
-    }
-}
-
 impl Allocator {
     /// The stop of `replica` is ordered. Its numbers stay held until [`Self::confirm_release`].
     ///
     /// # Errors
     ///
     /// [`ReleaseError`]; nothing changed.
-    pub fn begin_release(&mut self, replica: ReplicaId) -> Result<(), ReleaseError> {
-        if self.phase_of(replica)? == Phase::Releasing {
-            return Err(ReleaseError::AlreadyReleasing { replica });
-        }
-        for id in self.hosts_of(replica).collect::<Vec<_>>() {
-            if let Some(host) = self.host_mut(id) {
-                host.pool.set_phase(replica, Phase::Releasing);
+    pub fn begin_release(&self, replica: ReplicaId) -> Result<(), ReleaseError> {
+        for _ in 0..TRIES {
+            let mut begun = None;
+            for id in self.placements.of(replica, None) {
+                let phase = self.hosts.with(id, |host| {
+                    let phase = host.pool.phase(replica);
+                    if phase == Some(Phase::Held) {
+                        host.pool.set_phase(replica, Phase::Releasing);
+                    }
+                    phase
+                });
+                begun = begun.or(phase.flatten());
+            }
+            match begun {
+                Some(Phase::Held) => return Ok(()),
+                Some(Phase::Releasing) => return Err(ReleaseError::AlreadyReleasing { replica }),
+                // A host may be changing its number.
+                Some(Phase::Tentative) | None => {}
+            }
+            if self.placements.of(replica, None).is_empty() {
+                break;
             }
         }
-        Ok(())
+        Err(self.not_held(replica))
     }
 
     /// The last process of `replica` is gone: its numbers cool from `now`, or are free at once. A
-    /// release that had not begun begins and ends with this. Returns where it held what.
+    /// release that had not begun begins and ends with this. Returns where it held them.
     ///
-    /// Who waits can be retried: see [`Self::take_freed`].
+    /// Who waits can be retried: see [`Self::take_woken`] and [`Self::take_freed`].
     ///
     /// # Errors
     ///
     /// [`ReleaseError`]; nothing changed but what was due by `now`.
     pub fn confirm_release(
-        &mut self,
+        &self,
         replica: ReplicaId,
         now: Monotonic,
         after: AfterRelease,
-    ) -> Result<(HostId, PortGrant), ReleaseError> {
-        self.advance(now);
-        self.phase_of(replica)?;
-        let mut given_back = None;
-        let mut longest = self.config.cooling;
-        for id in self.hosts_of(replica).collect::<Vec<_>>() {
-            let now = self.now;
-            let everywhere = self.config.cooling;
-            let Some(host) = self.host_mut(id) else {
-                continue;
-            };
-            let cooling = host.cooling.unwrap_or(everywhere);
-            longest = longest.max(cooling);
-            let rests = after == AfterRelease::Cool && cooling > Duration::ZERO;
-            let grant = host.pool.release(replica, rests.then(|| now + cooling));
-            self.placed.remove(&(replica, id));
-            self.freed.insert(id);
-            self.requeue(id);
-            given_back = given_back.or(grant.map(|grant| (id, grant)));
+    ) -> Result<HostId, ReleaseError> {
+        let now = self.advance(now);
+        let mut first = None;
+        for _ in 0..TRIES {
+            for id in self.placements.of(replica, None) {
+                let released = self
+                    .hosts
+                    .with(id, |host| self.release_on(id, host, replica, now, after));
+                if released == Some(true) {
+                    first = first.or(Some(id));
+                }
+            }
+            if first.is_some() || self.placements.of(replica, None).is_empty() {
+                break;
+            }
         }
-        let until = self.now + longest;
-        if until > self.now {
-            self.released.remember(replica, until);
-        }
-        given_back.ok_or(ReleaseError::NotHeld { replica })
+        first.ok_or_else(|| self.not_held(replica))
     }
 
-    /// The phase of a grant that can be released, or why there is none.
-    fn phase_of(&self, replica: ReplicaId) -> Result<Phase, ReleaseError> {
-        if let Some(phase) = self.phase(replica) {
-            return Ok(phase);
+    /// Gives back what `replica` holds on one host, under its lock. Whether it held anything.
+    fn release_on(
+        &self,
+        id: HostId,
+        host: &mut Host,
+        replica: ReplicaId,
+        now: Monotonic,
+        after: AfterRelease,
+    ) -> bool {
+        if matches!(host.pool.phase(replica), None | Some(Phase::Tentative)) {
+            return false;
         }
+        let cooling = host.cooling.unwrap_or(self.config.cooling);
+        let mut changed: SmallVec<[(Side, PortRange); 8]> = SmallVec::new();
+        changed.extend(host.pool.numbers_of(replica));
+        let rests = after == AfterRelease::Cool && cooling > Duration::ZERO;
+        host.pool.release(replica, rests.then(|| now + cooling));
+        let until = now + self.config.cooling.max(cooling);
+        self.placements.release(replica, id, now, until);
+        self.note(id, host, &changed);
+        self.census.free(id);
+        self.recount(id, host);
+        true
+    }
+
+    /// Why `replica`, which has no grant, cannot be released.
+    pub(super) fn not_held(&self, replica: ReplicaId) -> ReleaseError {
         let newest = self
+            .placements
             .newest(replica.service, replica.index)
             .filter(|newest| *newest > replica.incarnation);
         if let Some(newest) = newest {
-            return Err(ReleaseError::OldIncarnation { replica, newest });
+            return ReleaseError::OldIncarnation { replica, newest };
         }
-        if self.released.until.contains_key(&replica) {
-            return Err(ReleaseError::AlreadyReleased { replica });
+        if self.placements.was_released(replica, self.now()) {
+            return ReleaseError::AlreadyReleased { replica };
         }
-        Err(ReleaseError::NotHeld { replica })
+        ReleaseError::NotHeld { replica }
     }
 }

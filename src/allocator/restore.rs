@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{PortRange, Protocol};
-use crate::port_pool::{Phase, PortGrant};
+use crate::port_pool::{Phase, PortGrant, Side};
 use crate::time::Monotonic;
 
 use super::Allocator;
+use super::host::Host;
 
 /// One grant as a record says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,13 @@ pub enum Conflict {
         /// The host of the earlier one.
         other: HostId,
     },
+    /// An open transaction is placing the replica. The record holds nothing: end the transaction, then
+    /// restore it again.
+    #[error("{:?} is being placed by an open transaction", .record.replica)]
+    BeingPlaced {
+        /// The record.
+        record: GrantRecord,
+    },
     /// The record's host is not known. It holds nothing: put the host, then restore it again.
     #[error("{:?} is recorded on host number {}, which is not known", .record.replica, .record.host)]
     UnknownHost {
@@ -88,93 +96,119 @@ impl Allocator {
     /// Holds what records say is held, whatever today's ranges and host states are. A record that is
     /// restored again changes nothing. Returns what the records disagree about; a job that needs
     /// none of the numbers concerned is not touched by that.
-    pub fn restore(&mut self, records: impl IntoIterator<Item = GrantRecord>) -> Vec<Conflict> {
+    pub fn restore(&self, records: impl IntoIterator<Item = GrantRecord>) -> Vec<Conflict> {
         let mut conflicts = Vec::new();
         for record in records {
-            let (id, replica) = (record.host, record.replica);
-            let other = self.hosts_of(replica).find(|other| *other != id);
-            let Some(host) = self.host_mut(id) else {
-                conflicts.push(Conflict::UnknownHost { record });
-                continue;
-            };
-            let phase = if record.releasing {
-                Phase::Releasing
-            } else {
-                Phase::Held
-            };
-            let clashes = host.pool.restore(replica, &record.grant, phase);
-            self.placed.insert((replica, id));
-            self.requeue(id);
-            if let Some(other) = other {
-                conflicts.push(Conflict::TwoHosts {
-                    replica,
-                    host: id,
-                    other,
-                });
-            }
-            for clash in clashes {
-                conflicts.push(Conflict::Shared {
-                    host: id,
-                    numbers: clash.numbers,
-                    protocol: clash.protocol,
-                    first: clash.holder,
-                    second: replica,
-                });
+            let restored = self.hosts.with(record.host, |host| {
+                self.restore_on(host, &record, &mut conflicts)
+            });
+            match restored {
+                Some(true) => {}
+                Some(false) => conflicts.push(Conflict::BeingPlaced { record }),
+                None => conflicts.push(Conflict::UnknownHost { record }),
             }
         }
         conflicts
     }
 
+    /// Restores one record on its host, under the host's lock. `false` if a transaction is placing
+    /// the replica.
+    fn restore_on(
+        &self,
+        host: &mut Host,
+        record: &GrantRecord,
+        conflicts: &mut Vec<Conflict>,
+    ) -> bool {
+        let (id, replica) = (record.host, record.replica);
+        let Ok(other) = self.placements.stand(replica, id) else {
+            return false;
+        };
+        let phase = if record.releasing {
+            Phase::Releasing
+        } else {
+            Phase::Held
+        };
+        let clashes = host.pool.restore(replica, &record.grant, phase);
+        for (side, range) in host.pool.numbers_of(replica) {
+            self.watches.note(id, &host.pool, side, range);
+        }
+        self.recount(id, host);
+        conflicts.extend(other.map(|other| Conflict::TwoHosts {
+            replica,
+            host: id,
+            other,
+        }));
+        conflicts.extend(clashes.into_iter().map(|clash| Conflict::Shared {
+            host: id,
+            numbers: clash.numbers,
+            protocol: clash.protocol,
+            first: clash.holder,
+            second: replica,
+        }));
+        true
+    }
+
     /// Lets numbers rest that records say rest, from `now`. Numbers that are held stay held. Returns
     /// the records of unknown hosts.
     pub fn restore_cooling(
-        &mut self,
+        &self,
         records: impl IntoIterator<Item = CoolingRecord>,
         now: Monotonic,
     ) -> Vec<CoolingRecord> {
-        self.advance(now);
+        let now = self.advance(now);
         let mut unknown = Vec::new();
         for record in records {
-            let until = self.now + record.left;
-            let Some(host) = self.host_mut(record.host) else {
+            let CoolingRecord {
+                host: id,
+                protocol,
+                numbers,
+                service,
+                left,
+            } = record;
+            let known = self.hosts.with(id, |host| {
+                host.pool
+                    .restore_cooling(numbers, protocol, now + left, service);
+                for side in Side::of(protocol) {
+                    self.watches.note(id, &host.pool, side, numbers);
+                }
+                self.recount(id, host);
+            });
+            if known.is_none() {
                 unknown.push(record);
-                continue;
-            };
-            host.pool
-                .restore_cooling(record.numbers, record.protocol, until, record.service);
-            self.requeue(record.host);
+            }
         }
         unknown
     }
 
     /// Everything held, releasing and cooling, as records that [`Self::restore`] and
-    /// [`Self::restore_cooling`] take. What an open transaction took is left out.
+    /// [`Self::restore_cooling`] take. What an open transaction took is left out. Each host is exported
+    /// in one moment; with other threads at work not all hosts in the same one.
     #[must_use]
     pub fn export(&self) -> Export {
         let mut export = Export::default();
-        for (host, _, _) in self.hosts() {
-            let Some(there) = self.host(host) else {
-                continue;
-            };
-            for (replica, grant, phase) in there.pool.holdings() {
-                if phase != Phase::Tentative {
-                    export.grants.push(GrantRecord {
+        let now = self.now();
+        for host in self.hosts.ids() {
+            self.hosts.with(host, |there| {
+                for (replica, grant, phase) in there.pool.holdings() {
+                    if phase != Phase::Tentative {
+                        export.grants.push(GrantRecord {
+                            host,
+                            replica,
+                            grant,
+                            releasing: phase == Phase::Releasing,
+                        });
+                    }
+                }
+                for (side, numbers, until, service) in there.pool.cooling() {
+                    export.cooling.push(CoolingRecord {
                         host,
-                        replica,
-                        grant: grant.clone(),
-                        releasing: phase == Phase::Releasing,
+                        protocol: side.protocol(),
+                        numbers,
+                        service,
+                        left: until.since(now),
                     });
                 }
-            }
-            for (side, numbers, until, service) in there.pool.cooling() {
-                export.cooling.push(CoolingRecord {
-                    host,
-                    protocol: side.protocol(),
-                    numbers,
-                    service,
-                    left: until.since(self.now),
-                });
-            }
+            });
         }
         export
     }

@@ -24,8 +24,8 @@ impl Summary {
         self.fitting + self.by_cause.values().sum::<u32>()
     }
 
-    pub(super) fn add(&mut self, host: HostId, causes: Vec<Why>) {
-        let Some(why) = causes.into_iter().next() else {
+    pub(super) fn add(&mut self, host: HostId, first: Option<Why>) {
+        let Some(why) = first else {
             self.fitting += 1;
             return;
         };

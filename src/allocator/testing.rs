@@ -2,12 +2,12 @@
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
 use crate::port::Protocol;
-use crate::port_pool::Foreign;
+use crate::port_pool::{Awaited, Foreign, PortPool};
 use crate::time::Monotonic;
 
-use super::host::Host;
-use super::release::Released;
-use super::waiting::Waiting;
+use super::census::Entry;
+use super::placements::Owner;
+use super::waiting::Wait;
 pub(super) use crate::port_pool::testing::{ask, granted, numbers, port, ranges};
 
 use super::{Allocator, AllocatorConfig, HostSet, HostSpec, HostState};
@@ -26,7 +26,12 @@ pub(super) fn seconds(s: u64) -> Monotonic {
 
 /// Hosts `n0`, `n1`, … that are up and offer `dynamic` to "any" and 1024-65535 to fixed requests.
 pub(super) fn hosts(count: u32, dynamic: &str) -> Allocator {
-    let mut allocator = Allocator::new(AllocatorConfig::default());
+    hosts_by(AllocatorConfig::default(), count, dynamic)
+}
+
+/// The same with other settings.
+pub(super) fn hosts_by(config: AllocatorConfig, count: u32, dynamic: &str) -> Allocator {
+    let allocator = Allocator::new(config);
     for id in 0..count {
         let mut spec = HostSpec::new(format!("n{id}").parse().unwrap());
         spec.ranges = ranges(dynamic, "1024-65535", "");
@@ -48,7 +53,7 @@ pub(super) fn nginx_on(number: u16, protocol: Protocol) -> Foreign {
 
 /// Reserves and commits; the grant's numbers as text, or every cause joined.
 pub(super) fn grant(
-    allocator: &mut Allocator,
+    allocator: &Allocator,
     host: u32,
     who: ReplicaId,
     request: &str,
@@ -65,31 +70,47 @@ pub(super) fn grant(
 #[derive(Debug, PartialEq)]
 pub(super) struct Whole {
     now: Monotonic,
-    hosts: Vec<Option<Host>>,
-    free: Vec<Vec<u8>>,
+    hosts: Vec<Option<WholeHost>>,
     names: Vec<(String, HostId)>,
-    placed: Vec<(ReplicaId, HostId)>,
-    released: Released,
-    waiting: Waiting,
-    due: Vec<(Monotonic, HostId)>,
+    placed: Vec<(ReplicaId, HostId, Owner)>,
+    released: Vec<(ReplicaId, Monotonic)>,
+    waiting: Vec<(ReplicaId, Wait)>,
     freed: HostSet,
 }
 
+#[derive(Debug, PartialEq)]
+struct WholeHost {
+    name: String,
+    state: HostState,
+    pool: PortPool,
+    free: Vec<u8>,
+    awaited: Awaited,
+    counted: Entry,
+}
+
 pub(super) fn whole(allocator: &Allocator) -> Whole {
-    let pools = allocator.hosts.iter().flatten().map(|host| &host.pool);
+    let now = allocator.now();
+    let host = |id| {
+        allocator.hosts.with(id, |host| WholeHost {
+            name: host.name.to_string(),
+            state: host.state,
+            pool: host.pool.clone(),
+            free: host.pool.free_bytes(),
+            awaited: host.awaited.clone(),
+            counted: host.counted,
+        })
+    };
+    let names = allocator.names.lock();
     Whole {
-        now: allocator.now,
-        hosts: allocator.hosts.clone(),
-        free: pools.map(|pool| pool.free_bytes()).collect(),
-        names: allocator
-            .names
+        now,
+        hosts: allocator.hosts.ids().map(host).collect(),
+        names: names
             .iter()
             .map(|(name, id)| (name.to_string(), *id))
             .collect(),
-        placed: allocator.placed.iter().copied().collect(),
-        released: allocator.released.clone(),
-        waiting: allocator.waiting.clone(),
-        due: allocator.due.iter().copied().collect(),
-        freed: allocator.freed.clone(),
+        placed: allocator.placements.all(),
+        released: allocator.placements.remembered(now),
+        waiting: allocator.waiting.requests().all(),
+        freed: allocator.census.read().freed.clone(),
     }
 }

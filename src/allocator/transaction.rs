@@ -1,271 +1,183 @@
 //! Decisions that become true together or not at all.
 
-use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
-use crate::port_pool::{Ask, Cause, Choice, Phase, PortGrant, PortRequest, Undo, Want, Why};
+use crate::identity::{HostId, ReplicaId};
+use crate::port_pool::{Cause, Choice, Phase, PortGrant, Why};
 use crate::time::Monotonic;
 
+use super::feasibility::{Scratch, SeenAwaited};
 use super::host::Host;
-use super::{Allocator, HostSet, Summary};
+use super::placements::TransactionNo;
+use super::question::{Around, about_host};
+use super::work::{Step, Work};
+use super::{Allocator, HostSet, Need, Summary};
 
 /// An open transaction: what it takes is free for nobody and seen by no reader until
 /// [`Self::commit`]. Dropped, it leaves no trace.
+///
+/// Several may be open at once, on one thread or many: each sees what the others took as taken.
 #[derive(Debug)]
 pub struct Transaction<'a> {
-    allocator: &'a mut Allocator,
-    end: End,
+    pub(super) allocator: &'a Allocator,
+    /// There until the transaction ends.
+    pub(super) work: Option<Box<Work>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Abort,
-    Suspend,
+/// A transaction without its borrow: for callers that cannot keep one between calls.
+///
+/// What it took stays taken until it is [resumed](Allocator::resume) and ended; if it is dropped,
+/// for good.
+#[derive(Debug)]
+#[must_use = "what it took stays taken until it is resumed and ended"]
+pub struct Suspended {
+    work: Box<Work>,
 }
 
 /// A point in a transaction to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(u32);
+pub struct Mark {
+    pub(super) of: TransactionNo,
+    pub(super) number: u64,
+}
 
 /// The mark was set after one that was rolled back to, or in another transaction. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mark is stale: the transaction was rolled back to before it")]
 pub struct StaleMark;
 
-/// Why nothing was reserved. Everything is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReserveError {
-    /// The host does not fit.
-    #[error("host number {host} does not fit: {}", listed(.why))]
-    Refused {
-        /// The host.
-        host: HostId,
-        /// Every cause against it; never empty.
-        why: Vec<Why>,
-    },
-    /// A newer placement of the replica holds ports.
-    #[error("incarnation {} is stale: incarnation {newest} holds ports", .replica.incarnation)]
-    Stale {
-        /// Who asked.
-        replica: ReplicaId,
-        /// The newest incarnation.
-        newest: Incarnation,
-    },
-    /// The replica has ports already: on another host, for another request, or only until its
-    /// release is confirmed. Release them, or ask with the next incarnation.
-    #[error("replica {} incarnation {} has other or releasing ports on host number {host}; ask with the next incarnation", .replica.index, .replica.incarnation)]
-    HoldsOther {
-        /// Who asked.
-        replica: ReplicaId,
-        /// Where it holds them.
-        host: HostId,
-    },
-}
-
-fn listed(why: &[Why]) -> String {
-    let sentences: Vec<String> = why.iter().map(Why::to_string).collect();
-    sentences.join("; ")
-}
-
-/// What an open transaction did, to be undone in reverse.
-#[derive(Debug, Default)]
-pub(super) struct Open {
-    steps: Vec<Step>,
-    marks: Vec<(Mark, usize)>,
-    next_mark: u32,
-}
-
-#[derive(Debug)]
-struct Step {
-    host: HostId,
-    replica: ReplicaId,
-    undo: Undo,
-}
-
 impl Allocator {
-    /// Opens a transaction at `now`, after ending all that is due on every host. A transaction that
-    /// was suspended and not resumed is aborted.
-    pub fn begin(&mut self, now: Monotonic) -> Transaction<'_> {
-        self.undo_to(0);
+    /// Opens a transaction at `now`, after ending all that is due on every host.
+    pub fn begin(&self, now: Monotonic) -> Transaction<'_> {
         self.advance(now);
-        self.open = Some(Open::default());
         Transaction {
             allocator: self,
-            end: End::Abort,
+            work: Some(self.spares.take()),
         }
     }
 
-    /// The suspended transaction, if there is one.
-    pub fn resume(&mut self) -> Option<Transaction<'_>> {
-        self.open.as_ref()?;
-        Some(Transaction {
+    /// Takes up a transaction of this allocator that was suspended. One of another allocator is empty
+    /// here.
+    pub fn resume(&self, suspended: Suspended) -> Transaction<'_> {
+        Transaction {
             allocator: self,
-            end: End::Abort,
-        })
+            work: Some(suspended.work),
+        }
     }
 
-    /// Whether a suspended transaction waits to be resumed.
-    #[must_use]
-    pub const fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
-    fn undo_to(&mut self, length: usize) {
-        let Some(open) = &mut self.open else {
-            return;
-        };
-        for step in open.steps.drain(length..).rev() {
-            self.placed.remove(&(step.replica, step.host));
-            let host = self.hosts.get_mut(step.host.0 as usize);
-            if let Some(host) = host.and_then(Option::as_mut) {
-                host.pool.undo(step.undo);
+    /// Undoes the last steps of `work`, so that `length` are left.
+    fn undo_to(&self, work: &mut Work, length: usize) {
+        while work.steps.len() > length {
+            let Some(step) = work.steps.pop() else {
+                return;
+            };
+            let undone = self
+                .hosts
+                .with(step.host, |host| self.undo_step(step, host, work));
+            if undone.is_none() {
+                // A host in a transaction stays, so this is another allocator's.
+                work.undo.clear();
             }
         }
     }
+
+    /// Undoes one step on its host, under the host's lock.
+    pub(super) fn undo_step(&self, step: Step, host: &mut Host, work: &mut Work) {
+        // Nobody else's: a transaction resumed in another allocator has no claims.
+        if !self.placements.unclaim(step.replica, step.host, work.no) {
+            work.undo.clear();
+            return;
+        }
+        work.changed.clear();
+        work.changed.extend(host.pool.numbers_of(step.replica));
+        let whose = host.pool.undo(&mut work.undo);
+        debug_assert_eq!(whose, Some(step.replica), "steps and takes go together");
+        let now = self.now();
+        if host.pool.next_deadline().is_some_and(|due| due <= now) {
+            // What came back to rest was over while the transaction was open.
+            let changed = &mut work.changed;
+            host.pool
+                .end_due(now, &mut |side, range| changed.push((side, range)));
+            self.census.free(step.host);
+        }
+        self.note(step.host, host, &work.changed);
+        self.recount(step.host, host);
+    }
 }
 
-impl Transaction<'_> {
-    /// The hosts among `candidates` (`None`: all) on which [`Self::reserve`] would succeed for a
-    /// replica of `service` at this moment. Cost: one search per candidate.
-    #[must_use]
-    pub fn feasible(
-        &mut self,
-        request: &PortRequest,
-        service: ServiceId,
-        candidates: Option<&HostSet>,
-    ) -> HostSet {
-        let mut choice = std::mem::take(&mut self.allocator.choice);
-        let allocator = &*self.allocator;
-        let fits = |id: &HostId| {
-            let host = allocator.host(*id);
-            host.is_some_and(|host| {
-                host.state.cause().is_none()
-                    && host.pool.choose(
-                        &allocator.ask(host, service, request, None),
-                        &mut choice,
-                        None,
-                    )
-            })
-        };
-        let fitting = match candidates {
-            Some(candidates) => candidates.iter().filter(fits).collect(),
-            None => allocator
-                .hosts()
-                .map(|(id, _, _)| id)
-                .filter(fits)
-                .collect(),
-        };
-        self.allocator.choice = choice;
-        fitting
+impl<'a> Transaction<'a> {
+    pub(super) fn work(&mut self) -> &mut Work {
+        self.work
+            .as_deref_mut()
+            .expect("a transaction has its work until it ends")
     }
 
-    /// Every cause that keeps a replica of `service` from `host`; nothing if it fits.
+    /// The hosts among `candidates` (`None`: all) on which [`Self::reserve`] would succeed at this
+    /// moment. With several threads at work it is a hint. Cost: a few words per 64 hosts and number
+    /// that is asked for as fixed, one search for each host that is short of numbers; for blocks
+    /// and narrowed ranges one search for each host that has the fixed numbers. The first question
+    /// about a fixed number visits every host.
     #[must_use]
-    pub fn explain(&self, host: HostId, request: &PortRequest, service: ServiceId) -> Vec<Why> {
-        let Some(there) = self.allocator.host(host) else {
-            return vec![about_host(Cause::UnknownHost)];
-        };
-        let mut why: Vec<Why> = there.state.cause().map(about_host).into_iter().collect();
-        let ask = self.allocator.ask(there, service, request, None);
-        there
-            .pool
-            .choose(&ask, &mut Choice::default(), Some(&mut why));
-        why
+    pub fn feasible(&mut self, need: &Need<'_>, candidates: Option<&HostSet>) -> HostSet {
+        let mut hosts = HostSet::new();
+        self.feasible_into(need, candidates, &mut hosts);
+        hosts
+    }
+
+    /// As [`Self::feasible`], into a set that is used again: allocates nothing once that has the
+    /// room.
+    pub fn feasible_into(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        out: &mut HostSet,
+    ) {
+        let allocator = self.allocator;
+        allocator.find_feasible(need, candidates, &mut self.work().scratch, out);
+    }
+
+    /// How many replicas of `need` the host takes one after the other, `most` at most; the number in
+    /// `need` plays no part. Exact without blocks, else a lower bound that is at least 1 if one fits.
+    /// Cost: a division if all ports want single numbers of one protocol, else one search each.
+    pub fn max_replicas(&mut self, need: &Need<'_>, host: HostId, most: u32) -> u32 {
+        let allocator = self.allocator;
+        let scratch = &mut self.work().scratch;
+        allocator.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, allocator.now(), need.at);
+        let choice = &mut scratch.choice;
+        let times = allocator
+            .hosts
+            .with(host, |host| host.fits_times(need, &around, choice, most));
+        times.unwrap_or(0)
+    }
+
+    /// Every cause that keeps `need` from `host`; nothing if it fits.
+    #[must_use]
+    pub fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
+        self.allocator
+            .explain_with(host, need, &mut Scratch::default())
+    }
+
+    /// The first cause that keeps `need` from `host`; `None` if it fits.
+    #[must_use]
+    pub fn explain_first(&self, host: HostId, need: &Need<'_>) -> Option<Why> {
+        let mut awaited = SeenAwaited::default();
+        let choice = &mut Choice::default();
+        self.allocator
+            .explain_first(host, need, &mut awaited, choice)
     }
 
     /// The first cause of each of `candidates` (`None`: all hosts), summed.
     #[must_use]
-    pub fn explain_all(
-        &self,
-        request: &PortRequest,
-        service: ServiceId,
-        candidates: Option<&HostSet>,
-    ) -> Summary {
-        let mut summary = Summary::default();
-        let mut add = |id| summary.add(id, self.explain(id, request, service));
-        match candidates {
-            Some(candidates) => candidates.iter().for_each(&mut add),
-            None => self.allocator.hosts().for_each(|(id, _, _)| add(id)),
-        }
-        summary
-    }
-
-    /// Takes the ports of `request` on `host` for `replica`, all or none. Later decisions of this
-    /// transaction see them as held. `former` are numbers that the replica held before: preferred,
-    /// never a reason to refuse.
-    ///
-    /// Asked again for the same, it answers with the same numbers. A higher incarnation is a new
-    /// grant beside the older one. Several replicas reserved in one transaction are a gang: dropping
-    /// it gives all of them back.
-    ///
-    /// # Errors
-    ///
-    /// [`ReserveError`]; everything is as it was.
-    pub fn reserve(
-        &mut self,
-        host: HostId,
-        replica: ReplicaId,
-        request: &PortRequest,
-        former: Option<&PortGrant>,
-    ) -> Result<PortGrant, ReserveError> {
-        let newest = self.allocator.newest(replica.service, replica.index);
-        if let Some(newest) = newest.filter(|newest| *newest > replica.incarnation) {
-            return Err(ReserveError::Stale { replica, newest });
-        }
-        if let Some((held_on, grant, phase)) = self.allocator.holding(replica) {
-            if held_on == host && phase != Phase::Releasing && answers(grant, request) {
-                return Ok(grant.clone());
-            }
-            let host = held_on;
-            return Err(ReserveError::HoldsOther { replica, host });
-        }
-        self.take(host, replica, request, former)
-    }
-
-    fn take(
-        &mut self,
-        id: HostId,
-        replica: ReplicaId,
-        request: &PortRequest,
-        former: Option<&PortGrant>,
-    ) -> Result<PortGrant, ReserveError> {
-        let refused = |why| ReserveError::Refused { host: id, why };
-        let service = replica.service;
-        let mut choice = std::mem::take(&mut self.allocator.choice);
-        let allocator = &*self.allocator;
-        let fits = allocator.host(id).is_some_and(|host| {
-            let ask = allocator.ask(host, service, request, former);
-            host.state.cause().is_none() && host.pool.choose(&ask, &mut choice, None)
-        });
-        let taken = match self.allocator.host_mut(id) {
-            Some(host) if fits => {
-                let undo = host.pool.take(replica, request, &choice);
-                let grant = host.pool.holding(replica).map(|(grant, _)| grant.clone());
-                Ok((undo, grant.unwrap_or_default()))
-            }
-            _ => Err(refused(self.explain(id, request, service))),
-        };
-        self.allocator.choice = choice;
-        let (undo, grant) = taken?;
-        self.allocator.placed.insert((replica, id));
-        if let Some(open) = &mut self.allocator.open {
-            open.steps.push(Step {
-                host: id,
-                replica,
-                undo,
-            });
-        }
-        Ok(grant)
+    pub fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
+        self.allocator.explain_all(need, candidates)
     }
 
     /// A point to come back to, to try another host.
     pub fn mark(&mut self) -> Mark {
-        let Some(open) = &mut self.allocator.open else {
-            return Mark(0);
-        };
-        let mark = Mark(open.next_mark);
-        open.next_mark += 1;
-        open.marks.push((mark, open.steps.len()));
-        mark
+        let work = self.work();
+        Mark {
+            of: work.no,
+            number: work.marks.set(work.steps.len()),
+        }
     }
 
     /// Gives back all that was taken since `mark`, without a trace. Later marks become stale, this
@@ -275,99 +187,129 @@ impl Transaction<'_> {
     ///
     /// [`StaleMark`]; nothing changed.
     pub fn rollback(&mut self, mark: Mark) -> Result<(), StaleMark> {
-        let open = self.allocator.open.as_mut().ok_or(StaleMark)?;
-        let known = open.marks.binary_search_by_key(&mark.0, |(mark, _)| mark.0);
-        let at = known.map_err(|_| StaleMark)?;
-        let (_, length) = open.marks[at];
-        open.marks.truncate(at + 1);
-        self.allocator.undo_to(length);
+        let allocator = self.allocator;
+        let work = self.work();
+        if mark.of != work.no {
+            return Err(StaleMark);
+        }
+        let length = work.marks.back_to(mark.number).ok_or(StaleMark)?;
+        allocator.undo_to(work, length);
         Ok(())
     }
 
-    /// Makes everything that was taken held, in one step. Returns how many grants were new.
-    pub fn commit(self) -> usize {
-        let steps = self
-            .allocator
-            .open
-            .take()
-            .map(|open| open.steps)
-            .unwrap_or_default();
-        for step in &steps {
-            if let Some(host) = self.allocator.host_mut(step.host) {
-                host.pool.set_phase(step.replica, Phase::Held);
+    /// Makes everything that was taken held. Returns how many grants were new. Nothing can refuse it; another
+    /// thread may see the grants of some hosts a moment before those of others.
+    pub fn commit(mut self) -> usize {
+        let Some(mut work) = self.work.take() else {
+            return 0;
+        };
+        let allocator = self.allocator;
+        let mut held = 0;
+        for step in work.steps.drain(..) {
+            let settled = allocator.hosts.with(step.host, |host| {
+                let ours = allocator
+                    .placements
+                    .settle(step.replica, step.host, work.no);
+                if ours {
+                    host.pool.set_phase(step.replica, Phase::Held);
+                }
+                ours
+            });
+            if settled == Some(true) {
+                held += 1;
+                allocator.end_wait(step.replica);
             }
-            self.allocator.stop_waiting(step.replica);
-            // Numbers taken from cooling may have been what was due next.
-            self.allocator.requeue(step.host);
         }
-        steps.len()
+        work.undo.clear();
+        allocator.spares.keep(work);
+        held
     }
 
-    /// Leaves the transaction open, to be taken up by [`Allocator::resume`]: for callers that
-    /// cannot keep a borrow. Change nothing else in between; reports wait until it is over.
-    pub fn suspend(mut self) {
-        self.end = End::Suspend;
+    /// Leaves the transaction open, without its borrow: for callers that cannot keep one.
+    pub fn suspend(mut self) -> Suspended {
+        Suspended {
+            work: self
+                .work
+                .take()
+                .expect("a transaction has its work until it ends"),
+        }
     }
 
     /// What `replica` holds, taken by this transaction or before, and where.
     #[must_use]
-    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, &PortGrant)> {
-        self.allocator
-            .holding(replica)
-            .map(|(host, grant, _)| (host, grant))
+    pub fn grant(&self, replica: ReplicaId) -> Option<(HostId, PortGrant)> {
+        let no = self.work.as_deref().map(|work| work.no);
+        let allocator = self.allocator;
+        let id = *allocator.placements.of(replica, no).first()?;
+        let grant = allocator.hosts.with(id, |host| host.pool.grant(replica));
+        Some((id, grant.flatten()?))
     }
 
     /// The allocator as readers see it: without what this transaction took.
     #[must_use]
-    pub const fn allocator(&self) -> &Allocator {
+    pub const fn allocator(&self) -> &'a Allocator {
         self.allocator
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        if self.end == End::Abort {
-            self.allocator.undo_to(0);
-            self.allocator.open = None;
+        if let Some(mut work) = self.work.take() {
+            self.allocator.undo_to(&mut work, 0);
+            self.allocator.spares.keep(work);
         }
     }
 }
 
 impl Allocator {
-    fn ask<'a>(
-        &'a self,
-        host: &'a Host,
-        service: ServiceId,
-        request: &'a PortRequest,
-        former: Option<&'a PortGrant>,
-    ) -> Ask<'a> {
-        Ask {
-            service,
-            request,
-            former,
-            awaited: [&self.waiting.anywhere, &host.awaited],
-            now: self.now,
+    pub(super) fn explain_with(
+        &self,
+        host: HostId,
+        need: &Need<'_>,
+        scratch: &mut Scratch,
+    ) -> Vec<Why> {
+        self.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, self.now(), need.at);
+        let choice = &mut scratch.choice;
+        let mut why = Vec::new();
+        let known = self
+            .hosts
+            .with(host, |host| host.explain(need, &around, choice, &mut why));
+        if known.is_none() {
+            why.push(about_host(Cause::UnknownHost));
         }
+        why
     }
-}
 
-const fn about_host(cause: Cause) -> Why {
-    Why { port: None, cause }
-}
+    pub(super) fn explain_first(
+        &self,
+        host: HostId,
+        need: &Need<'_>,
+        awaited: &mut SeenAwaited,
+        choice: &mut Choice,
+    ) -> Option<Why> {
+        self.waiting.refresh(awaited);
+        let around = Around::new(&awaited.numbers, self.now(), need.at);
+        let first = self
+            .hosts
+            .with(host, |host| host.explain_first(need, &around, choice));
+        first.unwrap_or(Some(about_host(Cause::UnknownHost)))
+    }
 
-/// Whether `grant` could be the answer to `request`.
-fn answers(grant: &PortGrant, request: &PortRequest) -> bool {
-    let wanted = request.as_slice();
-    grant.ports.len() == wanted.len()
-        && wanted.iter().zip(&grant.ports).all(|(wanted, granted)| {
-            let numbers = granted.numbers;
-            let fits = match (wanted.want, &wanted.within) {
-                (Want::Fixed(port), _) => numbers.first() == port,
-                (Want::Any { .. }, Some(within)) => numbers.iter().all(|n| within.contains(n)),
-                (Want::Any { .. }, None) => true,
-            };
-            fits && wanted.name == granted.name
-                && wanted.protocol == granted.protocol
-                && numbers.count() == u32::from(wanted.count().get())
-        })
+    pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
+        let (mut awaited, mut choice) = (SeenAwaited::default(), Choice::default());
+        let mut summary = Summary::default();
+        let mut add = |id| {
+            let why = self.explain_first(id, need, &mut awaited, &mut choice);
+            summary.add(id, why);
+        };
+        match candidates {
+            Some(candidates) => candidates.iter().for_each(&mut add),
+            None => {
+                let known = self.census.read().known.clone();
+                known.iter().for_each(&mut add);
+            }
+        }
+        summary
+    }
 }

@@ -1,91 +1,200 @@
 //! Requests that wait: "any" leaves the numbers they fix alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::identity::{HostId, ReplicaId};
-use crate::port_pool::{Awaited, PortRequest, Want, WantedPort};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::host::Host;
-use super::{Allocator, HostSet};
+use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::port_pool::{Awaited, PortRequest};
+
+use super::Allocator;
+use super::feasibility::SeenAwaited;
 
 /// Who waits for what, and where.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Waiting {
-    requests: BTreeMap<ReplicaId, (Option<HostId>, PortRequest)>,
+    requests: Mutex<Requests>,
+    /// How many wait, so that nobody waiting costs no lock.
+    count: AtomicUsize,
+    /// Changes with the numbers that are awaited anywhere.
+    version: AtomicU64,
+}
+
+/// Everybody who waits.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    waits: BTreeMap<ReplicaId, Wait>,
+    /// The same, oldest first.
+    by_age: BTreeMap<u64, ReplicaId>,
+    /// Those that want one host.
+    wished: BTreeSet<(HostId, ReplicaId)>,
+    next_age: u64,
     /// The numbers of requests that take any host.
-    pub(super) anywhere: Awaited,
+    anywhere: Awaited,
+    /// A copy of them that searches share, and its version.
+    published: (u64, Arc<Awaited>),
+}
+
+/// One who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// The host wanted; `None`: any.
+    pub(super) wanted: Option<HostId>,
+    pub(super) request: PortRequest,
+    age: u64,
 }
 
 impl Waiting {
-    fn add(
-        &mut self,
-        replica: ReplicaId,
-        wanted: Option<HostId>,
-        request: &PortRequest,
-        hosts: &mut [Option<Host>],
-    ) {
-        self.remove(replica, hosts);
-        if let Some(awaited) = self.awaited(wanted, hosts) {
-            awaited.add(request);
-        }
-        self.requests.insert(replica, (wanted, request.clone()));
+    pub(super) fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock()
     }
 
-    fn remove(&mut self, replica: ReplicaId, hosts: &mut [Option<Host>]) -> Option<PortRequest> {
-        let (wanted, request) = self.requests.remove(&replica)?;
-        if let Some(awaited) = self.awaited(wanted, hosts) {
-            awaited.remove(&request);
-        }
-        Some(request)
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
     }
 
-    /// Counts anew for a host that has come to stand at `id`.
-    pub(super) fn count_for(&self, id: HostId, hosts: &mut [Option<Host>]) {
-        let Some(host) = hosts.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+    /// Brings `seen` up to date. Cost: one load, unless numbers came or went.
+    pub(super) fn refresh(&self, seen: &mut SeenAwaited) {
+        let version = self.version.load(Ordering::Acquire);
+        if seen.version == version {
             return;
-        };
-        host.awaited = Awaited::default();
-        for (wanted, request) in self.requests.values() {
-            if *wanted == Some(id) {
-                host.awaited.add(request);
-            }
         }
+        let mut requests = self.requests();
+        // Under the lock it does not change.
+        let version = self.version.load(Ordering::Acquire);
+        if requests.published.0 != version {
+            requests.published = (version, Arc::new(requests.anywhere.clone()));
+        }
+        seen.version = version;
+        seen.numbers = Arc::clone(&requests.published.1);
     }
 
-    fn awaited<'a>(
-        &'a mut self,
-        wanted: Option<HostId>,
-        hosts: &'a mut [Option<Host>],
-    ) -> Option<&'a mut Awaited> {
-        match wanted {
-            None => Some(&mut self.anywhere),
-            Some(id) => {
-                let host = hosts.get_mut(id.0 as usize)?.as_mut()?;
-                Some(&mut host.awaited)
+    /// Called under the lock of the requests, after a change of the numbers awaited anywhere.
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Requests {
+    /// The numbers that requests name which want `host`.
+    pub(super) fn wished_of(&self, host: HostId) -> Awaited {
+        let lowest = ReplicaId {
+            service: ServiceId(0),
+            index: 0,
+            incarnation: Incarnation(0),
+        };
+        let wishes = self.wished.range((host, lowest)..);
+        let mut awaited = Awaited::default();
+        for (_, replica) in wishes.take_while(|(wanted, _)| *wanted == host) {
+            if let Some(wait) = self.waits.get(replica) {
+                awaited.add(&wait.request);
             }
         }
+        awaited
+    }
+
+    /// Everybody who waits, oldest first.
+    pub(super) fn by_age(&self) -> impl Iterator<Item = (ReplicaId, &Wait)> {
+        let waits = self.by_age.values();
+        waits.filter_map(|replica| Some((*replica, self.waits.get(replica)?)))
+    }
+
+    /// Everything that is decided by, to hold two states against each other.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> Vec<(ReplicaId, Wait)> {
+        let waits = self.waits.iter();
+        waits
+            .map(|(replica, wait)| (*replica, wait.clone()))
+            .collect()
     }
 }
 
 impl Allocator {
     /// Makes known that `replica` waits for `request`, on `host` or on any. From now on "any" draws
-    /// none of the numbers it fixes there. Replaces what it waited for before; a grant to it, once
-    /// committed, ends it.
-    pub fn wait(&mut self, replica: ReplicaId, host: Option<HostId>, request: &PortRequest) {
-        self.waiting.add(replica, host, request, &mut self.hosts);
+    /// none of the numbers it fixes there. Replaces what it waited for before; the same again keeps
+    /// its place among those who wait. A grant to it, once committed, ends it.
+    pub fn wait(&self, replica: ReplicaId, host: Option<HostId>, request: &PortRequest) {
+        let mut requests = self.waiting.requests();
+        let same = requests
+            .waits
+            .get(&replica)
+            .is_some_and(|wait| wait.wanted == host && wait.request == *request);
+        if same {
+            return;
+        }
+        self.take_out(&mut requests, replica);
+        let age = requests.next_age;
+        requests.next_age += 1;
+        let wait = Wait {
+            wanted: host,
+            request: request.clone(),
+            age,
+        };
+        requests.waits.insert(replica, wait);
+        requests.by_age.insert(age, replica);
+        match host {
+            None => requests.anywhere.add(request),
+            Some(id) => {
+                requests.wished.insert((id, replica));
+                self.hosts.with(id, |host| {
+                    host.awaited.add(request);
+                    self.recount(id, host);
+                });
+            }
+        }
+        self.told(&requests, host, request);
     }
 
     /// `replica` waits no more. Whether it did.
-    pub fn stop_waiting(&mut self, replica: ReplicaId) -> bool {
-        let Some(request) = self.waiting.remove(replica, &mut self.hosts) else {
+    pub fn stop_waiting(&self, replica: ReplicaId) -> bool {
+        let mut requests = self.waiting.requests();
+        let Some(wait) = self.take_out(&mut requests, replica) else {
             return false;
         };
-        let fixes = |port: &WantedPort| matches!(port.want, Want::Fixed(_));
-        if request.as_slice().iter().any(fixes) {
-            // What it fixed may be what an "any" waits for, wherever that is.
-            let all: HostSet = self.hosts().map(|(id, _, _)| id).collect();
-            self.freed.extend(&all);
+        self.told(&requests, wait.wanted, &wait.request);
+        drop(requests);
+        if !wait.request.fixed().is_empty() {
+            // What it fixed may be what an "any" waits for.
+            match wait.wanted {
+                None => self.census.free_all(),
+                Some(host) => self.census.free(host),
+            }
         }
         true
+    }
+
+    /// A grant of `replica` was committed: it waits no more.
+    pub(super) fn end_wait(&self, replica: ReplicaId) {
+        if self.waiting.count() > 0 {
+            self.stop_waiting(replica);
+        }
+    }
+
+    /// Takes a request out, and its numbers from those that are awaited.
+    fn take_out(&self, requests: &mut Requests, replica: ReplicaId) -> Option<Wait> {
+        let wait = requests.waits.remove(&replica)?;
+        requests.by_age.remove(&wait.age);
+        match wait.wanted {
+            None => requests.anywhere.remove(&wait.request),
+            Some(id) => {
+                requests.wished.remove(&(id, replica));
+                self.hosts.with(id, |host| {
+                    host.awaited.remove(&wait.request);
+                    self.recount(id, host);
+                });
+            }
+        }
+        Some(wait)
+    }
+
+    fn told(&self, requests: &Requests, wanted: Option<HostId>, request: &PortRequest) {
+        self.waiting
+            .count
+            .store(requests.waits.len(), Ordering::Release);
+        if wanted.is_none() && !request.fixed().is_empty() {
+            self.waiting.changed();
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
+use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark, Suspended};
 use crate::endpoints::EndpointTable;
 use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
@@ -160,6 +160,7 @@ impl Context {
             cooling: settings.cooling,
             foreign_rest: settings.foreign_rest,
             max_hosts: settings.limits.hosts,
+            ..AllocatorConfig::default()
         });
         Ok(Self {
             handle,
@@ -311,6 +312,8 @@ pub(super) struct Cycle {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) handle: Handle,
+    /// The allocator's part of it; lent out during a call.
+    pub(super) suspended: Option<Suspended>,
     pub(super) what_if: bool,
     /// What it took, in order.
     pub(super) taken: Vec<Handle>,
@@ -332,7 +335,7 @@ pub(super) struct MarkHere {
 }
 
 impl Cycle {
-    const fn new(allocator: Allocator, restoring: bool) -> Self {
+    fn new(allocator: Allocator, restoring: bool) -> Self {
         Self {
             allocator,
             profiles: Vec::new(),

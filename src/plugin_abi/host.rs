@@ -50,9 +50,9 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
         let known = cycle.allocator.set_host_state(*index, *state);
         debug_assert!(known.is_ok(), "{index} was put but is unknown");
     }
-    let standing = cycle.allocator.hosts();
+    let standing = cycle.allocator.hosts().into_iter();
     let standing: Vec<_> = standing
-        .map(|(index, name, state)| (index.0, name.clone(), state))
+        .map(|(index, name, state)| (index.0, name, state))
         .collect();
     let mut at = BTreeMap::new();
     for (index, name, _) in &standing {
@@ -72,7 +72,7 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
 
 const fn code_of(refused: &PutHostError) -> i32 {
     match refused {
-        PutHostError::Occupied { .. } => PR_EBUSY,
+        PutHostError::Occupied { .. } | PutHostError::InTransaction { .. } => PR_EBUSY,
         PutHostError::BeyondLimit { .. } => PR_ELIMIT,
         PutHostError::Twice { .. } => PR_EINVAL,
     }

@@ -231,17 +231,17 @@ impl Cycle {
         }
         let unknown = Failure::value(PR_ENOENT, "host", u64::from(want.host));
         let host = HostId(want.host);
-        let Some(host_name) = self.allocator.host_name(host).cloned() else {
+        let Some(host_name) = self.allocator.host_name(host) else {
             return Err(Answer::refused(unknown, PR_R_UNKNOWN_HOST));
         };
         let number = self.number_of_host(&host_name);
         let handle = register.next().map_err(plain)?;
         let prefers = want.flags & PR_WANT_PREFER != 0;
         let former = register.former(key).filter(|_| prefers);
-        let mut transaction = self.resume().map_err(plain)?;
         let replica = replica_id(&profile, handle);
-        let reserved = transaction.reserve(host, replica, &profile.request, former);
-        transaction.suspend();
+        let reserved = self
+            .within(|transaction| transaction.reserve(host, replica, &profile.request, former))
+            .map_err(plain)?;
         let grant = reserved.map_err(|refused| refusal(&refused, want.host))?;
         let placed = Arc::new(Placed {
             handle,

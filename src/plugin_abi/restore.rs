@@ -102,7 +102,7 @@ impl Cycle {
         let profile = self.profile(record.who.profile)?;
         let host = HostId(record.who.host);
         let unknown = Failure::value(PR_ENOENT, "host", u64::from(host.0));
-        let host_name = self.allocator.host_name(host).cloned().ok_or(unknown)?;
+        let host_name = self.allocator.host_name(host).ok_or(unknown)?;
         let grant = read_grant(&profile, record, ports)?;
         let releasing = match record.state {
             PR_P_HELD => false,

@@ -1,7 +1,7 @@
 //! Transactions: begin, ask, mark, go back, commit or abort.
 
-use crate::allocator::{HostSet, Transaction};
-use crate::identity::{HostId, Incarnation, ReplicaId};
+use crate::allocator::{HostSet, Need, Transaction};
+use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle, MarkHere, Open};
 use crate::plugin_abi::contexts;
@@ -9,10 +9,7 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room, read};
-use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
-use crate::port::Protocol;
-use crate::port_pool::Want;
 
 /// See `txn_begin` in the header.
 pub(super) unsafe extern "C" fn txn_begin(
@@ -32,10 +29,11 @@ pub(super) unsafe extern "C" fn txn_begin(
             return Err(Failure::said(PR_EBUSY, "a transaction is open already"));
         }
         cycle.apply_queue(context);
-        cycle.allocator.begin(context.at(now_ms)).suspend();
+        let suspended = cycle.allocator.begin(context.at(now_ms)).suspend();
         let handle = contexts::next_transaction(context.handle());
         cycle.open = Some(Open {
             handle,
+            suspended: Some(suspended),
             what_if: flags & PR_TXN_WHATIF != 0,
             taken: Vec::new(),
             numbers: 0,
@@ -48,11 +46,24 @@ pub(super) unsafe extern "C" fn txn_begin(
 }
 
 impl Cycle {
-    /// The allocator's transaction, for one call.
-    ///
-    /// Leave it by [`Transaction::suspend`]; dropped, it would abort.
-    pub(super) fn resume(&mut self) -> Result<Transaction<'_>, Failure> {
-        self.allocator.resume().ok_or(NOT_OPEN)
+    /// Acts in the allocator's transaction. A panic aborts it.
+    pub(super) fn within<R>(
+        &mut self,
+        act: impl FnOnce(&mut Transaction<'_>) -> R,
+    ) -> Result<R, Failure> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
+        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
+        let mut transaction = self.allocator.resume(suspended);
+        let answer = act(&mut transaction);
+        open.suspended = Some(transaction.suspend());
+        Ok(answer)
+    }
+
+    /// The allocator's transaction, to be ended: dropped, it aborts.
+    fn resume(&mut self) -> Result<Transaction<'_>, Failure> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
+        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
+        Ok(self.allocator.resume(suspended))
     }
 }
 
@@ -123,70 +134,34 @@ fn fitting(
         ));
     }
     let candidates = words.map(HostSet::from_words);
-    let mut transaction = cycle.resume()?;
-    let mut hosts = transaction.feasible(&profile.request, profile.service_id, candidates.as_ref());
-    if need.replicas > 1 {
-        let room = |host: &HostId| fits(&mut transaction, *host, &profile, need.replicas);
-        hosts = hosts.iter().filter(room).collect();
-    }
-    let most = if count {
-        let most = |host| (host, at_least(&transaction, host, &profile, need.replicas));
-        hosts.iter().map(most).collect()
-    } else {
-        Vec::new()
+    let ports = &profile.request;
+    let asked = Need {
+        replicas: need.replicas,
+        ..Need::new(ports, profile.service_id)
     };
-    transaction.suspend();
-    Ok(Fitting { hosts, most })
-}
-
-/// Whether so many replicas fit on a host at once: tried, and given back without a trace.
-fn fits(transaction: &mut Transaction<'_>, host: HostId, profile: &Profile, replicas: u32) -> bool {
-    if profile.request.is_empty() {
-        return true;
-    }
-    let before = transaction.mark();
-    let all = (0..replicas).all(|place| {
-        // No grant has such a number: slots end long before.
-        let nobody = ReplicaId {
-            service: profile.service_id,
-            index: u32::MAX - place,
-            incarnation: Incarnation(0),
-        };
-        let tried = transaction.reserve(host, nobody, &profile.request, None);
-        tried.is_ok()
-    });
-    let back = transaction.rollback(before);
-    debug_assert!(back.is_ok(), "the mark was set here");
-    all
-}
-
-/// How many replicas certainly fit on a host that fits `known` of them.
-///
-/// Numbers that only cool are left out, so that it costs no search.
-fn at_least(transaction: &Transaction<'_>, host: HostId, profile: &Profile, known: u32) -> u16 {
-    let ports = profile.request.as_slice();
-    let certain = if ports.is_empty() {
+    // What is no matter of counting is tried that often at most, and more if more are asked for.
+    let most = if ports.is_empty() || ports.plain().is_some() {
         u32::from(u16::MAX)
-    } else if ports.iter().any(|port| matches!(port.want, Want::Fixed(_))) {
-        1
     } else {
-        let single = |protocol| {
-            let plain = |port: &&crate::port_pool::WantedPort| {
-                port.protocol == protocol && port.within.is_none() && port.count().get() == 1
-            };
-            ports.iter().filter(plain).count() == ports.len()
-        };
-        let counts = transaction.allocator().counts(host);
-        let each = profile.numbers();
-        match (single(Protocol::Tcp), single(Protocol::Udp)) {
-            (true, _) => counts.free_tcp / each,
-            (_, true) => counts.free_udp / each,
-            // Blocks, pairs and narrowed ranges would have to be tried.
-            _ => 1,
-        }
+        MOST_TRIED.max(need.replicas)
     };
-    u16::try_from(certain.max(known).max(1)).unwrap_or(u16::MAX)
+    cycle.within(|transaction| {
+        let hosts = transaction.feasible(&asked, candidates.as_ref());
+        let mut times = |host| {
+            let times = transaction.max_replicas(&asked, host, most);
+            (host, u16::try_from(times).unwrap_or(u16::MAX))
+        };
+        let most = if count {
+            hosts.iter().map(&mut times).collect()
+        } else {
+            Vec::new()
+        };
+        Fitting { hosts, most }
+    })
 }
+
+/// How many replicas are tried on one host where that takes a search for each.
+const MOST_TRIED: u32 = 16;
 
 /// See `mark` in the header.
 pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
@@ -253,9 +228,7 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
 impl Cycle {
     /// Sets a mark in the open transaction.
     pub(super) fn set_mark(&mut self) -> Result<u32, Failure> {
-        let mut transaction = self.resume()?;
-        let mark = transaction.mark();
-        transaction.suspend();
+        let mark = self.within(|transaction| transaction.mark())?;
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let number = open.next_mark;
         open.next_mark = number.wrapping_add(1);
@@ -277,13 +250,11 @@ impl Cycle {
         let here = &open.marks[place];
         open.numbers = here.numbers;
         let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
-        let mut transaction = self.resume()?;
-        let back = transaction.rollback(mark);
+        let back = self.within(|transaction| transaction.rollback(mark))?;
         debug_assert!(
             back.is_ok(),
             "the allocator keeps the marks that are kept here"
         );
-        transaction.suspend();
         let mut register = context.register();
         for handle in taken {
             register.forget(handle);

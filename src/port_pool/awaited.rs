@@ -2,27 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use super::{PortRequest, Side, Want};
+use super::number_set::NumberSet;
+use super::span::Span;
+use super::{PortRequest, Side};
 
-/// A counted set of awaited numbers.
+/// A counted set of awaited numbers. A search looks at the set alone, which costs nothing while
+/// nobody waits for a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Awaited(BTreeMap<(Side, u16), u32>);
+pub struct Awaited {
+    counts: BTreeMap<(Side, u16), u32>,
+    numbers: [NumberSet; 2],
+}
 
 impl Awaited {
     /// Adds the fixed numbers of `request`.
     pub fn add(&mut self, request: &PortRequest) {
-        for place in fixed(request) {
-            *self.0.entry(place).or_default() += 1;
+        for (side, port) in request.fixed() {
+            let number = port.number();
+            *self.counts.entry((*side, number)).or_default() += 1;
+            self.numbers[side.index()].insert(Span::single(number));
         }
     }
 
     /// Takes the fixed numbers of `request`, which was added before, away again.
     pub fn remove(&mut self, request: &PortRequest) {
-        for place in fixed(request) {
-            if let Some(count) = self.0.get_mut(&place) {
+        for (side, port) in request.fixed() {
+            let place = (*side, port.number());
+            if let Some(count) = self.counts.get_mut(&place) {
                 *count -= 1;
                 if *count == 0 {
-                    self.0.remove(&place);
+                    self.counts.remove(&place);
+                    self.numbers[side.index()].remove(Span::single(port.number()));
                 }
             }
         }
@@ -31,18 +41,23 @@ impl Awaited {
     /// Whether somebody waits for the number.
     #[must_use]
     pub fn contains(&self, side: Side, number: u16) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&(side, number))
+        self.on(side).contains(number)
     }
-}
 
-fn fixed(request: &PortRequest) -> impl Iterator<Item = (Side, u16)> + '_ {
-    request.as_slice().iter().flat_map(|port| {
-        let number = match port.want {
-            Want::Fixed(number) => Some(number.number()),
-            Want::Any { .. } => None,
-        };
-        number
-            .into_iter()
-            .flat_map(move |number| Side::of(port.protocol).map(move |side| (side, number)))
-    })
+    /// How many numbers are awaited, each side for itself.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether nobody waits for a number.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The awaited numbers of one side.
+    pub(super) const fn on(&self, side: Side) -> &NumberSet {
+        &self.numbers[side.index()]
+    }
 }

@@ -262,7 +262,7 @@ mod tests {
         );
         let nginx = Stranger {
             pid: Some(811),
-            comm: Some("nginx".to_owned()),
+            comm: Some("nginx".into()),
         };
         assert_eq!(
             why(Cause::Foreign(nginx)).to_string(),

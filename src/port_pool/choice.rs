@@ -1,18 +1,16 @@
-//! The order in which a request finds its numbers: one procedure for "fits", "why not" and "take".
-//!
-//! Fixed numbers; former numbers of the replica; blocks on both sides; blocks, longest first; any on
-//! both sides; any, by the lowest upper bound of its range. Within each, free before cooling.
-//! Exactness over all assignments would be packing; this order refuses hardly any fit. Former
-//! numbers are a preference: if the request fails with them, it is tried once without.
+//! What is asked of a pool, what was chosen for it, and what is told of the causes against it.
 
 use crate::identity::ServiceId;
 use crate::port::{Port, PortRange, Protocol};
 use crate::time::Monotonic;
 
-use super::cause::{Cause, Why, WhyPort};
-use super::search::Search;
+use super::cause::Why;
+use super::chooser::Chooser;
+use super::number_set::NumberSet;
 use super::span::Span;
-use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side, Want, WantedPort, offered};
+use super::take::Moved;
+use super::walk::Walk;
+use super::{Awaited, Draw, PortGrant, PortPool, PortRequest, Side, Want, WantedPort};
 
 /// What is asked of one host's pool.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +23,8 @@ pub struct Ask<'a> {
     pub former: Option<&'a PortGrant>,
     /// Numbers that "any" leaves alone, in this order of lists: each is looked at.
     pub awaited: [&'a Awaited; 2],
-    /// For the time that a cooling number has left.
+    /// For the time that a cooling number has left. What is due by then should have been ended: for a
+    /// later moment, ask a copy that [`PortPool::end_due`] was called on.
     pub now: Monotonic,
 }
 
@@ -33,292 +32,185 @@ pub struct Ask<'a> {
 /// allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    pub(super) picks: Vec<Pick>,
+    /// By place in the request; [`Span::MISSING`] where none was found yet.
+    pub(super) spans: Vec<Span>,
+    /// The numbers of both sides that an "any" must leave alone because of an earlier port.
+    pub(super) picked: [NumberSet; 2],
+    /// The order of choice, where it depends on a pool's ranges.
+    pub(super) order: Vec<u16>,
+    /// The place in the request of the first port for which nothing was found.
+    pub(super) failed: Option<u16>,
     pub(super) cursor: u16,
-    pub(super) random: u64,
-    order: Vec<u16>,
+    pub(super) random: Moved<u64>,
 }
 
-/// The numbers for one port of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pick {
-    /// Its place in the request.
-    pub(super) place: u16,
-    pub(super) protocol: Protocol,
-    pub(super) span: Span,
+impl Choice {
+    /// The place in the request of the first port for which nothing was found, after a search that
+    /// failed.
+    #[must_use]
+    pub fn failed(&self) -> Option<usize> {
+        self.failed.map(usize::from)
+    }
+
+    /// The numbers of each port, in the order of the request.
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// Begins for `many` ports where the next "any" of the pool would.
+    pub(super) fn begin(&mut self, pool: &PortPool, many: usize) {
+        self.random = Moved {
+            before: pool.random,
+            after: pool.random,
+        };
+        self.cursor = pool.cursor;
+        self.again(pool, many);
+    }
+
+    /// Begins for another replica.
+    pub(super) fn again(&mut self, pool: &PortPool, many: usize) {
+        match pool.draw {
+            Draw::NextFit => {}
+            Draw::Lowest => self.cursor = Span::ALL.first,
+            Draw::Random { .. } => self.cursor = random_start(pool, &mut self.random.after),
+        }
+        self.failed = None;
+        self.spans.clear();
+        self.spans.resize(many, Span::MISSING);
+    }
+
+    /// Forgets what was chosen.
+    pub(super) fn clear(&mut self) {
+        self.spans.clear();
+        for picked in &mut self.picked {
+            picked.clear();
+        }
+    }
+
+    pub(super) fn is_picked(&self, protocol: Protocol, span: Span) -> bool {
+        Side::of(protocol).any(|side| self.picked[side.index()].touches(span))
+    }
 }
 
 impl PortPool {
-    /// Finds numbers for `ask` and leaves them in `choice`. Nothing is taken. With `why`, every
-    /// cause against it is pushed there; without, the first one ends the search.
+    /// Finds numbers for `ask` and leaves them in `choice`. Nothing is taken. What is against it goes
+    /// to `causes`.
     ///
     /// Returns whether it fits. Cost: bounded whatever the layout; no allocation once `choice` is
-    /// warm, unless causes are told.
-    pub fn choose(&self, ask: &Ask<'_>, choice: &mut Choice, why: Option<&mut Vec<Why>>) -> bool {
-        if ask.former.is_some() {
-            let preferring = Chooser::new(self, ask, choice, None).run();
-            if preferring {
-                return true;
-            }
+    /// warm, unless all causes are told. A cause that names a holder costs a look at every grant of
+    /// the host.
+    pub fn choose(&self, ask: &Ask<'_>, choice: &mut Choice, causes: Causes<'_>) -> bool {
+        choose(self, ask, &[], choice, causes)
+    }
+
+    /// Finds the same numbers on each of `pools` for one request, each in its own surroundings: as
+    /// [`Self::choose`], but an "any" takes what can be had on all of them, and of what cools the
+    /// lowest rather than the oldest. Choices begin where the first pool's would. What is left in
+    /// `choice` can be taken on each of them.
+    ///
+    /// The asks must be about one service and request; former numbers are looked for in the first
+    /// one. Nothing fits on no pool. The cause of a fixed number is that of the first pool that has
+    /// one; that of an "any" says how few numbers all of them have in common. Cost: linear in the
+    /// pools.
+    pub fn choose_same(
+        pools: &[(&Self, Ask<'_>)],
+        choice: &mut Choice,
+        causes: Causes<'_>,
+    ) -> bool {
+        match pools.split_first() {
+            Some(((pool, ask), others)) => choose(pool, ask, others, choice, causes),
+            None => false,
         }
-        let plain = Ask {
-            former: None,
-            ..*ask
-        };
-        Chooser::new(self, &plain, choice, why).run()
     }
 }
 
-struct Chooser<'a, 'c> {
+fn choose<'a>(
     pool: &'a PortPool,
-    ask: &'a Ask<'a>,
-    choice: &'c mut Choice,
-    why: Option<&'c mut Vec<Why>>,
-    fits: bool,
-}
-
-impl<'a, 'c> Chooser<'a, 'c> {
-    fn new(
-        pool: &'a PortPool,
-        ask: &'a Ask<'a>,
-        choice: &'c mut Choice,
-        why: Option<&'c mut Vec<Why>>,
-    ) -> Self {
-        choice.picks.clear();
-        choice.order.clear();
-        choice.random = pool.random;
-        choice.cursor = match pool.draw {
-            Draw::NextFit => pool.cursor,
-            Draw::Lowest => Span::ALL.first,
-            Draw::Random { .. } => random_start(pool, &mut choice.random),
+    ask: &Ask<'a>,
+    others: &'a [(&'a PortPool, Ask<'a>)],
+    choice: &mut Choice,
+    causes: Causes<'_>,
+) -> bool {
+    if others.is_empty()
+        && let Some(fits) = choose_plain(pool, ask, choice)
+        && (fits || matches!(causes, Causes::Untold))
+    {
+        return fits;
+    }
+    // A number that cannot be had is refused at a look.
+    let may_have = |(side, port): &(Side, Port)| {
+        pool.ranges.fixed.contains(*port) && pool.gives_fixed(*side, port.number(), ask.service)
+    };
+    if matches!(causes, Causes::Untold)
+        && let Some((side, port)) = ask.request.fixed().iter().find(|fixed| !may_have(fixed))
+    {
+        let wanted = ask.request.as_slice().iter();
+        let names = |wanted: &WantedPort| {
+            wanted.want == Want::Fixed(*port) && Side::of(wanted.protocol).any(|of| of == *side)
         };
-        Self {
-            pool,
-            ask,
-            choice,
-            why,
-            fits: true,
-        }
+        let place = wanted.zip(0..).find(|(wanted, _)| names(wanted));
+        choice.failed = place.map(|(_, place)| place);
+        return false;
     }
-
-    fn run(mut self) -> bool {
-        let wanted = self.ask.request.as_slice();
-        let places = 0..u16::try_from(wanted.len()).unwrap_or(u16::MAX);
-        self.choice.order.extend(places);
-        let pool = self.pool;
-        self.choice
-            .order
-            .sort_unstable_by_key(|place| (rank(pool, &wanted[usize::from(*place)]), *place));
-        // The fixed ones first, then the former numbers, so that neither falls to an "any".
-        let mut next = 0;
-        while let Some((place, port)) = self.at(next) {
-            let Want::Fixed(number) = port.want else {
-                break;
-            };
-            if !self.fixed(place, port, number) && self.why.is_none() {
-                return false;
-            }
-            next += 1;
-        }
-        if let Some(former) = self.ask.former {
-            self.former(former, next);
-        }
-        while let Some((place, port)) = self.at(next) {
-            let count = port.count().get();
-            if !self.is_picked(place) && !self.any(next, place, port, count) && self.why.is_none() {
-                return false;
-            }
-            next += 1;
-        }
-        self.fits
-    }
-
-    /// The port that is `next` in the order.
-    fn at(&self, next: usize) -> Option<(u16, &'a WantedPort)> {
-        let place = *self.choice.order.get(next)?;
-        Some((place, &self.ask.request.as_slice()[usize::from(place)]))
-    }
-
-    fn is_picked(&self, place: u16) -> bool {
-        self.ask.former.is_some() && self.choice.picks.iter().any(|pick| pick.place == place)
-    }
-
-    fn pick(&mut self, place: u16, protocol: Protocol, span: Span) {
-        self.choice.picks.push(Pick {
-            place,
-            protocol,
-            span,
-        });
-    }
-
-    fn refuse(&mut self, port: &WantedPort, protocol: Protocol, number: Option<u16>, cause: Cause) {
-        self.fits = false;
-        if let Some(why) = &mut self.why {
-            why.push(Why {
-                port: Some(WhyPort {
-                    name: port.name.clone(),
-                    protocol,
-                    number: number.and_then(Port::new),
-                }),
-                cause,
-            });
-        }
-    }
-
-    fn fixed(&mut self, place: u16, port: &WantedPort, number: Port) -> bool {
-        // Also if it is refused: no "any" of this request may answer with it.
-        self.pick(place, port.protocol, Span::single(number.number()));
-        if !self.pool.ranges.fixed.contains(number) {
-            self.refuse(port, port.protocol, Some(number.number()), Cause::NotInPool);
-            return false;
-        }
-        let mut fits = true;
-        for side in Side::of(port.protocol) {
-            let number = number.number();
-            if let Some(cause) = self.pool.against_fixed(side, number, self.ask) {
-                fits = false;
-                self.refuse(port, side.protocol(), Some(number), cause);
-            }
-        }
-        fits
-    }
-
-    /// Picks the former numbers of the ports from `next` on, where they can be had.
-    fn former(&mut self, former: &PortGrant, next: usize) {
-        let mut next = next;
-        while let Some((place, port)) = self.at(next) {
-            next += 1;
-            let Some(granted) = former.port(&port.name) else {
-                continue;
-            };
-            let span = Span::from(granted.numbers);
-            let alike = granted.protocol == port.protocol
-                && granted.numbers.count() == u32::from(port.count().get());
-            let inside = offered(&self.pool.ranges.dynamic, port.within.as_ref())
-                .any(|offered| offered.contains(span.first) && offered.contains(span.last));
-            if alike && inside && self.search(port).may_return(span, self.ask.service) {
-                self.pick(place, port.protocol, span);
-            }
-        }
-    }
-
-    fn any(&mut self, next: usize, place: u16, port: &'a WantedPort, count: u16) -> bool {
-        let search = self.search(port);
-        let found = search
-            .free(count, self.choice.cursor)
-            .or_else(|| search.cooling(count));
-        if let Some(span) = found {
-            if self.pool.draw != Draw::Lowest {
-                self.choice.cursor = span.last.checked_add(1).unwrap_or(Span::ALL.first);
-            }
-            self.pick(place, port.protocol, span);
+    if ask.former.is_some() {
+        let preferring = Chooser::new(pool, *ask, others, choice, Causes::Untold).run();
+        if preferring {
             return true;
         }
-        self.fits = false;
-        if self.why.is_some() {
-            self.explain_any(next, port, count);
-        }
-        false
     }
-
-    /// Says why no number was found for the port that is `next` in the order.
-    fn explain_any(&mut self, next: usize, port: &'a WantedPort, count: u16) {
-        let protocol = port.protocol;
-        if offered(&self.pool.ranges.dynamic, port.within.as_ref())
-            .next()
-            .is_none()
-        {
-            return self.refuse(port, protocol, None, Cause::NotInPool);
-        }
-        let search = self.search(port);
-        if let Some(span) = search.but_for_waiting(count) {
-            let awaited = span.numbers().find(|number| search.is_awaited(*number));
-            return self.refuse(port, protocol, awaited, Cause::Awaited);
-        }
-        if count > 1 {
-            return self.refuse(port, protocol, None, Cause::NoBlock { size: count });
-        }
-        // Ports that ask alike fail together, and are told once.
-        let alike = |other: &WantedPort| {
-            other.want == port.want
-                && other.protocol == port.protocol
-                && other.within == port.within
-        };
-        let told = (0..next)
-            .filter_map(|earlier| self.at(earlier))
-            .any(|(place, other)| alike(other) && !self.has_pick(place));
-        if told {
-            return;
-        }
-        let group = self.ask.request.as_slice().iter().enumerate();
-        let (mut have, mut want) = (0, 0);
-        for (place, _) in group.filter(|(_, other)| alike(other)) {
-            want += 1;
-            have += u32::from(u16::try_from(place).is_ok_and(|place| self.has_pick(place)));
-        }
-        self.refuse(port, protocol, None, Cause::TooFew { have, want });
-    }
-
-    fn has_pick(&self, place: u16) -> bool {
-        self.choice.picks.iter().any(|pick| pick.place == place)
-    }
-
-    fn search<'s>(&'s self, port: &'s WantedPort) -> Search<'s> {
-        Search {
-            pool: self.pool,
-            protocol: port.protocol,
-            within: port.within.as_ref(),
-            picks: &self.choice.picks,
-            awaited: self.ask.awaited,
-        }
-    }
+    let plain = Ask {
+        former: None,
+        ..*ask
+    };
+    Chooser::new(pool, plain, others, choice, causes).run()
 }
 
-impl PortPool {
-    /// What keeps a fixed request from this number; nothing if it is free, or only cools for the
-    /// service that asks.
-    fn against_fixed(&self, side: Side, number: u16, ask: &Ask<'_>) -> Option<Cause> {
-        if self.is_free(side, number) {
-            return None;
-        }
-        if let Some(cause) = self.held_cause(side, number) {
-            return Some(cause);
-        }
-        let cooled = self.numbers(side).and_then(|n| n.cooling.at(number));
-        if let Some(cooled) = cooled.filter(|cooled| cooled.service != ask.service) {
-            let left = cooled.until.since(ask.now);
-            return Some(Cause::Cooling { left });
-        }
-        if let Some(stranger) = self.strangers.at(side, number) {
-            return Some(Cause::Foreign(stranger.clone()));
-        }
-        self.is_reserved(number).then_some(Cause::Reserved)
+/// Chooses for a request that wants nothing but single numbers of one side, any: most do, and a walk
+/// is all it takes. `None` for any other.
+fn choose_plain(pool: &PortPool, ask: &Ask<'_>, choice: &mut Choice) -> Option<bool> {
+    let side = match ask.request.plain()? {
+        Protocol::Tcp => Side::Tcp,
+        Protocol::Udp => Side::Udp,
+        Protocol::TcpUdp => return None,
+    };
+    if ask.former.is_some() {
+        return None;
     }
-
-    /// Who holds the number, as a cause. Cost: linear in the host's grants.
-    fn held_cause(&self, side: Side, number: u16) -> Option<Cause> {
-        let (by, phase) = self.holder(side, number, |_| true)?;
-        Some(match phase {
-            super::Phase::Releasing => Cause::Releasing { by },
-            super::Phase::Held | super::Phase::Tentative => Cause::Held { by },
-        })
+    let many = ask.request.as_slice().len();
+    choice.begin(pool, many);
+    let Choice { spans, cursor, .. } = &mut *choice;
+    let walk = Walk {
+        pool,
+        side,
+        awaited: ask.awaited.map(|awaited| awaited.on(side)),
+        picked: NumberSet::nothing(),
+    };
+    let found = walk.singles(*cursor, many, |nth, number| {
+        spans[nth] = Span::single(number);
+    });
+    if let Some(last) = spans[..found].last() {
+        *cursor = pool.draw.after(last.last, *cursor);
     }
+    if found < many {
+        choice.failed = u16::try_from(found).ok();
+    }
+    Some(found == many)
 }
 
-/// The class of a port in the order of choice, then what orders it within the class.
-fn rank(pool: &PortPool, port: &WantedPort) -> (u8, u16) {
-    let both = port.protocol == Protocol::TcpUdp;
-    match port.want {
-        Want::Fixed(_) => (0, 0),
-        Want::Any { count } if count.get() > 1 => {
-            (if both { 1 } else { 2 }, u16::MAX - count.get())
-        }
-        Want::Any { .. } => {
-            let bound = offered(&pool.ranges.dynamic, port.within.as_ref())
-                .last()
-                .map_or(0, |span| span.last);
-            (if both { 3 } else { 4 }, bound)
-        }
+/// What is to be told of the causes against a request.
+#[derive(Debug)]
+pub enum Causes<'a> {
+    /// Nothing: the first one ends the search.
+    Untold,
+    /// The first one, which ends the search. Allocates nothing.
+    First(&'a mut Option<Why>),
+    /// Every one, pushed here.
+    All(&'a mut Vec<Why>),
+}
+
+impl Causes<'_> {
+    pub(super) const fn are_all_told(&self) -> bool {
+        matches!(self, Self::All(_))
     }
 }
 

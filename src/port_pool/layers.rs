@@ -1,20 +1,18 @@
 //! What else a number can carry beside a holder: cooling, strangers, reservation; and what happens
 //! when one of these comes or goes.
 
-use roaring::RoaringBitmap;
-
 use crate::identity::{ReplicaId, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::time::Monotonic;
 
 use super::cooling::Cooled;
-use super::numbers::Numbers;
-use super::span::{Span, gaps, spans_in, spans_of};
-use super::take::sides;
+use super::number_set::NumberSet;
+use super::span::{Span, gaps, spans_of};
 use super::{Draw, Foreign, Phase, PoolRanges, PortPool, Side, Stranger};
 
 impl PortPool {
-    /// Puts other ranges in force. Who holds a number keeps it, also outside of them.
+    /// Puts other ranges in force. Who holds a number keeps it, also outside of them. Any number may
+    /// have another status afterwards.
     pub fn set_ranges(&mut self, ranges: PoolRanges, draw: Draw) {
         if draw.seed() != self.draw.seed() {
             self.random = draw.seed();
@@ -28,14 +26,20 @@ impl PortPool {
     }
 
     /// Replaces the list of listeners that are not ours. A number that was in the last list and is
-    /// not in this one rests no more after a refused bind either. Whether a number became free.
-    pub fn set_foreign(&mut self, list: &[Foreign]) -> bool {
+    /// not in this one rests no more after a refused bind either. Every number that comes or goes is
+    /// told to `changed`. Whether a number became free.
+    pub fn set_foreign(
+        &mut self,
+        list: &[Foreign],
+        changed: &mut dyn FnMut(Side, PortRange),
+    ) -> bool {
         let gone = self.strangers.report(list);
-        let freed = self.settle_places(&gone);
+        let freed = self.settle_places(&gone, changed);
         for foreign in list {
             let span = Span::single(foreign.port.number());
             for side in Side::of(foreign.protocol) {
-                self.seize(side, span);
+                self.bar(side, span);
+                changed(side, span.into());
             }
         }
         freed
@@ -52,7 +56,7 @@ impl PortPool {
         for side in Side::of(protocol) {
             self.strangers
                 .rest((side, port.number()), until, stranger.clone());
-            self.seize(side, Span::single(port.number()));
+            self.bar(side, Span::single(port.number()));
         }
     }
 
@@ -65,114 +69,160 @@ impl PortPool {
         service: ServiceId,
     ) {
         for side in Side::of(protocol) {
-            let held = self.held_set(side);
-            let free: Vec<Span> = gaps(spans_in(&held, Span::ALL), numbers.into()).collect();
+            let held = self.held_on(side);
+            let free: Vec<Span> = gaps(held.runs_in(numbers.into()), numbers.into()).collect();
             for span in free {
-                self.seize(side, span);
-                self.numbers_mut(side).cooling.put(Cooled {
+                self.bar(side, span);
+                let cooling = &mut self.numbers_mut(side).cooling;
+                cooling.cut(span, span.count(), &mut |_| {});
+                let cooled = Cooled {
                     span,
                     until,
                     service,
-                });
+                };
+                self.let_rest(side, cooled);
             }
         }
     }
 
-    /// Ends cooling, and rests after refused binds, that are over by `now`. Whether any was.
-    pub fn end_due(&mut self, now: Monotonic) -> bool {
+    /// Ends cooling, and rests after refused binds, that are over by `now`; their numbers are told to
+    /// `changed`. Whether any was. Cost: constant if none was.
+    pub fn end_due(&mut self, now: Monotonic, changed: &mut dyn FnMut(Side, PortRange)) -> bool {
         let mut ended = false;
         for side in Side::BOTH {
-            while let Some(cooled) = self.pop_due(side, now) {
-                self.settle(side, cooled.span);
-                ended = true;
+            while self
+                .cooling_on(side)
+                .next_deadline()
+                .is_some_and(|until| until <= now)
+            {
+                let numbers = self.numbers_mut(side);
+                if let Some(cooled) = numbers.cooling.pop_due(now) {
+                    numbers.rests.remove(cooled.span);
+                    self.settle(side, cooled.span);
+                    changed(side, cooled.span.into());
+                    ended = true;
+                }
             }
         }
         let rested = self.strangers.end_due(now);
-        let freed = self.settle_places(&rested);
+        let freed = self.settle_places(&rested, changed);
         ended || freed
     }
 
-    fn pop_due(&mut self, side: Side, now: Monotonic) -> Option<Cooled> {
-        let untouched = self.numbers(side).is_none_or(|n| n.cooling.is_empty());
-        if untouched {
-            return None;
+    /// Takes numbers out of what can be had: something stands on them from now on.
+    fn bar(&mut self, side: Side, span: Span) {
+        self.seize(side, span);
+        self.numbers_mut(side).rests.remove(span);
+    }
+
+    /// Lets numbers rest that nobody holds and that do not rest yet.
+    pub(super) fn let_rest(&mut self, side: Side, cooled: Cooled) {
+        self.numbers_mut(side).cooling.put(cooled);
+        self.show_rest(side, cooled.span);
+    }
+
+    /// Counts those of the resting numbers that carry nothing else as what only cools.
+    pub(super) fn show_rest(&mut self, side: Side, span: Span) {
+        if self.is_bare(side, span) {
+            self.numbers_mut(side).rests.insert(span);
+            return;
         }
-        self.numbers_mut(side).cooling.pop_due(now)
+        for number in span.numbers() {
+            let single = Span::single(number);
+            if self.is_bare(side, single) {
+                self.numbers_mut(side).rests.insert(single);
+            }
+        }
     }
 
     /// Frees what carries no layer any more of numbers that nobody holds.
     pub(super) fn settle(&mut self, side: Side, span: Span) {
-        let cooling = self
-            .numbers(side)
-            .is_some_and(|numbers| numbers.cooling.within(span).next().is_some());
-        let reserved = spans_of(&self.ranges.reserved).any(|r| r.overlap(span).is_some());
-        if !cooling && !reserved && self.strangers.is_empty() {
+        if self.is_bare(side, span) && !self.resting_on(side).touches(span) {
             self.give(side, span);
             return;
         }
         for number in span.numbers() {
-            if !self.is_layered(side, number) {
-                self.give(side, Span::single(number));
+            let single = Span::single(number);
+            if self.is_bare(side, single) && !self.resting_on(side).contains(number) {
+                self.give(side, single);
             }
         }
     }
 
-    /// Frees those of `places` that carry no layer any more and that nobody holds. Whether any was.
-    fn settle_places(&mut self, places: &[(Side, u16)]) -> bool {
+    /// Whether none of the numbers is foreign or reserved.
+    fn is_bare(&self, side: Side, span: Span) -> bool {
+        self.unreserved.covers(span) && !self.strangers.on(side).touches(span)
+    }
+
+    /// Frees, or lets only cool, those of `places` that nobody holds and that are foreign no more.
+    /// Each is told to `changed`. Whether any could be had again.
+    fn settle_places(
+        &mut self,
+        places: &[(Side, u16)],
+        changed: &mut dyn FnMut(Side, PortRange),
+    ) -> bool {
         if places.is_empty() {
             return false;
         }
         let mut freed = false;
         for side in Side::BOTH {
-            let held = self.held_set(side);
+            let held = self.held_on(side);
             for (_, number) in places.iter().filter(|(place, _)| *place == side) {
-                if !held.contains(u32::from(*number)) {
-                    self.settle(side, Span::single(*number));
+                let span = Span::single(*number);
+                if !held.contains(*number) {
+                    if self.cooling_on(side).at(*number).is_none() {
+                        self.settle(side, span);
+                    } else if self.is_bare(side, span) {
+                        self.numbers_mut(side).rests.insert(span);
+                    }
                     freed = true;
                 }
+                changed(side, span.into());
             }
         }
         freed
     }
 
-    /// Whether the number cools, is foreign or is reserved.
-    fn is_layered(&self, side: Side, number: u16) -> bool {
-        let cools = self
-            .numbers(side)
-            .is_some_and(|numbers| numbers.cooling.at(number).is_some());
-        cools || self.strangers.at(side, number).is_some() || self.is_reserved(number)
-    }
-
-    /// Makes the free sets anew from the layers.
+    /// Makes the sets anew from the layers.
     fn rebuild(&mut self) {
+        self.unreserved = unreserved(&self.ranges);
         for side in Side::BOTH {
-            if self.numbers(side).is_none() {
+            if side == Side::Udp && self.udp.is_none() {
                 continue;
             }
-            let mut free = Numbers::unreserved(&self.ranges.reserved).free;
-            free -= self.held_set(side);
-            for (place, number) in self.strangers.places() {
-                if place == side {
-                    free.remove(u32::from(number));
+            let mut free = self.unreserved.clone();
+            for held in self.held_on(side).runs_in(Span::ALL) {
+                free.remove(held);
+            }
+            let foreign = self.strangers.on(side);
+            for span in foreign.runs_in(Span::ALL) {
+                free.remove(span);
+            }
+            let mut rests = NumberSet::EMPTY;
+            for cooled in self.cooling_on(side).by_age() {
+                free.remove(cooled.span);
+                for span in self.unreserved.runs_in(cooled.span) {
+                    rests.insert(span);
                 }
             }
-            let numbers = self.numbers_mut(side);
-            for cooled in numbers.cooling.by_age() {
-                free.remove_range(cooled.span.bits());
+            for span in foreign.runs_in(Span::ALL) {
+                rests.remove(span);
             }
-            numbers.free = free;
+            let numbers = self.numbers_mut(side);
+            (numbers.free, numbers.rests) = (free, rests);
         }
     }
 
     /// Every number that a replica holds on one side. Cost: linear in the host's grants.
-    fn held_set(&self, side: Side) -> RoaringBitmap {
-        let mut held = RoaringBitmap::new();
-        for (_, grant, _) in self.holdings() {
-            for (_, span) in sides(grant).filter(|(taken, _)| *taken == side) {
-                held.insert_range(span.bits());
-            }
-        }
-        held
+    fn held_on(&self, side: Side) -> NumberSet {
+        let sides = self
+            .holdings
+            .iter()
+            .flat_map(super::holdings::Holding::sides);
+        sides
+            .filter(|(taken, _)| *taken == side)
+            .map(|(_, span)| span)
+            .collect()
     }
 
     /// Who holds the number in a phase that `counts`; the lowest replica if several do. Cost: linear
@@ -183,11 +233,28 @@ impl PortPool {
         number: u16,
         counts: impl Fn(Phase) -> bool,
     ) -> Option<(ReplicaId, Phase)> {
-        self.holdings()
-            .filter(|(_, _, phase)| counts(*phase))
-            .find(|(_, grant, _)| {
-                sides(grant).any(|(taken, span)| taken == side && span.contains(number))
-            })
-            .map(|(replica, _, phase)| (replica, phase))
+        let holders = self.holdings.iter().filter(|holding| {
+            // Numbers first: they lie in the slot.
+            holding.spans.iter().any(|span| span.contains(number))
+                && counts(holding.phase)
+                && holding
+                    .sides()
+                    .any(|(taken, span)| taken == side && span.contains(number))
+        });
+        let mut found = holders.map(|holding| (holding.replica, holding.phase));
+        if self.contested.is_empty() {
+            found.next()
+        } else {
+            found.min_by_key(|(replica, _)| *replica)
+        }
     }
+}
+
+/// Every number that `ranges` does not reserve.
+pub(super) fn unreserved(ranges: &PoolRanges) -> NumberSet {
+    let mut numbers = NumberSet::full();
+    for span in spans_of(&ranges.reserved) {
+        numbers.remove(span);
+    }
+    numbers
 }

@@ -4,8 +4,8 @@ use crate::identity::{ReplicaId, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::time::Monotonic;
 
-use super::span::{Span, gaps, unions};
-use super::take::sides;
+use super::number_set::NumberSet;
+use super::span::{Span, gaps, spans_of};
 use super::{Phase, PortPool, Side, Stranger};
 
 /// The shown state of a number: the first layer of those it carries, in this order.
@@ -82,57 +82,84 @@ impl PortPool {
 
     fn listed_side(&self, side: Side) -> Vec<ListedPorts> {
         let mut held: Vec<(Span, ReplicaId, Phase)> = self
-            .holdings()
-            .filter(|(_, _, phase)| *phase != Phase::Tentative)
-            .flat_map(|(replica, grant, phase)| {
-                sides(grant)
-                    .filter(move |(taken, _)| *taken == side)
-                    .map(move |(_, span)| (span, replica, phase))
+            .holdings
+            .iter()
+            .filter(|holding| holding.phase != Phase::Tentative)
+            .flat_map(|holding| {
+                holding
+                    .sides()
+                    .filter(|(taken, _)| *taken == side)
+                    .map(|(_, span)| (span, holding.replica, holding.phase))
             })
             .collect();
         held.sort_unstable_by_key(|(span, replica, _)| (*span, *replica));
+        let protocol = side.protocol();
         let mut entries: Vec<ListedPorts> = held
             .iter()
             .map(|(span, by, phase)| ListedPorts {
                 numbers: (*span).into(),
-                protocol: side.protocol(),
+                protocol,
                 state: match phase {
                     Phase::Releasing => PortState::Releasing { by: *by },
                     Phase::Held | Phase::Tentative => PortState::Held { by: *by },
                 },
             })
             .collect();
-        let held = unions(held.iter().map(|(span, _, _)| *span), std::iter::empty());
-        let not_free = gaps(self.free_spans(side, Span::ALL), Span::ALL);
-        // What neither is free nor held, number by number, with equal neighbours joined.
-        let mut rest: Vec<ListedPorts> = Vec::new();
-        for number in super::span::overlaps(not_free, gaps(held, Span::ALL)).flat_map(Span::numbers)
-        {
-            let state = self.unheld_state(side, number);
-            if state == PortState::Free {
-                continue;
-            }
-            let numbers = PortRange::from(Span::single(number));
-            match rest.last_mut() {
-                Some(last) if last.state == state && last.numbers.last().number() + 1 == number => {
-                    last.numbers = PortRange::new(last.numbers.first(), numbers.last())
-                        .unwrap_or(last.numbers);
+        // Then each layer, where none above it is shown.
+        let mut shown: NumberSet = held.iter().map(|(span, _, _)| *span).collect();
+        for cooled in self.cooling_on(side).by_number() {
+            shown.insert(cooled.span);
+            entries.push(ListedPorts {
+                numbers: cooled.span.into(),
+                protocol,
+                state: PortState::Cooling {
+                    until: cooled.until,
+                    service: cooled.service,
+                },
+            });
+        }
+        let foreign = self.strangers.on(side).runs_in(Span::ALL);
+        let foreign: Vec<Span> = foreign.collect();
+        for span in &foreign {
+            for number in span.numbers().filter(|number| !shown.contains(*number)) {
+                let Some(stranger) = self.strangers.at(side, number) else {
+                    continue;
+                };
+                let state = PortState::Foreign(stranger.clone());
+                let numbers = PortRange::from(Span::single(number));
+                match entries.last_mut() {
+                    Some(last)
+                        if last.state == state && last.numbers.last().number() + 1 == number =>
+                    {
+                        let joined = PortRange::new(last.numbers.first(), numbers.last());
+                        last.numbers = joined.unwrap_or(last.numbers);
+                    }
+                    _ => entries.push(ListedPorts {
+                        numbers,
+                        protocol,
+                        state,
+                    }),
                 }
-                _ => rest.push(ListedPorts {
-                    numbers,
-                    protocol: side.protocol(),
-                    state,
-                }),
             }
         }
-        entries.append(&mut rest);
+        for span in foreign {
+            shown.insert(span);
+        }
+        for span in spans_of(&self.ranges.reserved) {
+            for span in gaps(shown.runs_in(span), span) {
+                entries.push(ListedPorts {
+                    numbers: span.into(),
+                    protocol,
+                    state: PortState::Reserved,
+                });
+            }
+        }
         entries.sort_by_key(|entry| entry.numbers.first());
         entries
     }
 
     fn unheld_state(&self, side: Side, number: u16) -> PortState {
-        let cooled = self.numbers(side).and_then(|n| n.cooling.at(number));
-        if let Some(cooled) = cooled {
+        if let Some(cooled) = self.cooling_on(side).at(number) {
             return PortState::Cooling {
                 until: cooled.until,
                 service: cooled.service,

@@ -4,9 +4,9 @@
 //! the first that it carries: held, releasing, cooling, foreign, reserved. A number is never held
 //! and cooling at once, and two replicas hold one number only if restored records say so.
 //!
-//! The free set of a side is one bitmap over 1..=65535 in runs (it can never become an array, so
-//! there is no cliff at 4,096), with the reserved numbers taken out once. The dynamic and fixed
-//! ranges are looked at when a request is; they do not cut the set.
+//! The free set of a side is over 1..=65535 with the reserved numbers taken out once, and beside it
+//! stands the set of what only cools; each is a few runs or a bitmap. The dynamic and fixed ranges are
+//! looked at when a request is; they do not cut the sets.
 //!
 //! * One procedure ([`PortPool::choose`]) is THE order in which a request finds its numbers. Whether it fits, why not,
 //!   and what it takes are three readings of it.
@@ -18,17 +18,27 @@
 mod awaited;
 mod cause;
 mod choice;
+mod chooser;
 mod cooling;
+mod holdings;
 mod layers;
 mod listing;
+mod number_bits;
+mod number_runs;
+mod number_set;
 mod numbers;
+mod question;
+mod replica_index;
 mod request;
 mod search;
 mod side;
 mod span;
 mod strangers;
 mod take;
+mod walk;
 
+#[cfg(test)]
+mod agreement_test;
 #[cfg(test)]
 mod choice_test;
 #[cfg(test)]
@@ -42,21 +52,24 @@ use crate::time::Monotonic;
 
 pub use awaited::Awaited;
 pub use cause::{Cause, CauseCode, Why, WhyPort};
-pub use choice::{Ask, Choice};
+pub use choice::{Ask, Causes, Choice};
 pub use listing::{ListedPorts, PortState};
+pub use question::FixedStatus;
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
 };
 pub use side::Side;
 pub use strangers::{Foreign, Stranger};
-pub use take::{Clash, Undo};
+pub use take::{Clash, UndoLog};
 
+use holdings::Holdings;
+use number_set::NumberSet;
 use numbers::{Free, Numbers};
-use span::{Span, spans_of};
+use span::{Span, spans_within};
 use strangers::Strangers;
 
-/// The ports of one host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The ports of one host. Two are equal if nothing that can be asked tells them apart.
+#[derive(Clone, Debug)]
 pub struct PortPool {
     ranges: PoolRanges,
     draw: Draw,
@@ -64,33 +77,55 @@ pub struct PortPool {
     cursor: u16,
     /// The state of [`Draw::Random`].
     random: u64,
+    /// Every number that the ranges do not reserve.
+    unreserved: NumberSet,
     tcp: Numbers,
     /// Nothing until a number is first taken from it: most hosts never use it.
     udp: Option<Box<Numbers>>,
     free: Free,
     strangers: Strangers,
-    holdings: BTreeMap<ReplicaId, Holding>,
+    holdings: Holdings,
     /// Numbers that more than one restored port names: how many beside the first.
     contested: BTreeMap<(Side, u16), u32>,
     /// Numbers in grants, whatever their phase.
     held: u32,
 }
 
+impl PartialEq for PortPool {
+    fn eq(&self, other: &Self) -> bool {
+        let places = |pool: &Self| (pool.cursor, pool.random, pool.draw, pool.free, pool.held);
+        let side = |side| {
+            self.free_on(side) == other.free_on(side)
+                && self.resting_on(side) == other.resting_on(side)
+                && self.cooling_on(side) == other.cooling_on(side)
+        };
+        places(self) == places(other)
+            && self.ranges == other.ranges
+            && Side::BOTH.into_iter().all(side)
+            && self.strangers == other.strangers
+            && self.holdings == other.holdings
+            && self.contested == other.contested
+    }
+}
+
+impl Eq for PortPool {}
+
 impl PortPool {
     /// A pool in which everything is free that `ranges` does not reserve.
     #[must_use]
     pub fn new(ranges: PoolRanges, draw: Draw) -> Self {
-        let tcp = Numbers::unreserved(&ranges.reserved);
+        let unreserved = layers::unreserved(&ranges);
         let mut pool = Self {
             random: draw.seed(),
             ranges,
             draw,
             cursor: Span::ALL.first,
-            tcp,
+            tcp: Numbers::new(unreserved.clone()),
             udp: None,
+            unreserved,
             free: Free::default(),
             strangers: Strangers::default(),
-            holdings: BTreeMap::new(),
+            holdings: Holdings::default(),
             contested: BTreeMap::new(),
             held: 0,
         };
@@ -128,84 +163,108 @@ impl PortPool {
         !self.holdings.is_empty()
     }
 
-    /// Every replica with a grant here, ascending, with its grant and phase.
-    pub fn holdings(&self) -> impl Iterator<Item = (ReplicaId, &PortGrant, Phase)> {
-        self.holdings
-            .iter()
-            .map(|(replica, holding)| (*replica, &holding.grant, holding.phase))
+    /// Every replica with a grant here, ascending, with its grant and phase. Cost: sorts and copies
+    /// all of them; not for the loop of decisions.
+    pub fn holdings(&self) -> impl Iterator<Item = (ReplicaId, PortGrant, Phase)> {
+        let all = self.holdings.by_replica().into_iter();
+        all.map(|holding| (holding.replica, holding.grant(), holding.phase))
     }
 
-    /// What `replica` holds here, be it tentatively.
+    /// Every replica with a grant here, ascending, with its phase. Cost: sorts all of them.
     #[must_use]
-    pub fn holding(&self, replica: ReplicaId) -> Option<(&PortGrant, Phase)> {
-        self.holdings
-            .get(&replica)
-            .map(|holding| (&holding.grant, holding.phase))
+    pub fn holders(&self) -> Vec<(ReplicaId, Phase)> {
+        let all = self.holdings.by_replica().into_iter();
+        all.map(|holding| (holding.replica, holding.phase))
+            .collect()
+    }
+
+    /// What `replica` holds here, be it tentatively, as an owned record.
+    #[must_use]
+    pub fn grant(&self, replica: ReplicaId) -> Option<PortGrant> {
+        self.holdings.get(replica).map(holdings::Holding::grant)
+    }
+
+    /// How firm the grant of `replica` is; `None` if it has none here. Cost: one look-up.
+    #[must_use]
+    pub fn phase(&self, replica: ReplicaId) -> Option<Phase> {
+        self.holdings.get(replica).map(|holding| holding.phase)
+    }
+
+    /// The numbers that `replica` holds here, be it tentatively, in the order of its request; those
+    /// held on both sides come twice. Nothing if it has no grant here. Allocates nothing.
+    pub fn numbers_of(&self, replica: ReplicaId) -> impl Iterator<Item = (Side, PortRange)> + '_ {
+        let holding = self.holdings.get(replica).into_iter();
+        holding
+            .flat_map(holdings::Holding::sides)
+            .map(|(side, span)| (side, span.into()))
+    }
+
+    /// The numbers of each port that `replica` holds here, in the order of its request, once each.
+    /// Nothing if it has no grant here. Allocates nothing.
+    pub fn ports_of(&self, replica: ReplicaId) -> impl Iterator<Item = PortRange> + '_ {
+        let holding = self.holdings.get(replica).into_iter();
+        holding.flat_map(|holding| holding.spans.iter().map(|span| (*span).into()))
+    }
+
+    /// Whether what `replica` holds here could be the answer to `request`; `None` if it holds
+    /// nothing. Allocates nothing.
+    #[must_use]
+    pub fn answers(&self, replica: ReplicaId, request: &PortRequest) -> Option<bool> {
+        let holding = self.holdings.get(replica)?;
+        if holding.request().is_same(request) {
+            return Some(true);
+        }
+        let (wanted, held) = (request.as_slice(), holding.request().as_slice());
+        let ports = held.iter().zip(&holding.spans);
+        let each = wanted.iter().zip(ports).all(|(wanted, (held, span))| {
+            wanted.name == held.name && wanted.is_answered(held.protocol, (*span).into())
+        });
+        Some(held.len() == wanted.len() && each)
     }
 
     /// Moves the grant of `replica` to another phase; a replica without one is left alone.
     pub fn set_phase(&mut self, replica: ReplicaId, phase: Phase) {
-        if let Some(holding) = self.holdings.get_mut(&replica) {
+        if let Some(holding) = self.holdings.get_mut(replica) {
             holding.phase = phase;
         }
     }
 
-    /// Every run that cools, ascending, TCP before UDP.
+    /// Every run that cools, ascending, TCP before UDP. Cost: sorts them.
     pub fn cooling(&self) -> impl Iterator<Item = (Side, PortRange, Monotonic, ServiceId)> + '_ {
         Side::BOTH.into_iter().flat_map(move |side| {
-            let numbers = self.numbers(side).into_iter();
-            numbers
-                .flat_map(|numbers| numbers.cooling.within(Span::ALL))
-                .map(move |cooled| {
-                    let range = PortRange::from(cooled.span);
-                    (side, range, cooled.until, cooled.service)
-                })
+            let all = self.cooling_on(side).by_number().into_iter();
+            all.map(move |cooled| (side, cooled.span.into(), cooled.until, cooled.service))
         })
+    }
+
+    /// Gives back memory that was needed once and is not now. Changes nothing that can be asked.
+    /// Cost: linear in the host's numbers and grants; for between the cycles, never inside one.
+    pub fn compact(&mut self) {
+        let sides = std::iter::once(&mut self.tcp).chain(self.udp.as_deref_mut());
+        for numbers in sides {
+            numbers.free.compact();
+            numbers.rests.compact();
+            numbers.cooling.compact();
+        }
+        self.holdings.compact();
+        let unused =
+            |udp: &Numbers| udp.free == self.unreserved && udp.cooling.next_deadline().is_none();
+        if self.udp.as_deref().is_some_and(unused) {
+            self.udp = None;
+        }
     }
 
     /// When cooling, or the rest after a refused bind, next ends; `None` if nothing rests.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
-        let udp = self
-            .udp
-            .as_ref()
-            .and_then(|udp| udp.cooling.next_deadline());
         [
-            self.tcp.cooling.next_deadline(),
-            udp,
+            self.cooling_on(Side::Tcp).next_deadline(),
+            self.cooling_on(Side::Udp).next_deadline(),
             self.strangers.next_deadline(),
         ]
         .into_iter()
         .flatten()
         .min()
-    }
-
-    /// The numbers of one side; `None` for the UDP side while nothing was ever taken from it, which
-    /// means that every number is free that is not reserved.
-    fn numbers(&self, side: Side) -> Option<&Numbers> {
-        match side {
-            Side::Tcp => Some(&self.tcp),
-            Side::Udp => self.udp.as_deref(),
-        }
-    }
-
-    /// The numbers of one side, made if they were not needed yet.
-    fn numbers_mut(&mut self, side: Side) -> &mut Numbers {
-        match side {
-            Side::Tcp => &mut self.tcp,
-            Side::Udp => {
-                let reserved = &self.ranges.reserved;
-                self.udp
-                    .get_or_insert_with(|| Box::new(Numbers::unreserved(reserved)))
-            }
-        }
-    }
-
-    fn is_free(&self, side: Side, number: u16) -> bool {
-        match self.numbers(side) {
-            Some(numbers) => numbers.free.contains(u32::from(number)),
-            None => !self.is_reserved(number),
-        }
     }
 
     fn is_reserved(&self, number: u16) -> bool {
@@ -255,6 +314,14 @@ pub enum Draw {
 }
 
 impl Draw {
+    /// Where to begin after `last` was taken and the search had begun at `cursor`.
+    fn after(self, last: u16, cursor: u16) -> u16 {
+        match self {
+            Self::Lowest => cursor,
+            Self::NextFit | Self::Random { .. } => last.checked_add(1).unwrap_or(Span::ALL.first),
+        }
+    }
+
     const fn seed(self) -> u64 {
         match self {
             Self::Random { seed } => seed,
@@ -274,20 +341,15 @@ pub enum Phase {
     Releasing,
 }
 
-/// What one replica holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Holding {
-    grant: PortGrant,
-    phase: Phase,
-}
-
-/// The dynamic ranges, narrowed to `within` where a request narrows them.
+/// The dynamic ranges inside `window`, narrowed to `within` where a request narrows them.
 fn offered<'a>(
     dynamic: &'a PortRanges,
     within: Option<&'a PortRanges>,
+    window: Span,
 ) -> impl Iterator<Item = Span> + 'a {
-    static EVERYTHING: [Span; 1] = [Span::ALL];
-    let narrowed = within.into_iter().flat_map(spans_of);
-    let everything = EVERYTHING.into_iter().filter(move |_| within.is_none());
-    span::overlaps(spans_of(dynamic), narrowed.chain(everything))
+    let everything = within.is_none().then_some(window).into_iter();
+    let narrowed = within
+        .into_iter()
+        .flat_map(move |within| spans_within(within, window));
+    span::overlaps(spans_within(dynamic, window), narrowed.chain(everything))
 }

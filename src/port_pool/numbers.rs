@@ -1,41 +1,31 @@
 //! The numbers of one side: the free set, what rests, and how many of the dynamic range are free.
 
-use roaring::RoaringBitmap;
-
-use crate::port::PortRanges;
-
 use super::cooling::Cooling;
-use super::span::{Span, gaps, overlaps, spans_in, spans_of};
+use super::number_bits::masks;
+use super::number_set::NumberSet;
+use super::span::{Span, spans_of, spans_within};
 use super::{PortPool, Side};
 
 /// One side of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Numbers that carry no layer at all, over 1..=65535.
-    pub(super) free: RoaringBitmap,
+    pub(super) free: NumberSet,
+    /// Numbers that only cool.
+    pub(super) rests: NumberSet,
+    /// What cools, be it also foreign or reserved.
     pub(super) cooling: Cooling,
 }
 
 impl Numbers {
-    /// Everything free but `reserved`.
-    pub(super) fn unreserved(reserved: &PortRanges) -> Self {
-        let mut free = RoaringBitmap::new();
-        free.insert_range(Span::ALL.bits());
-        for span in spans_of(reserved) {
-            free.remove_range(span.bits());
-        }
+    /// These are free, and nothing rests.
+    pub(super) const fn new(free: NumberSet) -> Self {
         Self {
             free,
-            cooling: Cooling::default(),
+            rests: NumberSet::EMPTY,
+            cooling: Cooling::EMPTY,
         }
     }
-}
-
-/// Whether free numbers are added or taken.
-#[derive(Clone, Copy)]
-enum Sign {
-    More,
-    Less,
 }
 
 /// Free numbers of the dynamic range, counted as they come and go.
@@ -46,118 +36,167 @@ pub(super) struct Free {
     pub(super) both: u32,
 }
 
+/// Whether free numbers are added or taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    More,
+    Less,
+}
+
+impl Sign {
+    const fn count(self, count: &mut u32, moved: u32) {
+        match self {
+            Self::More => *count += moved,
+            Self::Less => *count -= moved,
+        }
+    }
+}
+
+static NOTHING_COOLS: Cooling = Cooling::EMPTY;
+
 impl PortPool {
-    /// Takes `span` out of the free set; numbers that are not free stay as they are.
-    pub(super) fn seize(&mut self, side: Side, span: Span) {
-        self.move_counted(side, span, Sign::Less, |free, span| {
-            free.remove_range(span.bits())
-        });
+    /// The free numbers of one side.
+    pub(super) fn free_on(&self, side: Side) -> &NumberSet {
+        match (side, &self.udp) {
+            (Side::Tcp, _) => &self.tcp.free,
+            (Side::Udp, Some(udp)) => &udp.free,
+            (Side::Udp, None) => &self.unreserved,
+        }
+    }
+
+    /// The numbers of one side that cool and carry nothing else.
+    pub(super) fn resting_on(&self, side: Side) -> &NumberSet {
+        match (side, &self.udp) {
+            (Side::Tcp, _) => &self.tcp.rests,
+            (Side::Udp, Some(udp)) => &udp.rests,
+            (Side::Udp, None) => NumberSet::nothing(),
+        }
+    }
+
+    /// What cools on one side.
+    pub(super) fn cooling_on(&self, side: Side) -> &Cooling {
+        match (side, &self.udp) {
+            (Side::Tcp, _) => &self.tcp.cooling,
+            (Side::Udp, Some(udp)) => &udp.cooling,
+            (Side::Udp, None) => &NOTHING_COOLS,
+        }
+    }
+
+    /// The numbers of one side, made if they were not needed yet.
+    pub(super) fn numbers_mut(&mut self, side: Side) -> &mut Numbers {
+        match side {
+            Side::Tcp => &mut self.tcp,
+            Side::Udp => {
+                let unreserved = &self.unreserved;
+                self.udp
+                    .get_or_insert_with(|| Box::new(Numbers::new(unreserved.clone())))
+            }
+        }
+    }
+
+    /// Takes `span` out of the free set; numbers that are not free stay as they are. Returns how many
+    /// were free.
+    pub(super) fn seize(&mut self, side: Side, span: Span) -> u32 {
+        self.change(side, span, Sign::Less)
     }
 
     /// Puts `span`, which carries no layer, into the free set.
     pub(super) fn give(&mut self, side: Side, span: Span) {
-        self.move_counted(side, span, Sign::More, |free, span| {
-            free.insert_range(span.bits())
-        });
+        self.change(side, span, Sign::More);
     }
 
-    /// Applies `change` to `span`, and counts what that does to the dynamic part of it.
-    fn move_counted(
-        &mut self,
-        side: Side,
-        span: Span,
-        sign: Sign,
-        change: impl Fn(&mut RoaringBitmap, Span) -> u64,
-    ) {
-        // Lent out for the loop, which changes everything but the ranges.
-        let dynamic = std::mem::take(&mut self.ranges.dynamic);
-        self.numbers_mut(side);
-        let (mut whole, mut rest) = (true, true);
-        for part in overlaps(spans_of(&dynamic), std::iter::once(span)) {
-            let moved = change(&mut self.numbers_mut(side).free, part);
-            rest &= part != span;
-            if moved == u64::from(part.count()) {
-                self.count_moved(side, part, sign);
-            } else {
-                whole = false;
+    /// Moves `span` in or out of the free set, and counts the dynamic part of it.
+    fn change(&mut self, side: Side, span: Span, sign: Sign) -> u32 {
+        let part = spans_within(&self.ranges.dynamic, span).next();
+        match part {
+            None => apply(&mut self.numbers_mut(side).free, span, sign),
+            Some(part) if part == span => self.change_counted(side, span, sign),
+            Some(_) => {
+                let mut moved = 0;
+                let mut rest = Some(span);
+                while let Some(window) = rest {
+                    let next = spans_within(&self.ranges.dynamic, window).next();
+                    let Some(part) = next else {
+                        moved += apply(&mut self.numbers_mut(side).free, window, sign);
+                        break;
+                    };
+                    if let Some(before) = Span::new(window.first, part.first - 1) {
+                        moved += apply(&mut self.numbers_mut(side).free, before, sign);
+                    }
+                    moved += self.change_counted(side, part, sign);
+                    let after = part.last.checked_add(1);
+                    rest = after.and_then(|first| Span::new(first, window.last));
+                }
+                moved
             }
         }
-        self.ranges.dynamic = dynamic;
-        if rest {
-            change(&mut self.numbers_mut(side).free, span);
-        }
-        if !whole {
-            // Some of it was so already: reports and records only.
-            self.count_free();
-        }
     }
 
-    /// Counts `part`, all of which became free or stopped to be.
-    fn count_moved(&mut self, side: Side, part: Span, sign: Sign) {
-        let both = match (&self.udp, side) {
-            (None, _) => part.count(),
-            (Some(_), Side::Tcp) => self.free_on(Side::Udp, part),
-            (Some(_), Side::Udp) => self.free_on(Side::Tcp, part),
-        };
+    /// Moves a part of the dynamic range.
+    fn change_counted(&mut self, side: Side, part: Span, sign: Sign) -> u32 {
+        let moved = apply(&mut self.numbers_mut(side).free, part, sign);
+        if moved == 0 {
+            return 0;
+        }
         let one = match side {
             Side::Tcp => &mut self.free.tcp,
             Side::Udp => &mut self.free.udp,
         };
-        for (count, moved) in [(one, part.count()), (&mut self.free.both, both)] {
-            match sign {
-                Sign::More => *count += moved,
-                Sign::Less => *count -= moved,
-            }
+        sign.count(one, moved);
+        if self.udp.is_none() {
+            // What is or was free for TCP is not reserved, so it is free for UDP.
+            sign.count(&mut self.free.both, moved);
+        } else if moved == part.count() {
+            let other = match side {
+                Side::Tcp => self.free_on(Side::Udp),
+                Side::Udp => self.free_on(Side::Tcp),
+            };
+            let both = other.count_in(part);
+            sign.count(&mut self.free.both, both);
+        } else {
+            // Some of it was so already: a block of which a part cooled.
+            self.free.both = self.count_both();
         }
+        moved
     }
 
     /// Counts the whole dynamic range anew: after a change of the ranges.
     pub(super) fn count_free(&mut self) {
-        let mut free = Free::default();
-        for part in spans_of(&self.ranges.dynamic) {
-            free.tcp += self.free_on(Side::Tcp, part);
-            free.udp += self.free_on(Side::Udp, part);
-            free.both += self.free_on_both(part);
-        }
-        self.free = free;
+        let on = |side| {
+            spans_of(&self.ranges.dynamic)
+                .map(|part| self.free_on(side).count_in(part))
+                .sum()
+        };
+        self.free = Free {
+            tcp: on(Side::Tcp),
+            udp: on(Side::Udp),
+            both: self.count_both(),
+        };
     }
 
-    fn free_on(&self, side: Side, part: Span) -> u32 {
-        self.free_spans(side, part).map(Span::count).sum()
+    fn count_both(&self) -> u32 {
+        let (tcp, udp) = (self.free_on(Side::Tcp), self.free_on(Side::Udp));
+        spans_of(&self.ranges.dynamic)
+            .flat_map(masks)
+            .map(|(at, mask)| (tcp.word(at) & udp.word(at) & mask).count_ones())
+            .sum()
     }
 
-    fn free_on_both(&self, part: Span) -> u32 {
-        match self.udp {
-            // Whatever is free on the TCP side is not reserved, so it is free on the other too.
-            None => self.free_on(Side::Tcp, part),
-            Some(_) => overlaps(
-                self.free_spans(Side::Tcp, part),
-                self.free_spans(Side::Udp, part),
-            )
-            .map(Span::count)
-            .sum(),
-        }
-    }
-
-    /// The free runs of one side inside `window`, ascending.
-    pub(super) fn free_spans(&self, side: Side, window: Span) -> impl Iterator<Item = Span> + '_ {
-        let numbers = self.numbers(side);
-        let untouched = numbers
-            .is_none()
-            .then(|| gaps(spans_of(&self.ranges.reserved), window));
-        numbers
-            .into_iter()
-            .flat_map(move |numbers| spans_in(&numbers.free, window))
-            .chain(untouched.into_iter().flatten())
-    }
-
-    /// The free sets as they would be stored, to hold undo against.
+    /// The free sets byte for byte, to hold undo against.
     #[cfg(test)]
     pub(crate) fn free_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for numbers in Side::BOTH.into_iter().filter_map(|side| self.numbers(side)) {
-            numbers.free.serialize_into(&mut bytes).unwrap();
-        }
-        bytes
+        let runs = Side::BOTH
+            .into_iter()
+            .flat_map(|side| self.free_on(side).runs_in(Span::ALL));
+        runs.flat_map(|run| [run.first, run.last])
+            .flat_map(u16::to_le_bytes)
+            .collect()
+    }
+}
+
+fn apply(free: &mut NumberSet, span: Span, sign: Sign) -> u32 {
+    match sign {
+        Sign::More => free.insert(span),
+        Sign::Less => free.remove(span),
     }
 }

@@ -1,15 +1,36 @@
 //! What a replica asks for, and what it got.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::port::{Port, PortName, PortRange, PortRanges, Protocol};
 
+use super::Side;
+
 /// The named ports one replica asks for. Names differ; no fixed number is asked twice on one side.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct PortRequest(Vec<WantedPort>);
+///
+/// A clone shares the ports. What every search wants to know of them is worked out once, when the
+/// request is made.
+#[derive(Clone, Debug, Default)]
+pub struct PortRequest(Arc<Asked>);
+
+/// The ports of a request, and what follows from them alone.
+#[derive(Debug, Default)]
+struct Asked {
+    wanted: Vec<WantedPort>,
+    /// Places in the order of choice, as far as it does not depend on a pool's ranges.
+    order: Vec<u16>,
+    fixed: Vec<(Side, Port)>,
+    /// Numbers asked for, blocks counted by their size.
+    numbers: u32,
+    /// Ports that want one number, any: by protocol.
+    singles: [u32; 3],
+    has_blocks: bool,
+    is_narrowed: bool,
+    plain: Option<Protocol>,
+}
 
 impl PortRequest {
     /// The most numbers one replica may ask for, blocks counted by their size.
@@ -47,19 +68,153 @@ impl PortRequest {
                 }
             }
         }
-        Ok(Self(wanted))
+        Ok(Self(Arc::new(Asked::new(wanted, numbers))))
     }
 
     /// The ports, in the order of the profile.
     #[must_use]
     pub fn as_slice(&self) -> &[WantedPort] {
-        &self.0
+        &self.0.wanted
     }
 
     /// Whether it asks for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.wanted.is_empty()
+    }
+
+    /// How many numbers it asks for, blocks counted by their size; at most [`Self::MAX_NUMBERS`].
+    #[must_use]
+    pub fn numbers(&self) -> u32 {
+        self.0.numbers
+    }
+
+    /// The numbers it fixes, one entry for each side.
+    #[must_use]
+    pub fn fixed(&self) -> &[(Side, Port)] {
+        &self.0.fixed
+    }
+
+    /// How many of its ports want one number, any, of this very protocol, narrowed or not.
+    #[must_use]
+    pub fn single_any(&self, protocol: Protocol) -> u32 {
+        self.0.singles[at(protocol)]
+    }
+
+    /// Whether it asks for a block of consecutive numbers.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.0.has_blocks
+    }
+
+    /// Whether one of its "any" is narrowed to a range of its own.
+    #[must_use]
+    pub fn is_narrowed(&self) -> bool {
+        self.0.is_narrowed
+    }
+
+    /// The protocol, if every port wants one number, any, of this one protocol and none is
+    /// narrowed: whether that fits is a matter of counting.
+    #[must_use]
+    pub fn plain(&self) -> Option<Protocol> {
+        self.0.plain
+    }
+
+    /// Whether a clone of this very request is meant; equal ones may say no.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The names and protocols of a record, which may be anything: no request to be asked with.
+    pub(super) fn recorded(ports: &[GrantedPort]) -> Self {
+        let wanted = ports.iter().map(|port| WantedPort {
+            name: port.name.clone(),
+            protocol: port.protocol,
+            want: Want::Fixed(port.numbers.first()),
+            within: None,
+        });
+        Self(Arc::new(Asked {
+            wanted: wanted.collect(),
+            ..Asked::default()
+        }))
+    }
+
+    /// Places in the order of choice; narrowed single ones are ordered among themselves by each
+    /// pool.
+    pub(super) fn order(&self) -> &[u16] {
+        &self.0.order
+    }
+}
+
+impl Asked {
+    fn new(wanted: Vec<WantedPort>, numbers: u32) -> Self {
+        // At most 256 of them: each takes a number.
+        let mut order: Vec<u16> = (0..).zip(&wanted).map(|(place, _)| place).collect();
+        order.sort_by_key(|place| rank(&wanted[usize::from(*place)]));
+        let mut singles = [0; 3];
+        let (mut has_blocks, mut is_narrowed) = (false, false);
+        let mut fixed = Vec::new();
+        for port in &wanted {
+            match port.want {
+                Want::Fixed(number) => {
+                    fixed.extend(Side::of(port.protocol).map(|side| (side, number)));
+                }
+                Want::Any { count } => {
+                    has_blocks |= count.get() > 1;
+                    is_narrowed |= port.within.is_some();
+                    singles[at(port.protocol)] += u32::from(count.get() == 1);
+                }
+            }
+        }
+        let plain = wanted.first().map(|port| port.protocol).filter(|protocol| {
+            !is_narrowed && u32::try_from(wanted.len()) == Ok(singles[at(*protocol)])
+        });
+        Self {
+            wanted,
+            order,
+            fixed,
+            numbers,
+            singles,
+            has_blocks,
+            is_narrowed,
+            plain,
+        }
+    }
+}
+
+const fn at(protocol: Protocol) -> usize {
+    match protocol {
+        Protocol::Tcp => 0,
+        Protocol::Udp => 1,
+        Protocol::TcpUdp => 2,
+    }
+}
+
+/// The class of a port in the order of choice, then, among blocks, the longest first.
+const fn rank(port: &WantedPort) -> (u8, u16) {
+    let both = matches!(port.protocol, Protocol::TcpUdp);
+    match port.want {
+        Want::Fixed(_) => (0, 0),
+        Want::Any { count } if count.get() > 1 => {
+            (if both { 1 } else { 2 }, u16::MAX - count.get())
+        }
+        Want::Any { .. } => (if both { 3 } else { 4 }, 0),
+    }
+}
+
+impl PartialEq for PortRequest {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for PortRequest {}
+
+/// As the list of its ports.
+impl Serialize for PortRequest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_slice().serialize(serializer)
     }
 }
 
@@ -84,6 +239,17 @@ impl WantedPort {
             Want::Fixed(_) => NonZeroU16::MIN,
             Want::Any { count } => count,
         }
+    }
+
+    /// Whether `numbers` on `protocol` could be the answer to it.
+    #[must_use]
+    pub fn is_answered(&self, protocol: Protocol, numbers: PortRange) -> bool {
+        let fits = match (self.want, &self.within) {
+            (Want::Fixed(port), _) => numbers.first() == port,
+            (Want::Any { .. }, Some(within)) => numbers.iter().all(|n| within.contains(n)),
+            (Want::Any { .. }, None) => true,
+        };
+        fits && protocol == self.protocol && numbers.count() == u32::from(self.count().get())
     }
 }
 

@@ -23,6 +23,14 @@ impl Side {
         })
     }
 
+    /// Its place in a pair of things kept for each side, in the order of [`Self::BOTH`].
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Tcp => 0,
+            Self::Udp => 1,
+        }
+    }
+
     /// The protocol that takes this side alone.
     #[must_use]
     pub const fn protocol(self) -> Protocol {

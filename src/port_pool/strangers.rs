@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +10,16 @@ use crate::port::{Port, Protocol};
 use crate::time::Monotonic;
 
 use super::Side;
+use super::number_set::NumberSet;
+use super::span::Span;
 
 /// Whose listener it is, as far as the host could read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stranger {
     /// Its process.
     pub pid: Option<u32>,
-    /// Its command name.
-    pub comm: Option<String>,
+    /// Its command name; shared, so that a cause names it without a copy.
+    pub comm: Option<Arc<str>>,
 }
 
 /// ` pid 811 (nginx)`, with a leading blank, or nothing where nothing is known.
@@ -53,6 +56,8 @@ pub(super) struct Strangers {
     reported: BTreeMap<Place, Stranger>,
     /// Numbers on which a bind was refused, until when they rest.
     resting: BTreeMap<Place, (Monotonic, Stranger)>,
+    /// Both together, by side: a search asks nothing else.
+    numbers: [NumberSet; 2],
 }
 
 impl Strangers {
@@ -64,13 +69,9 @@ impl Strangers {
             .or_else(|| self.resting.get(&place).map(|(_, stranger)| stranger))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.reported.is_empty() && self.resting.is_empty()
-    }
-
-    /// Every foreign number; one that is both reported and resting comes twice.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.reported.keys().chain(self.resting.keys()).copied()
+    /// The foreign numbers of one side.
+    pub(super) const fn on(&self, side: Side) -> &NumberSet {
+        &self.numbers[side.index()]
     }
 
     /// Replaces the report. A number that the last report named and this one does not is free of
@@ -81,7 +82,7 @@ impl Strangers {
             for side in Side::of(foreign.protocol) {
                 let stranger = Stranger {
                     pid: foreign.pid,
-                    comm: foreign.comm.clone(),
+                    comm: foreign.comm.as_deref().map(Arc::from),
                 };
                 reported.insert((side, foreign.port.number()), stranger);
             }
@@ -94,12 +95,18 @@ impl Strangers {
         for place in &gone {
             self.resting.remove(place);
         }
+        self.forget(&gone);
+        for (side, number) in self.reported.keys() {
+            self.numbers[side.index()].insert(Span::single(*number));
+        }
         gone
     }
 
     /// Lets a number rest on which a bind was refused.
     pub(super) fn rest(&mut self, place: Place, until: Monotonic, stranger: Stranger) {
+        let (side, number) = place;
         self.resting.insert(place, (until, stranger));
+        self.numbers[side.index()].insert(Span::single(number));
     }
 
     /// When the first rest is over. Cost: linear in the resting numbers, which are few.
@@ -107,19 +114,27 @@ impl Strangers {
         self.resting.values().map(|(until, _)| *until).min()
     }
 
-    /// Ends every rest that is over. Returns what is foreign no more.
+    /// Ends every rest that is over. Returns what is foreign no more; nothing is allocated if no
+    /// rest is over.
     pub(super) fn end_due(&mut self, now: Monotonic) -> Vec<Place> {
         let due = |(until, _): &(Monotonic, Stranger)| *until <= now;
-        let ended: Vec<Place> = self
+        let mut ended: Vec<Place> = self
             .resting
             .iter()
             .filter(|(_, rest)| due(rest))
             .map(|(place, _)| *place)
             .collect();
-        self.resting.retain(|_, rest| !due(rest));
+        if !ended.is_empty() {
+            self.resting.retain(|_, rest| !due(rest));
+        }
+        ended.retain(|place| !self.reported.contains_key(place));
+        self.forget(&ended);
         ended
-            .into_iter()
-            .filter(|place| !self.reported.contains_key(place))
-            .collect()
+    }
+
+    fn forget(&mut self, places: &[Place]) {
+        for (side, number) in places {
+            self.numbers[side.index()].remove(Span::single(*number));
+        }
     }
 }

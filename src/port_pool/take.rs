@@ -1,23 +1,75 @@
 //! Taking chosen numbers, undoing that, giving them back, and holding what records say is held.
 
-use crate::identity::{ReplicaId, ServiceId};
+use crate::identity::ReplicaId;
 use crate::port::{PortRange, Protocol};
 use crate::time::Monotonic;
 
-use super::choice::{Choice, Pick};
+use super::choice::Choice;
 use super::cooling::Cooled;
-use super::numbers::Numbers;
+use super::holdings::{Slot, run};
 use super::span::Span;
-use super::{GrantedPort, Holding, Phase, PortGrant, PortPool, PortRequest, Side};
+use super::{Phase, PortGrant, PortPool, PortRequest, Side};
 
-/// What it takes to undo a take.
-#[derive(Debug)]
-pub struct Undo {
-    replica: ReplicaId,
+/// Takes that can be undone, the last one first: one log for each open transaction, whatever hosts
+/// it takes numbers on. Kept and reused by its owner, it allocates nothing once warm.
+#[derive(Debug, Default)]
+pub struct UndoLog {
+    takes: Vec<Taken>,
+    /// What was cut out of the cooling runs, take after take.
     cut: Vec<(Side, Cooled)>,
-    cursor: u16,
-    random: u64,
-    udp_was_untouched: bool,
+}
+
+/// One take.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    replica: ReplicaId,
+    /// Where its part of the cuts begins.
+    cut_from: usize,
+    cursor: Moved<u16>,
+    random: Moved<u64>,
+}
+
+/// A value before and after a take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved<T> {
+    pub(super) before: T,
+    pub(super) after: T,
+}
+
+impl<T: Copy + PartialEq> Moved<T> {
+    /// Puts the later value in place, unless somebody else moved it on since it was worked out.
+    fn forward(self, value: &mut T) {
+        if *value == self.before {
+            *value = self.after;
+        }
+    }
+
+    /// Puts the earlier value back, unless somebody else moved it on since.
+    fn back(self, value: &mut T) {
+        if *value == self.after {
+            *value = self.before;
+        }
+    }
+}
+
+impl UndoLog {
+    /// How many takes can be undone.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.takes.len()
+    }
+
+    /// Whether nothing is left to be undone.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.takes.is_empty()
+    }
+
+    /// Forgets every take: they stay.
+    pub fn clear(&mut self) {
+        self.takes.clear();
+        self.cut.clear();
+    }
 }
 
 /// Numbers that a restored grant shares with another.
@@ -32,124 +84,189 @@ pub struct Clash {
 }
 
 impl PortPool {
-    /// Takes what [`Self::choose`] chose for `request` on this very state, tentatively.
+    /// Takes what [`Self::choose`] chose for `request` on this very state, tentatively, and notes in
+    /// `log` how to undo it. Allocates nothing once warm.
     ///
     /// `replica` must hold nothing here yet.
-    pub fn take(&mut self, replica: ReplicaId, request: &PortRequest, choice: &Choice) -> Undo {
-        let mut undo = Undo {
+    pub fn take(
+        &mut self,
+        replica: ReplicaId,
+        request: &PortRequest,
+        choice: &Choice,
+        log: &mut UndoLog,
+    ) {
+        let taken = Taken {
             replica,
-            cut: Vec::new(),
-            cursor: self.cursor,
-            random: self.random,
-            udp_was_untouched: self.udp.is_none(),
+            cut_from: log.cut.len(),
+            cursor: Moved {
+                before: self.cursor,
+                after: choice.cursor,
+            },
+            random: choice.random,
         };
-        let mut ports = Vec::with_capacity(choice.picks.len());
-        for (place, wanted) in request.as_slice().iter().enumerate() {
-            let picked = |pick: &&Pick| usize::from(pick.place) == place;
-            let Some(pick) = choice.picks.iter().find(picked) else {
-                debug_assert!(false, "a choice has a pick for each port");
-                continue;
-            };
-            for side in Side::of(pick.protocol) {
-                self.seize(side, pick.span);
-                let cut = &mut undo.cut;
-                self.numbers_mut(side)
-                    .cooling
-                    .cut(pick.span, &mut |was| cut.push((side, was)));
-            }
-            self.held += pick.span.count();
-            ports.push(GrantedPort {
-                name: wanted.name.clone(),
-                protocol: pick.protocol,
-                numbers: pick.span.into(),
-            });
-        }
         self.cursor = choice.cursor;
-        self.random = choice.random;
-        let holding = Holding {
-            grant: PortGrant { ports },
-            phase: Phase::Tentative,
-        };
-        let other = self.holdings.insert(replica, holding);
-        debug_assert!(other.is_none(), "{replica:?} took ports twice");
-        undo
+        taken.random.forward(&mut self.random);
+        log.takes.push(taken);
+        let holding = self.holdings.insert(replica, request, Phase::Tentative);
+        holding.spans.extend_from_slice(choice.spans());
+        debug_assert_eq!(
+            holding.spans.len(),
+            request.as_slice().len(),
+            "a choice has numbers for each port"
+        );
+        self.held += holding.count();
+        let mut next = 0;
+        while let Some((protocol, span, after)) = run(request, choice.spans(), next) {
+            next = after;
+            for side in Side::of(protocol) {
+                if self.seize(side, span) < span.count() {
+                    let numbers = self.numbers_mut(side);
+                    let resting = numbers.rests.remove(span);
+                    let cut = &mut log.cut;
+                    numbers
+                        .cooling
+                        .cut(span, resting, &mut |was| cut.push((side, was)));
+                }
+            }
+        }
     }
 
-    /// Undoes a take. Takes are undone in reverse order; the pool is then exactly as it was.
-    pub fn undo(&mut self, undo: Undo) {
-        let Some(holding) = self.holdings.remove(&undo.replica) else {
-            debug_assert!(false, "{:?} holds what is undone", undo.replica);
-            return;
+    /// Undoes the last take of `log`, which must have been made on this pool. Returns whose it was;
+    /// `None` if the log is empty. Allocates nothing once warm.
+    ///
+    /// If nothing else happened here since, everything is exactly as it was. If it did, the numbers
+    /// of the take alone are as they would be without it. Cooling that became due meanwhile ends
+    /// at the next [`Self::end_due`]: ask [`Self::next_deadline`] again.
+    pub fn undo(&mut self, log: &mut UndoLog) -> Option<ReplicaId> {
+        let taken = log.takes.pop()?;
+        let Some(slot) = self.holdings.remove(taken.replica) else {
+            debug_assert!(false, "{:?} holds what is undone", taken.replica);
+            log.cut.truncate(taken.cut_from);
+            return None;
         };
-        for (side, was) in undo.cut.into_iter().rev() {
-            self.numbers_mut(side).cooling.uncut(was);
-        }
-        for (side, span) in sides(&holding.grant) {
-            self.settle(side, span);
-        }
-        self.held -= holding.grant.count();
-        self.cursor = undo.cursor;
-        self.random = undo.random;
-        // Unless a report of a stranger touched it meanwhile.
-        let untouched = |udp: &Numbers| *udp == Numbers::unreserved(&self.ranges.reserved);
-        if undo.udp_was_untouched && self.udp.as_deref().is_some_and(untouched) {
-            self.udp = None;
-        }
+        self.rest_again(&mut log.cut, taken.cut_from);
+        self.let_go(slot, None);
+        taken.cursor.back(&mut self.cursor);
+        taken.random.back(&mut self.random);
+        Some(taken.replica)
     }
 
     /// Gives back what `replica` holds: to rest for its service until `cool`, or at once if that is
     /// `None`. Numbers that another restored record names as well stay held by that one.
     ///
-    /// Returns the grant, or `None` if it held nothing; the pool is then unchanged.
-    pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<PortGrant> {
-        let holding = self.holdings.remove(&replica)?;
-        self.held -= holding.grant.count();
-        for (side, span) in sides(&holding.grant) {
-            if self.contested.is_empty() {
-                self.let_go(side, span, replica.service, cool);
-                continue;
+    /// Returns how many numbers that were, or `None` if it held nothing; the pool is then unchanged.
+    /// Allocates nothing once warm.
+    pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<u32> {
+        let slot = self.holdings.remove(replica)?;
+        Some(self.let_go(slot, cool))
+    }
+
+    /// Lets rest again what a take cut out of the cooling runs: the part of `cut` from `from` on.
+    fn rest_again(&mut self, cut: &mut Vec<(Side, Cooled)>, from: usize) {
+        let parts = &mut cut[from..];
+        if self.contested.is_empty() {
+            for (side, was) in &*parts {
+                self.show_rest(*side, was.span);
             }
-            for number in span.numbers() {
-                if !self.yield_contested(side, number) {
-                    self.let_go(side, Span::single(number), replica.service, cool);
+            for side in Side::BOTH {
+                if parts.iter().any(|(of, _)| *of == side) {
+                    self.numbers_mut(side).cooling.put_back(parts, side);
+                }
+            }
+        } else {
+            // A record that was restored meanwhile may hold some too: what is held does not rest.
+            for (side, was) in &*parts {
+                for number in was.span.numbers() {
+                    if !self.contested.contains_key(&(*side, number)) {
+                        let span = Span::single(number);
+                        self.let_rest(*side, Cooled { span, ..*was });
+                    }
                 }
             }
         }
-        Some(holding.grant)
+        cut.truncate(from);
+    }
+
+    /// Frees the numbers of a holding that was taken out, or lets them rest. Returns how many.
+    fn let_go(&mut self, slot: Slot, cool: Option<Monotonic>) -> u32 {
+        let holding = self.holdings.removed(&slot);
+        let service = holding.replica.service;
+        let count = holding.count();
+        self.held -= count;
+        let go = |pool: &mut Self, side, span| match cool {
+            Some(until) => {
+                let cooled = Cooled {
+                    span,
+                    until,
+                    service,
+                };
+                pool.let_rest(side, cooled);
+            }
+            None => pool.settle(side, span),
+        };
+        let mut next = 0;
+        while let Some((protocol, span, after)) = self.holdings.removed(&slot).run(next) {
+            next = after;
+            for side in Side::of(protocol) {
+                if self.contested.is_empty() {
+                    go(self, side, span);
+                    continue;
+                }
+                for number in span.numbers() {
+                    if !self.yield_contested(side, number) {
+                        go(self, side, Span::single(number));
+                    }
+                }
+            }
+        }
+        self.holdings.recycle(slot);
+        count
     }
 
     /// Holds `grant` for `replica` because a record says so, whatever the ranges say and whoever
     /// holds the numbers already: both keep them, and each clash is returned.
     pub fn restore(&mut self, replica: ReplicaId, grant: &PortGrant, phase: Phase) -> Vec<Clash> {
         let mut clashes = Vec::new();
-        let held = self.holdings.entry(replica).or_insert_with(|| Holding {
-            grant: PortGrant::default(),
-            phase,
-        });
-        held.phase = phase;
         // A record that is restored again is the same record, not a second holder.
-        let known = held.grant.ports.clone();
-        for port in grant.ports.iter().filter(|port| !known.contains(port)) {
+        let mut known = self.grant(replica).unwrap_or_default();
+        if self.holdings.get(replica).is_none() {
+            let nothing = PortRequest::recorded(&[]);
+            self.holdings.insert(replica, &nothing, phase);
+        }
+        let before = known.ports.len();
+        for port in &grant.ports {
+            if known.ports[..before].contains(port) {
+                continue;
+            }
             for side in Side::of(port.protocol) {
                 self.restore_span(side, port.numbers.into(), &mut clashes);
             }
             self.held += port.numbers.count();
-            if let Some(holding) = self.holdings.get_mut(&replica) {
-                holding.grant.ports.push(port.clone());
+            known.ports.push(port.clone());
+            if let Some(holding) = self.holdings.get_mut(replica) {
+                holding.record(&known);
             }
+        }
+        if let Some(holding) = self.holdings.get_mut(replica) {
+            holding.phase = phase;
         }
         clashes
     }
 
     fn restore_span(&mut self, side: Side, span: Span, clashes: &mut Vec<Clash>) {
+        if self.free_on(side).covers(span) {
+            self.seize(side, span);
+            return;
+        }
         let mut twice = Vec::new();
-        for (holder, grant, _) in self.holdings() {
-            for (_, taken) in sides(grant).filter(|(taken, _)| *taken == side) {
+        for holding in self.holdings.iter() {
+            for (_, taken) in holding.sides().filter(|(taken, _)| *taken == side) {
                 if let Some(both) = taken.overlap(span) {
-                    twice.push((holder, both));
+                    twice.push((holding.replica, both));
                 }
             }
         }
+        twice.sort_by_key(|(holder, _)| *holder);
         let mut contested = std::collections::BTreeSet::new();
         for (holder, both) in twice {
             contested.extend(both.numbers());
@@ -163,7 +280,9 @@ impl PortPool {
             *self.contested.entry((side, number)).or_default() += 1;
         }
         self.seize(side, span);
-        self.numbers_mut(side).cooling.cut(span, &mut |_| {});
+        let numbers = self.numbers_mut(side);
+        numbers.rests.remove(span);
+        numbers.cooling.cut(span, span.count(), &mut |_| {});
     }
 
     /// Takes one holder off a number that several have. Whether there was more than one.
@@ -178,23 +297,4 @@ impl PortPool {
         }
         true
     }
-
-    fn let_go(&mut self, side: Side, span: Span, service: ServiceId, cool: Option<Monotonic>) {
-        match cool {
-            Some(until) => self.numbers_mut(side).cooling.put(Cooled {
-                span,
-                until,
-                service,
-            }),
-            None => self.settle(side, span),
-        }
-    }
-}
-
-/// The runs of a grant, side by side.
-pub(super) fn sides(grant: &PortGrant) -> impl Iterator<Item = (Side, Span)> + '_ {
-    grant.ports.iter().flat_map(|port| {
-        let span = Span::from(port.numbers);
-        Side::of(port.protocol).map(move |side| (side, span))
-    })
 }

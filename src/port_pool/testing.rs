@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use crate::port::{Port, PortRanges};
 
-use super::{GrantedPort, PoolRanges, PortGrant, PortRequest, Want, WantedPort};
+use super::{GrantedPort, PoolRanges, PortGrant, PortPool, PortRequest, Side, Want, WantedPort};
 
 /// The ports of `a=any b=9100 c=any:4 d=53/tcp+udp e=any@20000-20999`.
 pub(crate) fn ask(text: &str) -> PortRequest {
@@ -67,5 +67,48 @@ pub(crate) fn ranges(dynamic: &str, fixed: &str, reserved: &str) -> PoolRanges {
         dynamic: dynamic.parse().unwrap(),
         fixed: fixed.parse().unwrap(),
         reserved: reserved.to_owned().try_into().unwrap(),
+    }
+}
+
+impl PortPool {
+    /// Turns every set into a bitmap, as many runs would.
+    pub(super) fn flatten(&mut self) {
+        for side in Side::BOTH {
+            let numbers = self.numbers_mut(side);
+            numbers.free.flatten();
+            numbers.rests.flatten();
+        }
+        self.unreserved.flatten();
+    }
+
+    /// Panics unless the sets and counters follow from grants, cooling, strangers and ranges.
+    pub(super) fn assert_consistent(&self) {
+        let mut held_once = 0;
+        let mut free = [0, 0, 0];
+        for holding in self.holdings.iter() {
+            held_once += holding.count();
+        }
+        assert_eq!(self.held, held_once);
+        for dynamic in self.ranges.dynamic.iter() {
+            let is_free = Side::BOTH.map(|side| self.free_on(side).contains(dynamic.number()));
+            free[0] += u32::from(is_free[0]);
+            free[1] += u32::from(is_free[1]);
+            free[2] += u32::from(is_free[0] && is_free[1]);
+        }
+        // Everything happens there.
+        for number in 90..=160 {
+            for side in Side::BOTH {
+                let layered = self.is_reserved(number) || self.strangers.at(side, number).is_some();
+                let cools = self.cooling_on(side).at(number).is_some();
+                let held = self.holder(side, number, |_| true).is_some();
+                assert!(!(cools && held), "{number} is held and cools");
+                let [is_free, rests] =
+                    [self.free_on(side), self.resting_on(side)].map(|set| set.contains(number));
+                assert_eq!(is_free, !layered && !cools && !held, "{number} {side:?}");
+                assert_eq!(rests, cools && !layered, "{number} {side:?}");
+            }
+        }
+        let counted = [self.free.tcp, self.free.udp, self.free.both];
+        assert_eq!(counted, free);
     }
 }

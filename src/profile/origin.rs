@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Profile;
 use super::document::{Node, Value};
 use super::layers::{Layer, Stack};
 use super::read::path_of;
+use crate::supervision::Window;
+use crate::time::Spelled;
 
 /// One value of an effective profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,13 +20,14 @@ pub struct EffectiveValue {
     pub layer: Layer,
 }
 
-/// Every value of `effective`, in the order of the schema, with its layer as `merged` tells it.
-pub(super) fn values(effective: &Node, merged: &Node, stack: &Stack) -> Vec<EffectiveValue> {
+/// Every value of `profile`, in the order of the schema, with its layer as `merged` tells it.
+pub(super) fn values(profile: &Profile, merged: &Node, stack: &Stack) -> Vec<EffectiveValue> {
     let mut walk = Walk {
         stack,
         found: Vec::new(),
     };
-    walk.value("", effective, Some(merged));
+    walk.value("", &profile.written(), Some(merged));
+    walk.window_by_the_rule(profile);
     walk.found
 }
 
@@ -53,6 +57,30 @@ impl Walk<'_> {
                     layer,
                 });
             }
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// A window that nobody wrote follows from other values, and is not written out for that.
+    fn window_by_the_rule(&mut self, profile: &Profile) {
+        const WINDOW: &str = "restart.give_up.window";
+        let window = match &profile.supervision.give_up {
+            Some(rule) => rule.window,
+            None => return,
+        };
+        let restarts = "restart.give_up.max_restarts";
+        let before = self.found.iter().position(|it| it.field == restarts);
+        let (Window::Span(span), Some(before)) = (window, before) else {
+            return;
+        };
+        if self.found.iter().all(|it| it.field != WINDOW) {
+            let value = EffectiveValue {
+                field: WINDOW.to_owned(),
+                value: Spelled(span).to_string().into(),
+                layer: Layer::Default,
+            };
+            self.found.insert(before + 1, value);
         }
     }
 }

@@ -235,7 +235,7 @@ fn read(mut stack: Stack, prefix: Option<&str>) -> Result<Checked, ProfileErrors
     };
     let warnings = warnings.into_iter().map(warning).collect();
     // What was stored is read again at every start, and nobody asks then who set what.
-    let values = prefix.map(|_| origin::values(&profile.written(), &merged, &stack));
+    let values = prefix.map(|_| origin::values(&profile, &merged, &stack));
     let extends = stack.of_site().map(|(name, _)| name.clone()).collect();
     Ok(Checked {
         profile,

@@ -19,10 +19,13 @@ fn rebooted() -> HostFacts {
     }
 }
 
-fn ports(rig: &Rig) -> Vec<String> {
-    let ports = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap();
-    let text = |it: super::PortView| format!("{}/{} {}", it.port, it.protocol, it.state);
-    ports.into_iter().map(text).collect()
+fn ports(rig: &mut Rig) -> Vec<String> {
+    let text = |it: super::PortView| format!("{}/{} {}", it.numbers, it.protocol, it.state);
+    rig.ports("n1", &alice())
+        .ports
+        .into_iter()
+        .map(text)
+        .collect()
 }
 
 #[test]
@@ -30,21 +33,21 @@ fn an_end_frees_the_ports_only_when_it_is_final() {
     let mut rig = Rig::new();
     rig.join("n1");
     rig.submit(&web("web", 1)).unwrap();
-    assert_eq!(ports(&rig), ["20000/tcp held"]);
+    assert_eq!(ports(&mut rig), ["20000/tcp held"]);
     rig.status("web", 0, |status| status.state = State::Stuck);
     assert_eq!(rig.states("web"), ["stuck"]);
-    assert_eq!(ports(&rig), ["20000/tcp held"]);
+    assert_eq!(ports(&mut rig), ["20000/tcp held"]);
     rig.ask(Command::Stop {
         service: name("web"),
     })
     .unwrap();
-    assert_eq!(ports(&rig), ["20000/tcp releasing"]);
+    assert_eq!(ports(&mut rig), ["20000/tcp releasing"]);
     rig.ends("web", 0, Final::Stopped);
-    assert_eq!(ports(&rig), ["20000/tcp cooling"]);
-    let view = rig.registry.view();
-    let shown = &view.hosts[&"n1".parse().unwrap()].ports[0];
-    assert_eq!(shown.service, Some(name("web")));
-    assert_eq!(shown.detail.as_deref(), Some("free in 1m"));
+    assert_eq!(ports(&mut rig), ["20000/tcp cooling"]);
+    let shown = rig.ports("n1", &alice()).ports[0].clone();
+    assert_eq!((shown.service, shown.left_s), (Some(name("web")), Some(60)));
+    rig.pass(Duration::from_millis(18_500));
+    assert_eq!(rig.ports("n1", &alice()).ports[0].left_s, Some(42));
 }
 
 #[test]
@@ -63,9 +66,9 @@ fn a_number_is_shown_as_its_holders_until_the_release_is_on_disk() {
         let web = [20001, 20002].map(|port| format!("{port}/tcp {state}"));
         [vec!["20000/tcp held".to_owned()], web.to_vec()].concat()
     };
-    assert_eq!(ports(&rig), all("held"));
+    assert_eq!(ports(&mut rig), all("held"));
     rig.land();
-    assert_eq!(ports(&rig), all("releasing"));
+    assert_eq!(ports(&mut rig), all("releasing"));
     for index in 0..2 {
         let end = rig.report("web", index, |status| {
             status.state = State::Final(Final::Stopped);
@@ -74,14 +77,17 @@ fn a_number_is_shown_as_its_holders_until_the_release_is_on_disk() {
     }
     rig.settle();
     assert!(rig.with_store.is_some());
-    assert_eq!(ports(&rig), all("releasing"));
-    let holder = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap()[1].clone();
+    assert_eq!(ports(&mut rig), all("releasing"));
+    let holder = rig.ports("n1", &alice()).ports[1].clone();
     assert_eq!(
         (holder.service, holder.replica),
         (Some(name("web")), Some(0))
     );
     rig.land();
-    assert_eq!(ports(&rig), all("cooling"));
+    assert_eq!(
+        ports(&mut rig),
+        ["20000/tcp held", "20001-20002/tcp cooling"]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
 //!
 //! * **Truth** is what is decided here: by owners (`commands`, `submit`), about ends (`settle`), rolls (`roll`) and places
-//!   (`placement`). It changes records through `ledger::Ledger::change`, which keeps their durable form.
+//!   (`placement`, with reasons by `pending`). It changes records through `ledger::Ledger::change`, which keeps their durable form.
 //! * **News** is what hosts tell (`hosts`, `news`). It is told to both forms, shown at once, and never undone.
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
@@ -12,6 +12,7 @@
 mod commands;
 mod effect;
 mod events;
+mod explain;
 mod hosts;
 mod input;
 mod ledger;
@@ -24,6 +25,7 @@ mod placement;
 mod pools;
 mod port_views;
 mod publish;
+mod reasons;
 mod records;
 mod replicas;
 mod roll;
@@ -32,7 +34,9 @@ mod settle;
 mod show;
 mod store;
 mod submit;
+mod survey;
 mod take_up;
+mod teller;
 mod truth;
 mod view;
 mod views;
@@ -40,11 +44,16 @@ mod views;
 pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
+pub use explain::Explain;
 pub use input::{Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission};
 pub use machine::{Config, LoadError, Registry};
+pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
-pub use view::{Desired, EventView, HostView, PortView, ReplicaView, ServiceView, View};
+pub use view::{
+    Desired, EventView, HostPorts, HostRanges, HostView, PortCounts, PortView, ReplicaView,
+    ServiceView, View,
+};
 
 #[cfg(test)]
 mod ends_test;
@@ -62,3 +71,5 @@ mod roll_test;
 mod services_test;
 #[cfg(test)]
 mod store_test;
+#[cfg(test)]
+mod survey_test;

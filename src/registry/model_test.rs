@@ -380,6 +380,9 @@ impl World {
                 // Why one waits is found anew.
                 let after = super::ReplicaView {
                     reason: before.reason.clone(),
+                    reasons: before.reasons.clone(),
+                    reason_sums: before.reason_sums.clone(),
+                    waits: before.waits.clone(),
                     state: before.state.clone(),
                     ..after.clone()
                 };

@@ -1,55 +1,147 @@
-//! Why a replica waits, in one sentence summed over the hosts: which port, which host, who has it.
+//! A look at the hosts for one replica: which fit, and what is against the others. Pending reasons and
+//! `explain` are two readings of it.
 
-use crate::identity::{HostId, HostName, ServiceId};
-use crate::port::PortRanges;
-use crate::port_pool::{Cause, PortRequest, PortState, Side, Stranger, Why, WhyPort};
+use crate::allocator::HostSet;
+use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
+use crate::port::{PortRanges, Protocol};
+use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
-use crate::time::Spelled;
 
 use super::machine::Registry;
+use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed};
 
-/// How many hosts are named before the rest is counted.
-const HOSTS_NAMED: usize = 3;
+/// For whom hosts are looked at.
+pub(super) struct Seeker<'a> {
+    /// Whose replica: its own resting numbers are given to it, its own holders are told as such.
+    pub(super) service: ServiceId,
+    pub(super) profile: &'a Profile,
+    pub(super) request: &'a PortRequest,
+    /// Hosts that could take it, were there ports.
+    pub(super) candidates: &'a [HostId],
+    /// How many replicas there shall be.
+    pub(super) desired: u32,
+}
+
+/// How far a survey goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    /// How many hosts are named before the rest is summed.
+    pub(super) hosts: usize,
+    /// How many causes of each are told.
+    pub(super) causes: usize,
+    /// Up to how many hosts are summed; beyond it only the named ones are asked.
+    pub(super) summed: usize,
+}
+
+impl Depth {
+    /// What a waiting replica is shown with.
+    pub(super) const fn pending(summed: usize) -> Self {
+        Self {
+            hosts: 3,
+            causes: 8,
+            summed,
+        }
+    }
+
+    /// What `explain` answers.
+    pub(super) const EXPLAIN: Self = Self {
+        hosts: 1000,
+        causes: 64,
+        summed: usize::MAX,
+    };
+}
+
+/// On how many hosts of a survey held numbers are counted: that reads the whole list of the host.
+const COUNTED: usize = 3;
 
 impl Registry {
-    /// Why none of the hosts takes the request.
-    pub(super) fn why_pending(
-        &mut self,
-        service: ServiceId,
-        profile: &Profile,
-        request: &PortRequest,
-        candidates: &[HostId],
-    ) -> String {
-        if !self.lives.values().any(|life| life.reported) {
-            return "no host has reported yet; a host does once its agent runs".to_owned();
-        }
-        let eligible: Vec<(HostName, HostId)> = self
-            .eligible_hosts(profile)
+    /// Looks at every host that the profile's placement allows.
+    pub(super) fn survey(&mut self, seeker: &Seeker<'_>, depth: Depth) -> Survey {
+        let mut eligible: Vec<(&HostName, HostId)> = self
+            .eligible_hosts(seeker.profile)
             .into_iter()
-            .map(|host| (host.name().clone(), host.id))
+            .map(|host| (host.name(), host.id))
             .collect();
-        if eligible.is_empty() {
-            return "no host matches the profile's placement".to_owned();
+        if eligible.len() > depth.hosts {
+            // Only the first are named, so only they need to be in order.
+            eligible.select_nth_unstable(depth.hosts);
         }
-        let mut hosts = eligible;
-        hosts.sort();
-        let more = hosts.len().saturating_sub(HOSTS_NAMED);
-        let mut sentences: Vec<String> = Vec::new();
-        for (name, host) in hosts.into_iter().take(HOSTS_NAMED) {
-            sentences.push(if candidates.contains(&host) {
-                self.why_not_here(service, request, &name, host)
-            } else if !self.has_reported(host) {
-                format!("host {name} has not reported since the controller started")
-            } else if self.has_address(host) {
-                format!("host {name} has a replica of the service already")
-            } else {
-                format!("host {name} has no address to publish; `portreeve host {name}` says why")
+        let named = eligible.len().min(depth.hosts);
+        eligible[..named].sort_unstable();
+        let named: Vec<(HostName, HostId)> = eligible[..named]
+            .iter()
+            .map(|(name, host)| ((*name).clone(), *host))
+            .collect();
+        let eligible: Vec<HostId> = eligible.into_iter().map(|(_, host)| host).collect();
+        let candidates: HostSet = seeker.candidates.iter().copied().collect();
+        let mut survey = Survey {
+            known: count(self.host_names.len()),
+            any_reported: self.lives.values().any(|life| life.reported),
+            eligible: count(eligible.len()),
+            ..Survey::default()
+        };
+        for (place, (name, host)) in named.into_iter().enumerate() {
+            let mut against = match self.against_host(host, &candidates) {
+                Some(cause) => vec![bare(cause)],
+                None => self.against_ports(seeker, host, place),
+            };
+            let left_out = against.len().saturating_sub(depth.causes);
+            against.truncate(depth.causes);
+            survey.named.push(Surveyed {
+                host: name,
+                against,
+                left_out,
             });
         }
-        if more > 0 {
-            sentences.push(format!("{more} more hosts do not fit either"));
+        if eligible.len() <= depth.hosts || eligible.len() > depth.summed {
+            survey.asked = count(survey.named.len());
+            for at in &survey.named {
+                match at.against.first() {
+                    None => survey.fitting += 1,
+                    Some(first) => *survey.by_code.entry(first.code()).or_default() += 1,
+                }
+            }
+        } else {
+            self.sum(seeker, &eligible, &candidates, &mut survey);
         }
-        sentences.join("; ")
+        survey.note = self.too_many_for_a_fixed_port(seeker, &survey);
+        survey
+    }
+
+    fn sum(
+        &mut self,
+        seeker: &Seeker<'_>,
+        eligible: &[HostId],
+        candidates: &HostSet,
+        survey: &mut Survey,
+    ) {
+        survey.asked = survey.eligible;
+        for host in eligible {
+            if let Some(cause) = self.against_host(*host, candidates) {
+                *survey.by_code.entry(bare(cause).code()).or_default() += 1;
+            }
+        }
+        let summary =
+            self.pools
+                .explain_all(self.now.mono, candidates, seeker.request, seeker.service);
+        survey.fitting = summary.fitting;
+        for (code, hosts) in summary.by_cause {
+            *survey.by_code.entry(Code::Allocator(code)).or_default() += hosts;
+        }
+    }
+
+    /// What keeps any replica of the profile from the host, before ports are looked at.
+    fn against_host(&self, host: HostId, candidates: &HostSet) -> Option<Obstruction> {
+        if candidates.contains(host) {
+            return None;
+        }
+        Some(if !self.has_reported(host) {
+            Obstruction::Allocator(Cause::HostNotReported)
+        } else if self.has_address(host) {
+            Obstruction::OnePerHost
+        } else {
+            Obstruction::Allocator(Cause::NoAddress)
+        })
     }
 
     fn has_address(&self, host: HostId) -> bool {
@@ -57,142 +149,147 @@ impl Registry {
         host.is_some_and(|host| host.facts.published.is_some())
     }
 
-    fn why_not_here(
+    /// Every cause in the host's pool, with what makes it readable. `place`: how many hosts are named before it.
+    fn against_ports(&mut self, seeker: &Seeker<'_>, host: HostId, place: usize) -> Vec<Obstacle> {
+        let now = self.now.mono;
+        let whys = self
+            .pools
+            .explain(now, host, seeker.request, seeker.service);
+        joined(whys)
+            .into_iter()
+            .map(|Why { port, mut cause }| {
+                let until = match &mut cause {
+                    Cause::Cooling { left } => Some(now + std::mem::take(left)),
+                    _ => None,
+                };
+                let named = port.as_ref();
+                let offer =
+                    named.and_then(|port| self.offer(seeker.request, host, port, &cause, place));
+                Obstacle {
+                    holder: cause.holder().and_then(|by| self.holder(by)),
+                    until,
+                    offer,
+                    port,
+                    cause: Obstruction::Allocator(cause),
+                }
+            })
+            .collect()
+    }
+
+    /// What the host offers for a port for which nothing of it will do.
+    fn offer(
         &mut self,
-        service: ServiceId,
         request: &PortRequest,
-        name: &HostName,
-        host: HostId,
-    ) -> String {
-        let whys = self.pools.explain(self.now.mono, host, request, service);
-        match whys.first() {
-            Some(why) => self.sentence(service, request, name, host, why),
-            // It fits by itself: the host has a replica of a per-host service, or a waiting one came first.
-            None => format!("host {name} has a replica of the service already"),
-        }
-    }
-
-    /// One cause as a sentence that names port, host and holder.
-    fn sentence(
-        &self,
-        asker: ServiceId,
-        request: &PortRequest,
-        name: &HostName,
-        host: HostId,
-        why: &Why,
-    ) -> String {
-        let Some(port) = &why.port else {
-            return format!("host {name}: {}", why.cause.code().as_str().to_lowercase());
-        };
-        let at = match port.number {
-            Some(number) => format!("port {number}/{} on host {name}", port.protocol),
-            None => format!("port {} ({}) on host {name}", port.name, port.protocol),
-        };
-        match &why.cause {
-            Cause::Held { by } => format!(
-                "{at} is held by {}",
-                self.holder(asker, by.service, by.index)
-            ),
-            Cause::Releasing { by } => format!(
-                "{at} is held by {} until that has stopped",
-                self.holder(asker, by.service, by.index)
-            ),
-            Cause::Cooling { left } => {
-                let seconds = std::time::Duration::from_secs(left.as_secs().max(1));
-                format!("{at} was just freed and rests {}", Spelled(seconds))
-            }
-            Cause::Reserved => format!("{at} is reserved by the site"),
-            Cause::Foreign(stranger) => {
-                format!(
-                    "{at} is in use by a process outside portreeve{}",
-                    process(stranger)
-                )
-            }
-            Cause::NotInPool => format!("{at} is outside the host's port ranges"),
-            Cause::Awaited => format!("{at} is left to a replica that waits for it"),
-            Cause::TooFew { have, want } => self.too_few(request, name, host, port, *have, *want),
-            Cause::NoBlock { size } => {
-                let range = self.drawn_from(request, host, port);
-                format!("no {size} consecutive free ports in {range} on host {name}")
-            }
-            other => format!("{at}: {}", other.code().as_str().to_lowercase()),
-        }
-    }
-
-    fn too_few(
-        &self,
-        request: &PortRequest,
-        name: &HostName,
         host: HostId,
         port: &WhyPort,
-        have: u32,
-        want: u32,
-    ) -> String {
-        let range = self.drawn_from(request, host, port);
-        let all = range.count();
-        let side = if port.protocol.has_tcp() {
-            Side::Tcp
-        } else {
-            Side::Udp
-        };
-        let held = range
-            .iter()
-            .filter(|number| {
-                let state = self.pools.state(host, side, *number);
-                matches!(state, PortState::Held { .. } | PortState::Releasing { .. })
+        cause: &Cause,
+        place: usize,
+    ) -> Option<Offer> {
+        let facts = &self.truth.hosts.find(&host)?.facts;
+        let mut wanted = request.as_slice().iter();
+        let wanted = wanted.find(|wanted| wanted.name == port.name);
+        let within = wanted.and_then(|wanted| wanted.within.as_ref());
+        let offer = |range, narrowed, held| {
+            Some(Offer {
+                range,
+                narrowed,
+                held,
             })
-            .count();
-        if want == 1 {
-            format!("no free port in {range} on host {name} ({held} of {all} held)")
-        } else {
-            format!(
-                "too few free ports in {range} on host {name}: {want} are asked for, {have} are free"
-            )
-        }
-    }
-
-    /// The numbers that an "any" of the request may take on the host.
-    fn drawn_from(&self, request: &PortRequest, host: HostId, port: &WhyPort) -> PortRanges {
-        let dynamic = self
-            .truth
-            .hosts
-            .find(&host)
-            .map(|host| host.facts.dynamic.clone())
-            .unwrap_or_default();
-        let within = request
-            .as_slice()
-            .iter()
-            .find(|wanted| wanted.name == port.name)
-            .and_then(|wanted| wanted.within.clone());
-        match within {
-            Some(within) => dynamic.intersection(&within),
-            None => dynamic,
-        }
-    }
-
-    /// The holder's name, if the owner of the asking service may know it.
-    fn holder(&self, asker: ServiceId, holder: ServiceId, index: u32) -> String {
-        let asker = self.truth.services.find(&asker);
-        let holder = self.truth.services.find(&holder);
-        match asker.zip(holder) {
-            Some((asker, holder))
-                if asker
-                    .owner
-                    .may_see(&holder.owner.user, &holder.profile().visibility) =>
-            {
-                format!("{} replica {index}", holder.name)
+        };
+        match (cause, port.number) {
+            (Cause::NotInPool, Some(_)) => offer(facts.fixed.clone(), None, None),
+            (Cause::NotInPool, None) => offer(facts.dynamic.clone(), within.cloned(), None),
+            (Cause::TooFew { .. } | Cause::NoBlock { .. }, _) => {
+                let range = match within {
+                    Some(within) => facts.dynamic.intersection(within),
+                    None => facts.dynamic.clone(),
+                };
+                let is_told = matches!(cause, Cause::TooFew { want: 1, .. }) && place < COUNTED;
+                let held = is_told.then(|| self.held_within(host, port.protocol, &range));
+                offer(range, None, held)
             }
-            _ => "a service of another user".to_owned(),
+            _ => None,
         }
+    }
+
+    /// How many of these numbers are held on one of the sides.
+    fn held_within(&mut self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
+        let held = self.waits.held.entry((host, protocol)).or_insert_with(|| {
+            let held = self.pools.listed(host).into_iter().filter(|it| {
+                protocol.overlaps(it.protocol)
+                    && matches!(
+                        it.state,
+                        PortState::Held { .. } | PortState::Releasing { .. }
+                    )
+            });
+            PortRanges::new(held.map(|it| it.numbers))
+        });
+        held.intersection(range).count()
+    }
+
+    /// The replica that has a number.
+    fn holder(&self, by: ReplicaId) -> Option<Holder> {
+        let service = self.truth.services.find(&by.service)?;
+        Some(Holder {
+            by,
+            service: service.name.clone(),
+            index: by.index,
+            owner: service.owner.user.clone(),
+            visibility: service.profile().visibility.clone(),
+        })
+    }
+
+    /// What to say first where a service waits for more hosts than there are.
+    fn too_many_for_a_fixed_port(&self, seeker: &Seeker<'_>, survey: &Survey) -> Option<String> {
+        let note = fixed_port_note(seeker.profile, seeker.desired, survey.eligible)?;
+        let own = &self.truth.services.find(&seeker.service)?.name;
+        let is_own = |it: &Obstacle| it.holder.as_ref().is_some_and(|it| it.service == *own);
+        let mut all = survey.named.iter().flat_map(|at| &at.against);
+        all.any(is_own).then_some(note)
     }
 }
 
-/// The process, as far as it could be read.
-pub(super) fn process(stranger: &Stranger) -> String {
-    match (stranger.pid, &stranger.comm) {
-        (Some(pid), Some(comm)) => format!(" (pid {pid}, {comm})"),
-        (Some(pid), None) => format!(" (pid {pid})"),
-        (None, Some(comm)) => format!(" ({comm})"),
-        (None, None) => String::new(),
+/// What to know of room for so many replicas where each needs one and the same number.
+pub(super) fn fixed_port_note(profile: &Profile, replicas: u32, hosts: u32) -> Option<String> {
+    let fixed = profile.ports.iter().find_map(|port| match port.want {
+        Want::Fixed(number) => Some((number, port.protocol)),
+        Want::Any { .. } => None,
+    });
+    let (port, protocol) = fixed.filter(|_| replicas > hosts)?;
+    let noun = if hosts == 1 { "host" } else { "hosts" };
+    Some(format!(
+        "fixed port {port}/{protocol}: at most one replica per host; {hosts} {noun} eligible"
+    ))
+}
+
+/// Makes one cause of two that differ in the side only: a `tcp+udp` port is in the way as a whole.
+fn joined(whys: Vec<Why>) -> Vec<Why> {
+    let mut all: Vec<Why> = Vec::with_capacity(whys.len());
+    for why in whys {
+        let twin = all.last_mut().filter(|last| last.cause == why.cause);
+        let ports = twin
+            .and_then(|last| last.port.as_mut())
+            .zip(why.port.as_ref());
+        match ports {
+            Some((last, port)) if last.name == port.name && last.number == port.number => {
+                last.protocol = Protocol::TcpUdp;
+            }
+            _ => all.push(why),
+        }
     }
+    all
+}
+
+const fn bare(cause: Obstruction) -> Obstacle {
+    Obstacle {
+        port: None,
+        cause,
+        holder: None,
+        until: None,
+        offer: None,
+    }
+}
+
+fn count(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
 }

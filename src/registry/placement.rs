@@ -1,15 +1,19 @@
 //! Which host a waiting replica gets: the reference scheduler. Small on purpose; a real one uses the allocator.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::port::{PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
 use super::machine::Registry;
+use super::pending::{Depth, Seeker};
 use super::records::{Host, Phase, Placement, WaitCause, Wish};
+use super::survey::Survey;
 use super::truth::ReplicaKey;
 
 /// What waiting replicas wait for; rests are in full again after a start of the controller.
@@ -18,11 +22,24 @@ pub(super) struct Waits {
     /// Something changed that may give somebody a place.
     is_due: bool,
     rests: BTreeMap<ReplicaKey, Monotonic>,
-    /// Why each waiting replica has no place, one sentence.
-    pub(super) reasons: BTreeMap<ReplicaKey, String>,
+    /// Why each waiting replica has no place.
+    pub(super) reasons: BTreeMap<ReplicaKey, Reason>,
+    /// The held numbers of hosts, as found in this round: to list a host for each of many who wait takes long.
+    pub(super) held: BTreeMap<(HostId, Protocol), PortRanges>,
     /// Recent ends by strangers' ports: of which incarnation, and when.
     pub(super) conflicts: BTreeMap<ReplicaKey, Vec<(Incarnation, Monotonic)>>,
 }
+
+/// What the hosts said, and when; told with the time that was left then until something else is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub(super) survey: Arc<Survey>,
+    pub(super) at: Monotonic,
+}
+
+/// How many hosts are asked for reasons in one round; who waits beyond it is told of the first hosts only.
+/// A question costs well under a microsecond to a few, so that a round stays below a second.
+const ASKED_A_ROUND: usize = 100_000;
 
 impl Waits {
     /// Has everybody who waits looked at again.
@@ -70,7 +87,7 @@ impl Waits {
 
 /// Who is where, for the choice among hosts.
 #[derive(Default)]
-struct Crowd {
+pub(super) struct Crowd {
     /// How many replicas of a service a host has.
     of_service: BTreeMap<(ServiceId, HostId), u32>,
     /// How many numbers a host gave.
@@ -101,7 +118,9 @@ impl Registry {
         let mut crowd = self.crowd();
         self.tell_awaited(&waiting);
         // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
-        let mut refused: BTreeMap<(ServiceId, u64), String> = BTreeMap::new();
+        let mut refused: BTreeMap<(ServiceId, u64), Arc<Survey>> = BTreeMap::new();
+        let mut room = ASKED_A_ROUND;
+        self.waits.held.clear();
         for key in waiting {
             if self.waits.rest_left(key, self.now.mono).is_some() {
                 self.keep_reason(key, None);
@@ -112,43 +131,30 @@ impl Registry {
             };
             let alike = (key.0, replica.generation);
             let reason = match refused.get(&alike) {
-                Some(reason) => Some(reason.clone()),
-                None => self.place_one(key, &mut crowd),
+                Some(reason) => Some(Arc::clone(reason)),
+                None => self.place_one(key, &mut crowd, &mut room),
             };
             if let Some(reason) = &reason {
-                refused.insert(alike, reason.clone());
+                refused.insert(alike, Arc::clone(reason));
             }
             self.keep_reason(key, reason);
         }
     }
 
     /// Gives one replica a place, or says why there is none.
-    fn place_one(&mut self, key: ReplicaKey, crowd: &mut Crowd) -> Option<String> {
+    fn place_one(
+        &mut self,
+        key: ReplicaKey,
+        crowd: &mut Crowd,
+        room: &mut usize,
+    ) -> Option<Arc<Survey>> {
         let service = self.truth.services.find(&key.0)?;
         let replica = self.truth.replicas.find(&key)?;
-        let profile = std::sync::Arc::clone(service.profile_of(replica.generation));
+        let desired = service.desired;
+        let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
         let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
-        let mut candidates: Vec<HostId> = self.candidates(&profile);
-        if profile.replicas == Replicas::PerHost {
-            candidates.retain(|host| !crowd.of_service.contains_key(&(key.0, *host)));
-        }
-        candidates.sort_by_cached_key(|host| {
-            let was_here = former.is_some_and(|former| former.host == *host);
-            let wish = match (was_here, avoids) {
-                (true, false) => 0,
-                (true, true) => 2,
-                _ => 1,
-            };
-            let of_service = crowd.of_service.get(&(key.0, *host)).copied();
-            let numbers = crowd.numbers.get(host).copied();
-            (
-                wish,
-                of_service.unwrap_or(0),
-                numbers.unwrap_or(0),
-                self.host_name(*host),
-            )
-        });
+        let candidates = self.candidates(key.0, &profile, crowd);
         let id = ReplicaId {
             service: key.0,
             index: key.1,
@@ -156,13 +162,44 @@ impl Registry {
         };
         let request = profile.request();
         let former = former.map(|former| (former.host, former.grant.clone()));
-        let placed = self
-            .pools
-            .place(self.now.mono, id, &request, former.as_ref(), &candidates);
+        let at = former.as_ref().map(|(host, _)| *host);
+        let rank = |registry: &Self, host: HostId| {
+            let wish = match (at == Some(host), avoids) {
+                (true, false) => 0,
+                (true, true) => 2,
+                _ => 1,
+            };
+            let of_service = crowd.of_service.get(&(key.0, host)).copied();
+            let numbers = crowd.numbers.get(&host).copied();
+            let name = registry.host_name(host);
+            (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
+        };
+        let now = self.now.mono;
+        let among = candidates.iter().copied().collect();
+        // Most who wait fit nowhere: who does is known before anything is put in order.
+        let mut feasible = self.pools.feasible(now, key.0, &request, &among);
+        let mut placed = None;
+        while placed.is_none()
+            && let Some((_, best)) = feasible.iter().map(|host| (rank(self, host), host)).min()
+        {
+            let grant = self.pools.place(now, id, &request, former.as_ref(), best);
+            placed = grant.map(|grant| (best, grant));
+            feasible.remove(best);
+        }
         let Some((host, grant)) = placed else {
-            return Some(self.why_pending(key.0, &profile, &request, &candidates));
+            let seeker = Seeker {
+                service: key.0,
+                profile: &profile,
+                request: &request,
+                candidates: &candidates,
+                desired,
+            };
+            let survey = self.survey(&seeker, Depth::pending(*room));
+            *room = room.saturating_sub(usize::try_from(survey.asked).unwrap_or(usize::MAX));
+            return Some(Arc::new(survey));
         };
         crowd.add(key.0, host, &grant);
+        self.waits.held.retain(|(at, _), _| *at != host);
         let ports: Vec<String> = grant
             .ports
             .iter()
@@ -191,14 +228,16 @@ impl Registry {
         None
     }
 
-    fn keep_reason(&mut self, key: ReplicaKey, reason: Option<String>) {
-        let before = match &reason {
-            Some(reason) => self.waits.reasons.insert(key, reason.clone()),
-            None => self.waits.reasons.remove(&key),
-        };
-        if before == reason {
+    fn keep_reason(&mut self, key: ReplicaKey, reason: Option<Arc<Survey>>) {
+        let before = self.waits.reasons.get(&key).map(|reason| &reason.survey);
+        if before == reason.as_ref() {
             return;
         }
+        let at = self.now.mono;
+        match reason {
+            Some(survey) => self.waits.reasons.insert(key, Reason { survey, at }),
+            None => self.waits.reasons.remove(&key),
+        };
         // A reason may name a grant of this very batch.
         if self.truth.is_changed() {
             self.shown.truth.insert(key.0);
@@ -207,14 +246,21 @@ impl Registry {
         }
     }
 
-    /// Hosts that could take the profile now, were there ports.
-    fn candidates(&self, profile: &Profile) -> Vec<HostId> {
+    /// Hosts that could take a replica of the service now, were there ports.
+    pub(super) fn candidates(
+        &self,
+        service: ServiceId,
+        profile: &Profile,
+        crowd: &Crowd,
+    ) -> Vec<HostId> {
         let needs_address = profile.ports.iter().any(|port| port.publish);
+        let one_each = profile.replicas == Replicas::PerHost;
         self.eligible_hosts(profile)
             .into_iter()
             .filter(|host| self.has_reported(host.id))
             .filter(|host| !needs_address || host.facts.published.is_some())
             .map(|host| host.id)
+            .filter(|host| !one_each || !crowd.of_service.contains_key(&(service, *host)))
             .collect()
     }
 
@@ -254,7 +300,7 @@ impl Registry {
         service.is_some_and(|service| service.wish == Wish::Running)
     }
 
-    fn crowd(&self) -> Crowd {
+    pub(super) fn crowd(&self) -> Crowd {
         let mut crowd = Crowd::default();
         for (key, replica) in self.truth.replicas.iter() {
             if let Phase::Placed(placement) = &replica.phase {

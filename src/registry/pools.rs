@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{
-    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSpec, HostState,
+    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSet, HostSpec,
+    HostState, Need, Summary,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -68,30 +69,33 @@ impl Pools {
         let _ = self.allocator.set_host_state(host, HostState::Up);
     }
 
-    /// Reserves the request on the first of `candidates` that takes it.
+    /// The hosts of `candidates` that take the request now.
+    pub(super) fn feasible(
+        &self,
+        now: Monotonic,
+        service: ServiceId,
+        request: &PortRequest,
+        candidates: &HostSet,
+    ) -> HostSet {
+        let need = Need::new(request, service);
+        self.allocator.begin(now).feasible(&need, Some(candidates))
+    }
+
+    /// Reserves the request on a host that takes it; nothing if it does not after all.
     pub(super) fn place(
         &mut self,
         now: Monotonic,
         replica: ReplicaId,
         request: &PortRequest,
         former: Option<&(HostId, PortGrant)>,
-        candidates: &[HostId],
-    ) -> Option<(HostId, PortGrant)> {
+        host: HostId,
+    ) -> Option<PortGrant> {
         let mut transaction = self.allocator.begin(now);
-        let all = candidates.iter().copied().collect();
-        let feasible = transaction.feasible(request, replica.service, Some(&all));
-        for host in candidates {
-            if !feasible.contains(*host) {
-                continue;
-            }
-            let numbers = former.filter(|(at, _)| at == host).map(|(_, grant)| grant);
-            if let Ok(grant) = transaction.reserve(*host, replica, request, numbers) {
-                transaction.commit();
-                self.waiting.remove(&replica);
-                return Some((*host, grant));
-            }
-        }
-        None
+        let numbers = former.filter(|(at, _)| *at == host).map(|(_, grant)| grant);
+        let grant = transaction.reserve(host, replica, request, numbers).ok()?;
+        transaction.commit();
+        self.waiting.remove(&replica);
+        Some(grant)
     }
 
     /// Why the host does not take the request; empty if it does.
@@ -102,7 +106,20 @@ impl Pools {
         request: &PortRequest,
         service: ServiceId,
     ) -> Vec<Why> {
-        self.allocator.begin(now).explain(host, request, service)
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain(host, &need)
+    }
+
+    /// The first cause of each of `hosts`, summed.
+    pub(super) fn explain_all(
+        &mut self,
+        now: Monotonic,
+        hosts: &HostSet,
+        request: &PortRequest,
+        service: ServiceId,
+    ) -> Summary {
+        let need = Need::new(request, service);
+        self.allocator.begin(now).explain_all(&need, Some(hosts))
     }
 
     /// From now on exactly these wait; "any" leaves alone what they fix.
@@ -136,7 +153,7 @@ impl Pools {
         {
             let stranger = Stranger {
                 pid: *pid,
-                comm: comm.clone(),
+                comm: comm.as_deref().map(std::sync::Arc::from),
             };
             // An unknown host is one beyond the limit, see `put_host`.
             let _ = self
@@ -169,13 +186,14 @@ impl Registry {
             return;
         };
         let now = self.now.mono;
+        let grant = self.pools.allocator.grant(id);
         let released = self
             .pools
             .allocator
             .confirm_release(id, now, AfterRelease::Cool);
         self.waits.wake();
         // Only a replica that holds nothing is refused, and that has nothing to rest.
-        let Ok((host, grant)) = released else {
+        let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
         if self.config.cooling.is_zero() {

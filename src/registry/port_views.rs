@@ -1,81 +1,165 @@
 //! The numbers of a host that are not free, as people see them: what the disk says, not what the pools are about to.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::identity::{HostId, HostName, ReplicaId};
-use crate::port::Port;
-use crate::port_pool::{PortState, Side};
-use crate::time::Spelled;
+use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
+use crate::port::{PortName, PortRange, PortRanges, Protocol};
+use crate::port_pool::{ListedPorts, PortState};
+use crate::rights::Caller;
+use crate::time::Now;
 
-use super::PortView;
 use super::machine::Registry;
-use super::pending::process;
-use super::records::{Phase, Placement, Replica};
+use super::records::{Phase, Placement, Replica, Service};
+use super::survey::whole_seconds;
+use super::{HostPorts, HostRanges, PortCounts, PortView};
 
 impl Registry {
-    /// Every number of a host that is not free, ascending; `None`: an unknown host.
+    /// Every number of a host that is not free at `now`, ascending, with holders as far as `reader` may see
+    /// them; `None`: an unknown host. Cost: linear in the grants of the host.
     #[must_use]
-    pub fn host_ports(&self, host: &HostName) -> Option<Vec<PortView>> {
-        let id = self.host_names.get(host)?;
-        Some(self.port_views(*id, true))
+    pub fn host_ports(&mut self, now: Now, reader: &Caller, host: &HostName) -> Option<HostPorts> {
+        let id = *self.host_names.get(host)?;
+        // What is left of a rest is told as of now, not as of the newest input.
+        self.now = now;
+        let facts = &self.truth.hosts.find(&id)?.facts;
+        let ranges = HostRanges {
+            dynamic: facts.dynamic.clone(),
+            fixed: facts.fixed.clone(),
+            reserved: facts.reserved.clone(),
+        };
+        let mut ports = self.port_views(id);
+        let counts = self.port_counts(id, &ports);
+        for port in &mut ports {
+            if !self.may_see_holder(reader, port) {
+                (port.service, port.replica, port.name) = (None, None, None);
+            }
+        }
+        Some(HostPorts {
+            host: host.clone(),
+            state: self.host_state(id).to_owned(),
+            ranges,
+            counts,
+            ports,
+        })
     }
 
-    /// The numbers of a host that are not free; reserved ones, which may be very many, only on wish.
-    pub(super) fn port_views(&self, id: HostId, with_reserved: bool) -> Vec<PortView> {
+    fn may_see_holder(&self, reader: &Caller, port: &PortView) -> bool {
+        let Some(name) = &port.service else {
+            return true;
+        };
+        let id = self.names.get(name);
+        let service = id.and_then(|id| self.truth.services.find(id));
+        reader.admin
+            || service.is_some_and(|service| {
+                reader.may_see(&service.owner.user, &service.profile().visibility)
+            })
+    }
+
+    /// How many numbers are in which state, by what is shown of them.
+    pub(super) fn port_counts(&self, id: HostId, ports: &[PortView]) -> PortCounts {
+        let dynamic = self.truth.hosts.find(&id);
+        let Some(dynamic) = dynamic.map(|host| &host.facts.dynamic) else {
+            return PortCounts::default();
+        };
+        let all = dynamic.count();
+        let free = |is_on: fn(Protocol) -> bool| {
+            let taken = ports.iter().filter(|port| is_on(port.protocol));
+            let taken: PortRanges = PortRanges::new(taken.map(|port| port.numbers));
+            all - taken.intersection(dynamic).count()
+        };
+        let in_state = |state: &str| {
+            let those = ports.iter().filter(|port| port.state == state);
+            those.map(|port| port.numbers.count()).sum()
+        };
+        PortCounts {
+            dynamic: all,
+            free_tcp: free(Protocol::has_tcp),
+            free_udp: free(Protocol::has_udp),
+            free_both: free(|_| true),
+            held: in_state("held"),
+            releasing: in_state("releasing"),
+            cooling: in_state("cooling"),
+            foreign: in_state("foreign"),
+            reserved: in_state("reserved"),
+        }
+    }
+
+    /// The numbers of a host that are not free, ascending.
+    pub(super) fn port_views(&self, id: HostId) -> Vec<PortView> {
         let mut views = self.undurable_releases(id);
         // The pools are ahead of the disk: what they freed may still be its holder's there.
-        let kept: BTreeSet<(Port, Side)> = views
+        let kept: Vec<(PortRange, Protocol)> = views
             .iter()
-            .flat_map(|view| Side::of(view.protocol).map(|side| (view.port, side)))
+            .map(|view| (view.numbers, view.protocol))
             .collect();
         for listed in self.pools.listed(id) {
-            let (state, replica, service, detail) = match &listed.state {
-                PortState::Held { by } | PortState::Releasing { by } => {
-                    (self.hold(*by), Some(*by), None, None)
-                }
-                PortState::Cooling { until, service } => {
-                    let left = until.since(self.now.mono);
-                    let whole = Duration::from_secs((left + Duration::from_millis(999)).as_secs());
-                    let detail = format!("free in {}", Spelled(whole));
-                    ("cooling", None, Some(*service), Some(detail))
-                }
-                PortState::Foreign(stranger) => {
-                    let detail = process(stranger);
-                    let detail = detail.trim_matches([' ', '(', ')']).to_owned();
-                    (
-                        "foreign",
-                        None,
-                        None,
-                        Some(detail).filter(|it| !it.is_empty()),
-                    )
-                }
-                PortState::Reserved if with_reserved => ("reserved", None, None, None),
-                PortState::Reserved | PortState::Free => continue,
+            let Some(view) = self.port_view(&listed) else {
+                continue;
             };
-            if replica.is_some_and(|replica| !self.is_durable(replica)) {
-                // Granted, but not yet on disk.
+            if kept.iter().all(|kept| !overlap(*kept, &listed)) {
+                views.push(view);
                 continue;
             }
-            let service = service.or(replica.map(|replica| replica.service));
-            let name = service
-                .and_then(|id| self.truth.services.find(&id))
-                .map(|service| service.name.clone());
-            let free =
-                |port: &Port| Side::of(listed.protocol).all(|side| !kept.contains(&(*port, side)));
-            views.extend(listed.numbers.iter().filter(free).map(|port| PortView {
-                port,
-                protocol: listed.protocol,
-                state: state.to_owned(),
-                service: name.clone(),
-                replica: replica.map(|replica| replica.index),
-                detail: detail.clone(),
-            }));
+            let is_kept = |numbers| {
+                let one = ListedPorts {
+                    numbers,
+                    ..listed.clone()
+                };
+                kept.iter().any(|kept| overlap(*kept, &one))
+            };
+            let singles = listed.numbers.iter().map(PortRange::single);
+            views.extend(
+                singles
+                    .filter(|numbers| !is_kept(*numbers))
+                    .map(|numbers| PortView {
+                        numbers,
+                        ..view.clone()
+                    }),
+            );
         }
         if !kept.is_empty() {
-            views.sort_by_key(|view| view.port);
+            views.sort_by_key(|view| view.numbers.first());
         }
         views
+    }
+
+    /// What is shown of one entry of the pool; nothing of a grant that is not on disk.
+    fn port_view(&self, listed: &ListedPorts) -> Option<PortView> {
+        let mut view = PortView {
+            numbers: listed.numbers,
+            protocol: listed.protocol,
+            state: String::new(),
+            service: None,
+            replica: None,
+            name: None,
+            left_s: None,
+            pid: None,
+            comm: None,
+        };
+        let state = match &listed.state {
+            PortState::Held { by } | PortState::Releasing { by } => {
+                let (service, placement) = self.durable_placement(*by)?;
+                view.service = Some(service.name.clone());
+                view.replica = Some(by.index);
+                view.name = name_of(placement, listed);
+                held_or_releasing(placement)
+            }
+            PortState::Cooling { until, service } => {
+                let left = until.since(self.now.mono).max(Duration::from_millis(1));
+                view.left_s = Some(whole_seconds(left).as_secs());
+                view.service = self.name_of(*service);
+                "cooling"
+            }
+            PortState::Foreign(stranger) => {
+                view.pid = stranger.pid;
+                view.comm = stranger.comm.as_ref().map(ToString::to_string);
+                "foreign"
+            }
+            PortState::Reserved => "reserved",
+            PortState::Free => return None,
+        };
+        state.clone_into(&mut view.state);
+        Some(view)
     }
 
     /// The numbers of ends that were decided but are not on disk: a start now would find them held.
@@ -97,35 +181,54 @@ impl Registry {
                 continue;
             }
             let service = self.truth.services.durable(&key.0);
-            for port in &placement.grant.ports {
-                views.extend(port.numbers.iter().map(|number| PortView {
-                    port: number,
-                    protocol: port.protocol,
-                    state: held_or_releasing(placement).to_owned(),
-                    service: service.map(|service| service.name.clone()),
-                    replica: Some(key.1),
-                    detail: None,
-                }));
-            }
+            views.extend(placement.grant.ports.iter().map(|port| PortView {
+                numbers: port.numbers,
+                protocol: port.protocol,
+                state: held_or_releasing(placement).to_owned(),
+                service: service.map(|service| service.name.clone()),
+                replica: Some(key.1),
+                name: Some(port.name.clone()),
+                left_s: None,
+                pid: None,
+                comm: None,
+            }));
         }
         views
     }
 
-    /// How the holder holds: it releases once the order to stop is on disk.
-    fn hold(&self, by: ReplicaId) -> &'static str {
-        let replica = self.truth.replicas.durable(&(by.service, by.index));
-        match replica.map(|replica| &replica.phase) {
-            Some(Phase::Placed(placement)) => held_or_releasing(placement),
-            _ => "held",
+    /// The placement of a holder as the disk has it: it releases once the order to stop is there.
+    fn durable_placement(&self, by: ReplicaId) -> Option<(&Service, &Placement)> {
+        let replica = self.truth.replicas.durable(&(by.service, by.index))?;
+        let service = self.truth.services.durable(&by.service)?;
+        match &replica.phase {
+            Phase::Placed(placement) if replica.incarnation == by.incarnation => {
+                Some((service, placement))
+            }
+            _ => None,
         }
     }
 
-    fn is_durable(&self, id: ReplicaId) -> bool {
-        let replica = self.truth.replicas.durable(&(id.service, id.index));
-        replica.is_some_and(|replica| {
-            replica.incarnation == id.incarnation && matches!(replica.phase, Phase::Placed(_))
-        })
+    pub(super) fn is_durable(&self, id: ReplicaId) -> bool {
+        self.durable_placement(id).is_some()
     }
+
+    fn name_of(&self, service: ServiceId) -> Option<crate::identity::ServiceName> {
+        let service = self.truth.services.find(&service)?;
+        Some(service.name.clone())
+    }
+}
+
+/// What the holder's profile calls the numbers.
+fn name_of(placement: &Placement, listed: &ListedPorts) -> Option<PortName> {
+    let mut ports = placement.grant.ports.iter();
+    let port = ports.find(|port| overlap((port.numbers, port.protocol), listed))?;
+    Some(port.name.clone())
+}
+
+fn overlap((numbers, protocol): (PortRange, Protocol), listed: &ListedPorts) -> bool {
+    protocol.overlaps(listed.protocol)
+        && numbers.first() <= listed.numbers.last()
+        && listed.numbers.first() <= numbers.last()
 }
 
 const fn held_or_releasing(placement: &Placement) -> &'static str {

@@ -314,6 +314,12 @@ impl Rig {
         Some(self.endpoint(service, index)?.state)
     }
 
+    /// The ports of a host as the reader sees them now.
+    pub(super) fn ports(&mut self, host: &str, reader: &Caller) -> super::HostPorts {
+        let host = host.parse().unwrap();
+        self.registry.host_ports(self.now, reader, &host).unwrap()
+    }
+
     /// `service index incarnation want` of all that a host shall do.
     pub(super) fn orders(&self, host: &str) -> Vec<String> {
         let host = host.parse().unwrap();

@@ -212,7 +212,8 @@ fn a_fixed_port_beyond_the_hosts_is_accepted_with_a_note() {
     );
     assert_eq!(
         rig.replica("web", 1).reason.unwrap(),
-        "port 8080/tcp on host n1 is held by web.alice replica 0"
+        "fixed port 8080/tcp: at most one replica per host; 1 host eligible; \
+         port 8080/tcp on host n1 is held by web.alice replica 0"
     );
 }
 

@@ -37,8 +37,7 @@ fn truth_is_shown_answered_and_ordered_only_when_it_is_durable() {
     assert!(rig.effects.is_empty(), "{:?}", rig.effects);
     assert!(rig.registry.view().services.is_empty());
     assert!(rig.orders("n1").is_empty());
-    let ports = rig.registry.host_ports(&"n1".parse().unwrap()).unwrap();
-    assert!(ports.is_empty());
+    assert!(rig.ports("n1", &alice()).ports.is_empty());
     rig.land();
     assert!(rig.answers[&ticket].is_ok());
     // Published, answered and ordered, in this order; the placement came with the same batch.

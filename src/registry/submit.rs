@@ -4,15 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::identity::{ServiceId, ServiceName};
+use crate::port::Port;
 use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas, Source};
 use crate::rights::Caller;
 
 use super::commands::{answer, copies, gap_note, order_of};
 use super::machine::Registry;
+use super::pending::fixed_port_note;
 use super::records::{EndKind, Phase, Replica, Roll, RollKind, Service, WaitCause, Waiting, Wish};
 use super::truth::{MetaKey, TombstoneKey};
 use super::{Answer, Refusal, Submission};
+
+/// The lowest number that a process without privilege may bind.
+const UNPRIVILEGED: Port = match Port::new(1024) {
+    Some(port) => port,
+    None => Port::MAX,
+};
 
 impl Registry {
     pub(super) fn submit(
@@ -21,16 +29,7 @@ impl Registry {
         submission: Submission,
     ) -> Result<Answer, Refusal> {
         let name = submission.service.clone();
-        let mut ports = submission.profile.ports.iter();
-        if let Some(network) = ports.find_map(|port| port.network.as_ref()) {
-            let reason = format!(
-                "a port names the network {network:?}, but no network is configured; leave `network` out to use the published address"
-            );
-            return Err(Refusal::Unfit {
-                service: name,
-                reason,
-            });
-        }
+        self.fit_for_here(by, &name, &submission.profile)?;
         let known = self.names.get(&name);
         let service = known.and_then(|id| self.truth.services.find(id));
         let seen = service.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));
@@ -88,6 +87,45 @@ impl Registry {
             service.source = submission.source.map(Arc::new);
         }
         Ok(self.replace(&name, id, by, submission.profile, &changes))
+    }
+
+    /// Refuses what no host here could ever run.
+    pub(super) fn fit_for_here(
+        &self,
+        by: &Caller,
+        name: &ServiceName,
+        profile: &Profile,
+    ) -> Result<(), Refusal> {
+        let unfit = |reason: String| Refusal::Unfit {
+            service: name.clone(),
+            reason,
+        };
+        let mut ports = profile.ports.iter();
+        if let Some(network) = ports.find_map(|port| port.network.as_ref()) {
+            return Err(unfit(format!(
+                "a port names the network {network:?}, but no network is configured; leave `network` out to use the published address"
+            )));
+        }
+        let privileged = profile.ports.iter().find_map(|port| match port.want {
+            Want::Fixed(number) if number < UNPRIVILEGED => Some((number, port.protocol)),
+            _ => None,
+        });
+        // Who offers such a number on a host lets everybody bind it.
+        let is_offered = |number| {
+            let mut hosts = self.truth.hosts.iter();
+            hosts.any(|(_, host)| host.facts.fixed.contains(number))
+        };
+        match privileged {
+            Some((number, protocol))
+                if by.uid != Some(0) && !self.host_names.is_empty() && !is_offered(number) =>
+            {
+                Err(unfit(format!(
+                    "port {number}/{protocol} needs privilege: {} may bind {UNPRIVILEGED} to 65535, and no host offers a lower number",
+                    by.user
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn submit_new(
@@ -269,17 +307,10 @@ impl Registry {
     pub(super) fn room_notes(&self, service: &Service, replicas: u32) -> Vec<String> {
         let profile = service.profile();
         let eligible = self.eligible_hosts(profile).len();
-        let fixed = profile.ports.iter().find_map(|port| match port.want {
-            Want::Fixed(number) => Some((number, port.protocol)),
-            Want::Any { .. } => None,
-        });
-        match fixed {
-            Some((port, protocol)) if replicas as usize > eligible => vec![format!(
-                "fixed port {port}/{protocol}: at most one replica per host; {eligible} {} eligible",
-                if eligible == 1 { "host" } else { "hosts" }
-            )],
-            _ => Vec::new(),
-        }
+        let eligible = u32::try_from(eligible).unwrap_or(u32::MAX);
+        fixed_port_note(profile, replicas, eligible)
+            .into_iter()
+            .collect()
     }
 }
 

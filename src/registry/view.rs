@@ -7,12 +7,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
-use crate::port::{Port, PortRange, PortRanges, Protocol};
+use crate::port::{PortName, PortRange, PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
 use crate::residency::{ReplicaName, Want};
+use crate::rights::Caller;
 use crate::supervision::{Failure, Status};
-use crate::time::WallClock;
+use crate::time::{Monotonic, WallClock};
+
+use super::placement::Reason;
+use super::reasons::{HostSums, ReasonView};
 
 /// Everything at one moment; built anew for what changed, shared for the rest.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +46,9 @@ pub struct ServiceView {
     /// are still to be taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_way: Option<String>,
+    /// What its waiting replicas wait for, in a few words: `1 replica waits: 8888/tcp HELD by nb.alice/0 on n1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// When it was submitted.
     pub submitted: WallClock,
     /// The last change that anything here shows.
@@ -72,6 +79,12 @@ pub struct ReplicaView {
     pub ready: bool,
     /// Why it is as it is, one sentence: why it pends, is not ready, or ended.
     pub reason: Option<String>,
+    /// Of a replica that has no place: what is against the first three hosts by name, up to eight causes each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<ReasonView>,
+    /// Of a replica that has no place: all hosts, by the first cause against each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_sums: Option<HostSums>,
     /// Automatic restarts of this incarnation.
     pub restarts: u32,
     /// Automatic restarts over all incarnations; never falls.
@@ -82,6 +95,12 @@ pub struct ReplicaView {
     pub last_failure: Option<String>,
     /// The newest failure whole.
     pub last_failure_detail: Option<Failure>,
+    /// The first failure of this incarnation whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure_detail: Option<Failure>,
+    /// The newest start of this incarnation; 0 before the first.
+    #[serde(default)]
+    pub run: crate::identity::Run,
     /// Where it is placed.
     pub host: Option<HostName>,
     /// The host's published address.
@@ -92,6 +111,17 @@ pub struct ReplicaView {
     pub pid: Option<u32>,
     /// Since when it is in this state.
     pub since: WallClock,
+    /// What `reason` and `reasons` are told from, to tell them anew to another reader or at another moment.
+    #[serde(skip)]
+    pub(super) waits: Option<Waits>,
+}
+
+/// What a replica without a place waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    pub(super) reason: Reason,
+    /// What took it from its last place.
+    pub(super) after: Option<String>,
 }
 
 /// One host as people see it.
@@ -111,9 +141,8 @@ pub struct HostView {
     pub last_seen: WallClock,
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
-    /// Every number that is held, releasing, cooling or foreign, ascending. Reserved ones, which may be very
-    /// many, are only in `Registry::host_ports`.
-    pub ports: Vec<PortView>,
+    /// How many numbers are in which state.
+    pub counts: PortCounts,
     /// What the host warns of, such as an ephemeral range that overlaps the pool.
     pub warnings: Vec<String>,
     /// What it can do.
@@ -122,21 +151,82 @@ pub struct HostView {
     pub labels: BTreeMap<String, String>,
 }
 
-/// One number of a host that is not free.
+/// Every number of a host that is not free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPorts {
+    /// The host.
+    pub host: HostName,
+    /// `up`, `not reported`, `drained`, `suspect` or `lost`.
+    pub state: String,
+    /// Which numbers it offers.
+    pub ranges: HostRanges,
+    /// How many numbers are in which state.
+    pub counts: PortCounts,
+    /// What is not free, ascending; consecutive numbers of one holder and state are one entry.
+    pub ports: Vec<PortView>,
+}
+
+/// Which numbers a host offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRanges {
+    /// Numbers that "any" draws from.
+    pub dynamic: PortRanges,
+    /// Numbers that a fixed request may name.
+    pub fixed: PortRanges,
+    /// Numbers never given.
+    pub reserved: PortRanges,
+}
+
+/// How many numbers of a host are in which state. A number in one state on both sides counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCounts {
+    /// Numbers of the dynamic range.
+    pub dynamic: u32,
+    /// Of those, free for TCP.
+    pub free_tcp: u32,
+    /// Of those, free for UDP.
+    pub free_udp: u32,
+    /// Of those, free for both.
+    pub free_both: u32,
+    /// Held by a replica.
+    pub held: u32,
+    /// Its stop is ordered, its end not confirmed.
+    pub releasing: u32,
+    /// Freed, and resting.
+    pub cooling: u32,
+    /// A process outside portreeve listens.
+    pub foreign: u32,
+    /// Never given, and in none of the other states.
+    pub reserved: u32,
+}
+
+/// Numbers of a host that are not free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortView {
-    /// The number.
-    pub port: Port,
-    /// The side.
+    /// The number, or consecutive ones.
+    pub numbers: PortRange,
+    /// The side or sides.
     pub protocol: Protocol,
-    /// `held`, `releasing`, `cooling`, `reserved` or `foreign`.
+    /// `held`, `releasing`, `cooling`, `foreign` or `reserved`.
     pub state: String,
-    /// The holder, where it is a replica.
+    /// The holder, or whose they were, where the reader may see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
     /// Its index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<u32>,
-    /// What else is known: the stranger's process, the rest that is left.
-    pub detail: Option<String>,
+    /// What the holder's profile calls them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<PortName>,
+    /// For how many seconds they still rest, rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
+    /// The stranger's process, where the host could read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The stranger's command name, where the host could read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
 }
 
 /// Something that happened to a service.
@@ -152,6 +242,51 @@ pub struct EventView {
     pub kind: String,
     /// One sentence.
     pub text: String,
+}
+
+impl ServiceView {
+    /// Whether a replica has no place, so that what is told of it differs by reader and moment.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.waits.is_some())
+    }
+
+    /// The same as `reader` may see it at `now`: holders of ports by their rights, rests by what is left of them.
+    #[must_use]
+    pub fn told_to(&self, reader: &Caller, now: Monotonic) -> Self {
+        let mut view = self.clone();
+        let mut first = None;
+        let mut waiting: u32 = 0;
+        for replica in &mut view.replicas {
+            let Some(waits) = replica.waits.take() else {
+                continue;
+            };
+            let told = waits.reason.survey.told(reader, now);
+            replica.reason = Some(match &waits.after {
+                Some(after) => format!("{} ({after})", told.sentence),
+                None => told.sentence,
+            });
+            replica.reasons = told.reasons;
+            replica.reason_sums = Some(told.sums);
+            first.get_or_insert(told.short);
+            waiting += 1;
+            replica.waits = Some(waits);
+        }
+        view.waits_for = first.map(|short| match waiting {
+            1 => format!("1 replica waits: {short}"),
+            many => format!("{many} replicas wait: {short}"),
+        });
+        view
+    }
+
+    /// The same as it was when the hosts last said something else: equal until they do.
+    pub(super) fn told_as_found(self, reader: &Caller) -> Self {
+        let found = self.replicas.iter().find_map(|it| it.waits.as_ref());
+        match found.map(|waits| waits.reason.at) {
+            Some(at) => self.told_to(reader, at),
+            None => self,
+        }
+    }
 }
 
 /// What a host shall do about one replica. State, not a message: acting on it twice is harmless.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::Conflict;
 use crate::endpoints::ServiceEndpoints;
-use crate::identity::{HostId, ReplicaId};
+use crate::identity::{HostId, ReplicaId, Run};
 use crate::supervision::State;
 use crate::time::Spelled;
 
@@ -12,6 +12,7 @@ use super::commands::{copies, runs};
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
+use super::view::Waits;
 use super::{HostView, ReplicaView, ServiceView};
 
 impl Registry {
@@ -39,13 +40,14 @@ impl Registry {
             // Shown for the first time since this start: what the records say.
             newest.unwrap_or_default().max(service.submitted)
         };
-        ServiceView {
+        let view = ServiceView {
             service: service.name.clone(),
             owner: service.owner.user.clone(),
             state: state.to_owned(),
             desired: service.desired,
             ready: u32::try_from(ready).unwrap_or(u32::MAX),
             under_way: under_way(service, &replicas),
+            waits_for: None,
             submitted: service.submitted,
             changed,
             revision: 0,
@@ -55,7 +57,8 @@ impl Registry {
                 .collect(),
             profile: service.profile().as_ref().clone(),
             id: service.id,
-        }
+        };
+        view.told_as_found(&service.owner)
     }
 
     fn replica_view(&self, key: ReplicaKey, replica: &Replica) -> ReplicaView {
@@ -71,16 +74,21 @@ impl Registry {
             state: String::new(),
             ready: false,
             reason: None,
+            reasons: Vec::new(),
+            reason_sums: None,
             restarts,
             restarts_total: replica.restarts_earlier.saturating_add(restarts),
             user_restarts: status.map_or(0, |status| status.user_restarts),
             last_failure: failure.as_ref().map(|failure| failure.reason.to_string()),
             last_failure_detail: failure,
+            first_failure_detail: status.and_then(|status| status.first_failure.clone()),
+            run: status.map_or(Run::default(), |status| status.run),
             host: None,
             address: None,
             ports: BTreeMap::new(),
             pid: None,
             since: replica.since,
+            waits: None,
         };
         match &replica.phase {
             Phase::Waiting(waiting) => self.fill_waiting(&mut view, key, waiting),
@@ -116,7 +124,6 @@ impl Registry {
     }
 
     fn fill_waiting(&self, view: &mut ReplicaView, key: ReplicaKey, waiting: &Waiting) {
-        let reason = self.waits.reasons.get(&key).cloned();
         let cause = match &waiting.cause {
             WaitCause::Asked => None,
             WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
@@ -130,34 +137,43 @@ impl Registry {
             (_, None) => "pending",
         }
         .to_owned();
-        view.reason = match (reason, cause) {
-            (Some(reason), Some(cause)) => Some(format!("{reason} ({cause})")),
-            (None, Some(cause)) => Some(match waiting.rest {
-                Some(rest) => format!("{cause}; rests {}", Spelled(rest)),
-                None => cause,
-            }),
-            (reason, None) => reason,
-        };
+        // Told in words together with the others of its service.
+        view.waits = self.waits.reasons.get(&key).map(|reason| Waits {
+            reason: reason.clone(),
+            after: cause.clone(),
+        });
+        view.reason = cause.map(|cause| match waiting.rest {
+            Some(rest) => format!("{cause}; rests {}", Spelled(rest)),
+            None => cause,
+        });
     }
 
     pub(super) fn host_view(&self, id: HostId) -> Option<HostView> {
         let host = self.truth.hosts.find(&id)?;
         let life = self.lives.get(&id);
-        let reported = life.is_some_and(|life| life.reported);
         let facts = &host.facts;
         Some(HostView {
             host: host.name().clone(),
-            state: if reported { "up" } else { "not reported" }.to_owned(),
+            state: self.host_state(id).to_owned(),
             address: facts.published,
             address_rule: facts.address_rule.clone(),
             boot_id: facts.boot_id.clone(),
             last_seen: life.map_or(host.reported_at, |life| life.last_seen),
             dynamic: facts.dynamic.clone(),
-            ports: self.port_views(id, false),
+            counts: self.port_counts(id, &self.port_views(id)),
             warnings: self.warnings(id),
             capabilities: facts.capabilities.clone(),
             labels: facts.labels.clone(),
         })
+    }
+
+    /// The state of a host as people read it.
+    pub(super) fn host_state(&self, id: HostId) -> &'static str {
+        if self.has_reported(id) {
+            "up"
+        } else {
+            "not reported"
+        }
     }
 
     /// What is odd about a host.

@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::Tokens;
 
+use portreeve::profile::EffectiveValue;
+use portreeve::supervision::Forecast;
+
 pub use portreeve::registry::{
-    Answer, Desired, EventView, HostFacts, HostView, PortView, ReplicaReport, ReplicaView,
+    Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit, HostPorts,
+    HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport, ReplicaView,
     ServiceView, Want,
 };
 
@@ -200,6 +204,20 @@ pub struct WhoAmI {
     pub view_scope: String,
     /// Whether it may manage every service.
     pub admin: bool,
+}
+
+/// `POST /explain`, and a service's `explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Where a replica would fit now, and what is against every other host.
+    #[serde(flatten)]
+    pub fit: FitView,
+    /// Of a profile: the effective one, value by value, each with the layer that set it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effective: Vec<EffectiveValue>,
+    /// What its rules will do in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
 }
 
 /// `POST /check` and a successful submit: what to know although nothing is wrong.

@@ -41,7 +41,7 @@ pub fn service(service: &dyn Display) -> String {
     format!("{ROOT}/services/{service}")
 }
 
-/// What a service's owner can do: `scale`, `start`, `stop`, `restart`; also `endpoints`, `events`.
+/// What a service's owner can do: `scale`, `start`, `stop`, `restart`; also `endpoints`, `events`, `explain`.
 #[must_use]
 pub fn service_part(service: &dyn Display, part: &str) -> String {
     format!("{ROOT}/services/{service}/{part}")
@@ -96,6 +96,12 @@ pub fn log_piece(host: &HostName, read: u64) -> String {
 #[must_use]
 pub fn whoami() -> String {
     format!("{ROOT}/whoami")
+}
+
+/// Where one replica of a profile would fit; stores nothing. For a known service: its part `explain`.
+#[must_use]
+pub fn explain() -> String {
+    format!("{ROOT}/explain")
 }
 
 /// Checks a profile without storing anything.

@@ -133,16 +133,31 @@ impl Driver {
                     Some(fact) => self.round(fact),
                     None => break,
                 },
-                Some(question) = self.questions.recv() => {
-                    let events = self.registry.events(&question.service);
-                    // The asker may have left.
-                    let _ = question.reply.send(events);
-                }
+                Some(question) = self.questions.recv() => self.answer(question),
                 () = due => self.on_deadline(),
                 () = stopping.said() => break,
             }
         }
         self.end().await;
+    }
+
+    /// Answers what changes nothing. An asker may have left.
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Events { service, reply } => {
+                let _ = reply.send(self.registry.events(&service));
+            }
+            Question::Ports {
+                reader,
+                host,
+                reply,
+            } => {
+                let _ = reply.send(self.registry.host_ports(clock::now(), &reader, &host));
+            }
+            Question::Explain { by, what, reply } => {
+                let _ = reply.send(self.registry.explain(clock::now(), &by, &what));
+            }
+        }
     }
 
     fn round(&mut self, first: Fact) {

@@ -1,7 +1,9 @@
 //! The way to the one task that owns the truth: bounded, and answered when what was asked is true.
 
-use portreeve::identity::ServiceName;
-use portreeve::registry::{Answer, Command, EventView, Input, Refusal};
+use portreeve::identity::{HostName, ServiceName};
+use portreeve::registry::{
+    Answer, Command, EventView, Explain, FitView, HostPorts, Input, Refusal,
+};
 use portreeve::rights::Caller;
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,9 +36,24 @@ pub(crate) enum Reply {
 }
 
 /// Something only the registry knows.
-pub(crate) struct Question {
-    pub(crate) service: ServiceName,
-    pub(crate) reply: oneshot::Sender<Vec<EventView>>,
+pub(crate) enum Question {
+    /// What happened to a service.
+    Events {
+        service: ServiceName,
+        reply: oneshot::Sender<Vec<EventView>>,
+    },
+    /// Which numbers of a host are not free; nothing for an unknown host.
+    Ports {
+        reader: Caller,
+        host: HostName,
+        reply: oneshot::Sender<Option<HostPorts>>,
+    },
+    /// Where a replica would fit.
+    Explain {
+        by: Caller,
+        what: Explain,
+        reply: oneshot::Sender<Result<FitView, Refusal>>,
+    },
 }
 
 /// Why an input was not acknowledged. The sender keeps it and sends it again.
@@ -103,11 +120,33 @@ impl Queue {
 
     /// What happened to a service.
     pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
-        let (reply, answer) = oneshot::channel();
-        self.questions
-            .send(Question { service, reply })
+        self.ask(|reply| Question::Events { service, reply }).await
+    }
+
+    /// The numbers of a host as the reader sees them; nothing for an unknown host.
+    pub(crate) async fn ports(&self, reader: Caller, host: HostName) -> Option<Option<HostPorts>> {
+        let question = |reply| Question::Ports {
+            reader,
+            host,
+            reply,
+        };
+        self.ask(question).await
+    }
+
+    /// Where a replica would fit now.
+    pub(crate) async fn explain(
+        &self,
+        by: Caller,
+        what: Explain,
+    ) -> Option<Result<FitView, Refusal>> {
+        self.ask(|reply| Question::Explain { by, what, reply })
             .await
-            .ok()?;
+    }
+
+    /// `None`: the controller is going down.
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(question(reply)).await.ok()?;
         answer.await.ok()
     }
 }

@@ -1,4 +1,4 @@
-//! `hosts`, `host`, `ports` and `whoami`.
+//! `hosts`, `host` and `whoami`.
 
 use clap::Args;
 use portreeve::identity::HostName;
@@ -26,17 +26,12 @@ impl Hosts {
             return print_json(&list);
         }
         let lines = list.hosts.iter().map(|host| {
-            let held = host
-                .ports
-                .iter()
-                .filter(|port| port.state == "held")
-                .count();
             vec![
                 host.host.to_string(),
                 host.state.clone(),
                 or_dash(host.address),
                 host.dynamic.to_string(),
-                held.to_string(),
+                host.counts.held.to_string(),
                 moment(host.last_seen),
             ]
         });
@@ -81,45 +76,6 @@ impl Host {
             text.push_str(&format!("warning: {warning}\n"));
         }
         print(&text)
-    }
-}
-
-/// Show the ports of a host that are taken, and by whom.
-///
-/// held: by a replica. releasing: until that has stopped. cooling: freed, and rests before the next gets it.
-/// foreign: a process outside portreeve listens there.
-#[derive(Args, Debug)]
-pub(crate) struct Ports {
-    /// The host
-    name: HostName,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
-}
-
-impl Ports {
-    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let path = paths::host(&self.name);
-        let host: HostView = connect.client()?.get(&path, PATIENCE).await?;
-        if self.output == Format::Json {
-            return print_json(&host.ports);
-        }
-        let lines = host.ports.iter().map(|port| {
-            let holder = port.service.as_ref().map(|service| match port.replica {
-                Some(index) => format!("{service}/{index}"),
-                None => service.to_string(),
-            });
-            vec![
-                format!("{}/{}", port.port, port.protocol),
-                port.state.clone(),
-                or_dash(holder),
-                or_dash(port.detail.as_ref()),
-            ]
-        });
-        print(&rows(
-            &["PORT", "STATE", "HOLDER", "DETAIL"],
-            lines.collect(),
-        ))
     }
 }
 

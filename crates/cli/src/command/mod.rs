@@ -2,12 +2,16 @@
 
 pub(crate) mod daemon;
 mod endpoints;
+mod explain;
 mod hosts;
 mod logs;
+mod ports;
 pub(crate) mod services;
+mod sim;
 pub(crate) mod submit;
 mod verbs;
 mod wait;
+mod why;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -43,6 +47,7 @@ enum Command {
     Dev(Dev),
     Check(submit::Check),
     Submit(submit::Submit),
+    Explain(explain::Explain),
     Services(services::Services),
     Service(services::Service),
     Endpoints(endpoints::Endpoints),
@@ -54,10 +59,11 @@ enum Command {
     Kill(verbs::Kill),
     Delete(verbs::Delete),
     Logs(logs::Logs),
+    Why(why::Why),
     Events(services::Events),
     Hosts(hosts::Hosts),
     Host(hosts::Host),
-    Ports(hosts::Ports),
+    Ports(ports::Ports),
     Whoami(hosts::Whoami),
     Controller(daemon::Controller),
     Agent(daemon::Agent),
@@ -65,6 +71,8 @@ enum Command {
     #[command(hide = true)]
     Shim(daemon::Shim),
     Hello(Hello),
+    Sim(sim::Sim),
+    Replay(why::Replay),
 }
 
 impl Cli {
@@ -76,6 +84,7 @@ impl Cli {
             Command::Dev(dev) => on_all_cores(dev.run()).map(done),
             Command::Check(check) => check.run(),
             Command::Submit(submit) => on_one_core(submit.run(connect)).map(done),
+            Command::Explain(explain) => on_one_core(explain.run(connect)),
             Command::Services(services) => on_one_core(services.run(connect)).map(done),
             Command::Service(service) => on_one_core(service.run(connect)).map(done),
             Command::Endpoints(endpoints) => on_one_core(endpoints.run(connect)).map(done),
@@ -87,6 +96,7 @@ impl Cli {
             Command::Kill(kill) => on_one_core(kill.run(connect)).map(done),
             Command::Delete(delete) => on_one_core(delete.run(connect)).map(done),
             Command::Logs(logs) => on_one_core(logs.run(connect)).map(done),
+            Command::Why(why) => on_one_core(why.run(connect)).map(done),
             Command::Events(events) => on_one_core(events.run(connect)).map(done),
             Command::Hosts(hosts) => on_one_core(hosts.run(connect)).map(done),
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
@@ -97,6 +107,8 @@ impl Cli {
             Command::Worker(worker) => worker.run().map(done),
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),
+            Command::Sim(sim) => sim.run().map(done),
+            Command::Replay(replay) => replay.run().map(done),
         }
     }
 }

@@ -122,14 +122,27 @@ pub(crate) fn replica_rows(service: &ServiceView) -> Vec<Vec<String>> {
     service.replicas.iter().map(row).collect()
 }
 
-/// Why each replica is as it is, a line each, below the table.
+/// Why each replica is as it is, below the table; neighbours for the same reason on one line.
 pub(crate) fn reasons(service: &ServiceView) -> String {
-    let told = service.replicas.iter().filter_map(|replica| {
-        let reason = replica.reason.as_ref()?;
-        Some(format!(
-            "{}/{}: {reason}\n",
-            service.service, replica.replica
-        ))
+    let mut groups: Vec<(u32, u32, &str)> = Vec::new();
+    for replica in &service.replicas {
+        let Some(reason) = replica.reason.as_deref() else {
+            continue;
+        };
+        match groups.last_mut() {
+            Some((_, last, same)) if *same == reason && *last + 1 == replica.replica => {
+                *last = replica.replica;
+            }
+            _ => groups.push((replica.replica, replica.replica, reason)),
+        }
+    }
+    let told = groups.into_iter().map(|(first, last, reason)| {
+        let name = &service.service;
+        if first == last {
+            format!("{name}/{first}: {reason}\n")
+        } else {
+            format!("{name}/{first} to {last}: {reason}\n")
+        }
     });
     told.collect()
 }
@@ -156,8 +169,11 @@ fn restarts(service: &ServiceView) -> u32 {
         .sum()
 }
 
-/// The reason of the first replica that is not ready.
+/// What waiting replicas wait for; else the reason of the first replica that is not ready.
 fn waits_for(service: &ServiceView) -> Option<String> {
+    if let Some(waits_for) = &service.waits_for {
+        return Some(waits_for.clone());
+    }
     let waiting = service
         .replicas
         .iter()

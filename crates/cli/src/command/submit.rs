@@ -168,7 +168,7 @@ impl Draft {
     }
 
     /// Checks what can be checked without the controller, and says what was warned of.
-    fn check_alone(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn check_alone(&self) -> Result<Vec<String>, Failure> {
         let site = Elsewhere::default();
         let checked = self.check_quietly(&site);
         if site.asked.get() {
@@ -222,7 +222,8 @@ impl Draft {
             .await
     }
 
-    async fn send<T: DeserializeOwned>(
+    /// Sends it as a request's body, with what is set over it.
+    pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         client: &Client,
         method: Method,

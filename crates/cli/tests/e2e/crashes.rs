@@ -147,7 +147,8 @@ fn a_command_that_always_exits_gives_up_and_frees_its_ports() {
                     .as_str()
                     .is_some_and(|name| name.starts_with(service))
         };
-        ports.as_array().unwrap().iter().filter(of).count()
+        let ports = ports["ports"].as_array().unwrap();
+        ports.iter().filter(of).count()
     };
     assert!(
         eventually(|| held("broken") == 0),

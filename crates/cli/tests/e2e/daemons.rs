@@ -36,7 +36,7 @@ fn agent(world: &World) -> Running {
     )
 }
 
-/// What must not change: places, ports, counts and processes.
+/// What must not change: places, ports, counts, failures and processes.
 fn standing(world: &World) -> Vec<Value> {
     (0..3)
         .map(|index| {
@@ -49,6 +49,9 @@ fn standing(world: &World) -> Vec<Value> {
                 "restarts_total",
                 "pid",
                 "ready",
+                "run",
+                "first_failure_detail",
+                "last_failure_detail",
             ];
             fields.iter().map(|field| replica[*field].clone()).collect()
         })

@@ -1,56 +1,11 @@
 //! Ports as a resource: one holder a number, reasons with names, and strangers respected.
 
-use std::process::{Child, Stdio};
-
-use crate::world::{Running, USUAL, World, eventually, hello};
+use crate::stranger::Stranger;
+use crate::world::{USUAL, World, hello, quiet_dev};
 
 /// A fixed port in the usual profile.
 fn fixed(name: &str, port: u16) -> String {
     hello(name, 1, "", &USUAL.replace("\"any\"", &port.to_string()))
-}
-
-/// A dev with one quiet service without ports.
-fn quiet_dev(world: &World, more: &[&str]) -> Running {
-    let quiet = world.profile(
-        "quiet.toml",
-        "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n",
-    );
-    world.dev(&[&[quiet.as_str()], more].concat())
-}
-
-/// A process of nobody's that listens on this port of the world.
-struct Stranger(Child);
-
-impl Stranger {
-    fn new(world: &World, address: &str, port: u16) -> Self {
-        let code = format!(
-            "import socket,time\ns=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET)\n\
-             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\ns.bind(('{address}', {port}))\ns.listen()\ntime.sleep(100000)"
-        );
-        let child = world
-            .command("python3")
-            .args(["-c", &code])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        assert!(
-            eventually(|| world.listens(u64::from(port))),
-            "the stranger never listened"
-        );
-        Self(child)
-    }
-
-    fn leave(mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -107,7 +62,7 @@ fn a_strangers_fixed_port_is_waited_for_without_spending_restarts() {
     for word in [
         "5236/tcp",
         "outside",
-        &stranger.0.id().to_string(),
+        &stranger.pid().to_string(),
         "python3",
     ] {
         assert!(reason.contains(word), "{word} is missing: {reason}");

@@ -1,11 +1,12 @@
 //! One test's own network namespace and folders; everything started in it is gone with it.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::namespace::Namespace;
 
 /// The binary under test.
 pub(crate) const PORTREEVE: &str = env!("CARGO_BIN_EXE_portreeve");
@@ -14,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A network namespace with only loopback, and a folder.
 pub(crate) struct World {
-    holder: Child,
+    // Dropped first: its processes write into the folder.
+    home: Namespace,
     folder: tempfile::TempDir,
 }
 
@@ -22,42 +24,14 @@ impl World {
     /// A new world, or `None` with a printed reason where the machine does not allow one.
     /// With `PORTREEVE_REQUIRE_EXTERNAL=1` that is a failure.
     pub(crate) fn new() -> Option<Self> {
-        let mut command = Command::new("unshare");
-        if !rustix_is_root() {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args([
-            "--net",
-            "sh",
-            "-c",
-            "ip link set lo up && echo up && exec sleep 100000",
-        ]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let refused = match command.spawn() {
-            Err(cause) => format!("unshare: {cause}"),
-            Ok(mut holder) => {
-                let mut line = String::new();
-                let out = holder.stdout.take().expect("stdout is piped");
-                BufReader::new(out).read_line(&mut line).unwrap();
-                if line == "up\n" {
-                    return Some(Self {
-                        holder,
-                        folder: tempfile::tempdir().unwrap(),
-                    });
-                }
-                let _ = holder.kill();
-                let mut words = String::new();
-                let _ = holder
-                    .stderr
-                    .take()
-                    .expect("stderr is piped")
-                    .read_to_string(&mut words);
-                let _ = holder.wait();
-                words
+        let refused = match Namespace::new() {
+            Ok(home) => {
+                return Some(Self {
+                    home,
+                    folder: tempfile::tempdir().unwrap(),
+                });
             }
+            Err(refused) => refused,
         };
         let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL").is_ok_and(|value| value == "1");
         assert!(!required, "a network namespace is required here: {refused}");
@@ -77,16 +51,19 @@ impl World {
 
     /// A command that runs in this world's network and knows its controller.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        let namespace = |kind: &str| format!("--{kind}=/proc/{}/ns/{kind}", self.holder.id());
-        if !rustix_is_root() {
-            command.args([namespace("user").as_str(), "--preserve-credentials"]);
-        }
-        command.arg(namespace("net")).arg("--").arg(program);
+        self.command_in(&self.home, program)
+    }
+
+    /// The same in another network.
+    pub(crate) fn command_in(
+        &self,
+        network: &Namespace,
+        program: impl AsRef<std::ffi::OsStr>,
+    ) -> Command {
+        let mut command = network.command(program);
         command
             .env("PORTREEVE_CONTROLLER", self.socket())
             .env("TMPDIR", self.folder.path());
-        command.stdin(Stdio::null());
         command
     }
 
@@ -168,6 +145,11 @@ impl World {
 
     /// Starts a daemon of ours, its output in files, and waits until the controller answers.
     pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Running {
+        self.start_in(&self.home, name, arguments)
+    }
+
+    /// The same in another network.
+    pub(crate) fn start_in(&self, network: &Namespace, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
@@ -175,7 +157,8 @@ impl World {
             .unwrap();
         let err = out.try_clone().unwrap();
         let child = self
-            .portreeve(arguments)
+            .command_in(network, PORTREEVE)
+            .args(arguments)
             .env_remove("PORTREEVE_CONTROLLER")
             .stdout(out)
             .stderr(err)
@@ -210,55 +193,12 @@ impl World {
 
     /// The processes of this world but for its holder: number and command line.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
-        let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        let own = namespace(&self.holder.id().to_string());
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let Ok(pid) = name.parse::<i32>() else {
-                continue;
-            };
-            if pid.unsigned_abs() != self.holder.id() && namespace(&name) == own && own.is_some() {
-                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
-            }
-        }
-        found
+        self.home.processes()
     }
 
     /// Whether something listens on this TCP port of the world.
     pub(crate) fn listens(&self, port: u64) -> bool {
-        let table = |name: &str| {
-            std::fs::read_to_string(format!("/proc/{}/net/{name}", self.holder.id()))
-                .unwrap_or_default()
-        };
-        let wanted = format!(":{port:04X} ");
-        [table("tcp"), table("tcp6")]
-            .iter()
-            .flat_map(|text| text.lines())
-            .any(|line| {
-                let mut fields = line.split_ascii_whitespace();
-                let local = fields.nth(1).unwrap_or_default();
-                format!("{local} ").ends_with(&wanted) && fields.nth(1) == Some("0A")
-            })
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // Killed until none is left: a worker may start one while its predecessors are killed.
-        for _ in 0..100 {
-            let left = self.processes();
-            if left.is_empty() {
-                break;
-            }
-            for (pid, _) in left {
-                kill(pid, "KILL");
-            }
-            pause();
-        }
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        self.home.listens(port)
     }
 }
 
@@ -362,10 +302,6 @@ pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-fn rustix_is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
 /// A service of ours as a profile: `portreeve hello` with these further arguments and lines.
 pub(crate) fn hello(name: &str, replicas: u32, arguments: &str, more: &str) -> String {
     format!(
@@ -379,3 +315,36 @@ pub(crate) fn hello(name: &str, replicas: u32, arguments: &str, more: &str) -> S
 pub(crate) const USUAL: &str = "[ports]\nhttp = \"any\"\n\
     [restart]\nbackoff = { initial = \"500ms\", max = \"1s\" }\n\
     [readiness]\nhttp = { path = \"/\" }\ninterval = \"200ms\"\n";
+
+/// A dev with one quiet service without ports.
+pub(crate) fn quiet_dev(world: &World, more: &[&str]) -> Running {
+    let quiet = world.profile(
+        "quiet.toml",
+        "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n",
+    );
+    world.dev(&[&[quiet.as_str()], more].concat())
+}
+
+/// A program that binds and keeps every number it was given, those of names with `udp` on UDP, and the command
+/// that runs it.
+pub(crate) fn binder(world: &World) -> String {
+    let code = r#"
+import os, socket, sys, time
+kept = []
+for name, value in sorted(os.environ.items()):
+    if not name.startswith("PORTREEVE_PORT_") or name.endswith(("_LAST", "_COUNT")):
+        continue
+    for port in range(int(value), int(os.environ.get(name + "_LAST", value)) + 1):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if "UDP" in name else socket.SOCK_STREAM)
+        if "UDP" not in name:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("0.0.0.0", port))
+        if "UDP" not in name:
+            s.listen()
+        kept.append(s)
+print("bound", len(kept), flush=True)
+time.sleep(1000000)
+"#;
+    let path = world.profile("binder.py", code);
+    format!("exec python3 {path}")
+}

@@ -65,7 +65,11 @@ impl Asker {
 
     /// The service of the path; a label alone is the asker's own.
     pub(crate) fn service(&self, names: &Names) -> Result<ServiceName, Refused> {
-        let text = names.text("service");
+        self.named(names.text("service"))
+    }
+
+    /// The service of this name; a label alone is the asker's own.
+    pub(crate) fn named(&self, text: &str) -> Result<ServiceName, Refused> {
         if text.contains('.') {
             return text.parse().map_err(Refused::name);
         }

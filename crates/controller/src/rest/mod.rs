@@ -20,6 +20,7 @@ mod agents;
 mod answer;
 mod body;
 mod endpoints;
+mod explain;
 mod hosts;
 mod identity;
 mod names;
@@ -47,6 +48,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/services/{service}/stop", post(stop))
         .route("/services/{service}/restart", post(restart))
         .route("/services/{service}/events", get(services::events))
+        .route("/services/{service}/explain", get(explain::service))
         .route("/services/{service}/endpoints", get(endpoints::endpoints))
         .route(
             "/services/{service}/replicas/{index}/kill",
@@ -74,6 +76,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             put(agents::status),
         )
         .route("/check", post(services::check))
+        .route("/explain", post(explain::profile))
         .route("/whoami", get(identity::whoami));
     Router::new()
         .nest(paths::ROOT, api)

@@ -6,19 +6,29 @@ use portreeve::profile::{Probe, Profile, Template};
 use portreeve::registry::ServiceView;
 use portreeve::rights::Caller;
 
+use crate::clock;
+
 use super::refused::Refused;
 
 /// The service for this caller: whole for who may read its logs; for others without what a process or a
 /// probe wrote, and without the values of its environment.
 pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<ServiceView> {
     if reads_logs(service, caller) {
+        if service.waits() {
+            // The reasons name holders that the owner sees, and rests as they were when they were found.
+            return Arc::new(service.told_to(caller, clock::now().mono));
+        }
         return Arc::clone(service);
     }
     let mut seen = ServiceView::clone(service);
     for replica in &mut seen.replicas {
         replica.reason = None;
+        replica.reasons = Vec::new();
+        replica.reason_sums = None;
         replica.last_failure_detail = None;
+        replica.first_failure_detail = None;
     }
+    seen.waits_for = None;
     hide_secrets(&mut seen.profile);
     Arc::new(seen)
 }

@@ -1,9 +1,9 @@
 //! Hosts, their agents and workers, and the endpoints that come of what they tell.
 
 use http::{Method, StatusCode};
-use portreeve::registry::{HostView, PortView};
+use portreeve::registry::{HostPorts, HostView, PortView};
 use portreeve::supervision::{Final, State};
-use portreeve_api::body::{Endpoints, HostList, LOG_OFFSET_HEADER, WhoAmI};
+use portreeve_api::body::{Endpoints, FitView, HostList, LOG_OFFSET_HEADER, ServiceList, WhoAmI};
 use portreeve_api::paths;
 
 use crate::site::{
@@ -206,7 +206,8 @@ async fn a_host_shows_its_numbers_and_only_visible_holders() {
     assert_eq!(host.state, "up");
     let path = paths::host_part(&agent.host, "ports");
     let seen = async |uid| -> Vec<PortView> {
-        site.as_user(uid, request(Method::GET, &path)).await.json()
+        let seen = site.as_user(uid, request(Method::GET, &path)).await;
+        seen.json::<HostPorts>().ports
     };
     let (own, strange) = (seen(OWNER).await, seen(STRANGER).await);
     let held = |ports: &[PortView]| ports.iter().filter(|port| port.state == "held").count();
@@ -215,8 +216,83 @@ async fn a_host_shows_its_numbers_and_only_visible_holders() {
     assert!(
         strange
             .iter()
-            .all(|port| port.service.is_none() && port.detail.is_none())
+            .all(|port| port.service.is_none() && port.replica.is_none() && port.name.is_none())
     );
+    let unknown = paths::host_part(&"n9".parse().unwrap(), "ports");
+    let unknown = site.as_user(OWNER, request(Method::GET, &unknown)).await;
+    assert_eq!(unknown.problem().code, "host_not_found");
+}
+
+#[tokio::test]
+async fn explain_answers_for_a_profile_and_for_what_waits_by_the_readers_rights() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let fixed =
+        |name: &str| profile(name, 1).replace("internal = { any = 1", "internal = { fixed = 8888");
+    for (owner, name) in [(OWNER, "web"), (STRANGER, "late")] {
+        let submit = put(&paths::service(&name), "application/toml", fixed(name));
+        assert_eq!(site.as_user(owner, submit).await.status, StatusCode::OK);
+    }
+    agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let ask = async |uid, profile: String| {
+        let mut asked = put(&paths::explain(), "application/toml", profile);
+        *asked.method_mut() = Method::POST;
+        site.as_user(uid, asked).await
+    };
+    let fit: FitView = ask(OWNER, fixed("new")).await.json();
+    assert_eq!(fit.sentence, "0 of 1 host fits; 1 HELD");
+    let reason = &fit.hosts[0].reasons[0];
+    assert_eq!(
+        (reason.code.as_str(), reason.code_number),
+        ("HELD", Some(1))
+    );
+    assert!(reason.holder.is_some());
+    let unseen: FitView = ask(STRANGER, fixed("new")).await.json();
+    assert_eq!(unseen.hosts[0].reasons[0].holder, None);
+    assert!(
+        ask(STRANGER, fixed("new"))
+            .await
+            .text()
+            .find("web")
+            .is_none()
+    );
+    // Of what waits: only who may read its reasons.
+    let path = paths::service_part(&format!("late.{STRANGER}"), "explain");
+    let own = site.as_user(STRANGER, request(Method::GET, &path)).await;
+    assert_eq!(own.json::<FitView>().replica, Some(0));
+    let hidden = site.as_user(OWNER, request(Method::GET, &path)).await;
+    assert_eq!(hidden.problem().code, "service_not_found");
+    let admin: FitView = site.get(&path).await;
+    assert!(admin.hosts[0].reasons[0].holder.is_some());
+    let list: ServiceList = site.get(&paths::services()).await;
+    let late = list
+        .services
+        .iter()
+        .find(|it| it.service.label().as_str() == "late");
+    let late = late.unwrap();
+    let waits = late.waits_for.as_deref().unwrap();
+    assert!(
+        waits.contains(&format!("8888/tcp HELD by web.{OWNER}/0")),
+        "{waits}"
+    );
+    // Its owner does not see that.
+    let seen = paths::service(&format!("late.{STRANGER}"));
+    let seen = site.as_user(STRANGER, request(Method::GET, &seen)).await;
+    assert!(
+        !seen.text().contains(&format!("web.{OWNER}")),
+        "{}",
+        seen.text()
+    );
+    for (path, code) in [
+        (format!("{path}?replica=7"), "replica_not_found"),
+        (format!("{path}?replica=x"), "bad_parameter"),
+    ] {
+        let refused = site.as_user(STRANGER, request(Method::GET, &path)).await;
+        assert_eq!(refused.problem().code, code);
+    }
+    let bad = ask(OWNER, "name = \"x\"\n".to_owned()).await;
+    assert_eq!(bad.problem().code, "profile_invalid");
+    assert_eq!(site.service(&format!("web.{OWNER}")).await.desired, 1);
 }
 
 #[tokio::test]

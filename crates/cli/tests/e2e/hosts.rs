@@ -1,0 +1,277 @@
+//! Several hosts, each a network of its own: conflicts are per host, never global.
+
+use serde_json::Value;
+
+use crate::namespace::Namespace;
+use crate::world::{Running, USUAL, World, eventually, hello};
+
+/// A controller and one agent per host, all on one machine.
+struct Cluster {
+    world: World,
+    hosts: Vec<Namespace>,
+    daemons: Vec<Running>,
+}
+
+impl Cluster {
+    /// A cluster of hosts `n1`, `n2`, …, all of which have reported.
+    fn of(hosts: usize) -> Option<Self> {
+        let world = World::new()?;
+        let data = world.path("controller").display().to_string();
+        let run = world.path("run").display().to_string();
+        let controller = [
+            "controller",
+            "--data",
+            &data,
+            "--run-dir",
+            &run,
+            "--single-host",
+            "--cooling",
+            "1s",
+        ];
+        let mut cluster = Self {
+            daemons: vec![world.start("controller", &controller)],
+            hosts: Vec::new(),
+            world,
+        };
+        for number in 1..=hosts {
+            let network = Namespace::new().unwrap();
+            cluster.hosts.push(network);
+            let agent = cluster.agent(number, &[]);
+            cluster.daemons.push(agent);
+        }
+        let up = || {
+            let list = cluster.world.json(&["hosts"]);
+            let list = list["hosts"].as_array().unwrap();
+            list.iter().filter(|host| host["state"] == "up").count() == hosts
+        };
+        assert!(eventually(up), "not every host reported");
+        Some(cluster)
+    }
+
+    fn agent(&self, number: usize, more: &[&str]) -> Running {
+        let name = format!("n{number}");
+        let data = self.world.path(&name).display().to_string();
+        let socket = self.world.socket();
+        let arguments = [
+            "agent",
+            "--host",
+            &name,
+            "--data",
+            &data,
+            "--controller",
+            &socket,
+            "--single-host",
+        ];
+        let network = &self.hosts[number - 1];
+        self.world
+            .start_in(network, &name, &[&arguments, more].concat())
+    }
+
+    fn submit(&self, name: &str, text: &str) -> String {
+        let file = self.world.profile(&format!("{name}.toml"), text);
+        self.world.ok(&["submit", &file])
+    }
+
+    fn hosts_of(&self, service: &str) -> Vec<String> {
+        let service = self.world.json(&["service", service]);
+        let replicas = service["replicas"].as_array().unwrap().iter();
+        let host = |replica: &Value| replica["host"].as_str().unwrap_or("-").to_owned();
+        replicas.map(host).collect()
+    }
+
+    fn ready(&self, service: &str, replicas: &str) {
+        self.world
+            .ok(&["wait", service, "--ready", replicas, "--timeout", "60s"]);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Before the folder goes, what writes into it.
+        self.daemons.clear();
+        self.hosts.clear();
+    }
+}
+
+fn fixed(name: &str, replicas: u32, ports: &str, more: &str) -> String {
+    let ports = USUAL
+        .replace("http = \"any\"\n", &format!("{ports}\n"))
+        .replace("{ path", "{ port = \"http\", path");
+    hello(name, replicas, "", &format!("{ports}{more}"))
+}
+
+#[test]
+fn equal_fixed_ports_land_on_different_hosts_and_any_lives_beside_them() {
+    // P05 on two hosts
+    let Some(cluster) = Cluster::of(2) else {
+        return;
+    };
+    let ports = "http = 8888\nside = { fixed = 65480, publish = false }\n\
+                 back = { fixed = 65481, publish = false }";
+    cluster.submit("first", &fixed("first", 1, ports, ""));
+    cluster.submit("second", &fixed("second", 1, ports, ""));
+    cluster.ready("first", "1");
+    cluster.ready("second", "1");
+    let both = [cluster.hosts_of("first"), cluster.hosts_of("second")].concat();
+    assert_ne!(both[0], both[1]);
+
+    // A third has no host left: every port on every host is named with its holder.
+    cluster.submit("third", &fixed("third", 1, ports, ""));
+    let pending = cluster
+        .world
+        .replica_when("third", 0, "pended with its reasons", |replica| {
+            replica["reasons"]
+                .as_array()
+                .is_some_and(|all| all.len() == 6)
+        });
+    assert_eq!(pending["pid"], Value::Null);
+    let processes = cluster.hosts.iter().flat_map(Namespace::processes);
+    let of_third: Vec<_> = processes
+        .filter(|(_, line)| line.contains("third"))
+        .collect();
+    assert!(of_third.is_empty(), "started while it pends: {of_third:?}");
+    for (reason, number) in pending["reasons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip([8888, 65480, 65481].repeat(2))
+    {
+        assert_eq!(reason["code"], "HELD", "{reason:#}");
+        assert_eq!(reason["number"], number, "{reason:#}");
+        assert_eq!(reason["protocol"], "tcp", "{reason:#}");
+        let holder = reason["holder"]["service"].as_str().unwrap();
+        assert!(holder.starts_with("first.") || holder.starts_with("second."));
+    }
+    // With "any" instead it runs beside them.
+    let any = ports
+        .replace("8888", "\"any\"")
+        .replace("fixed = 65480", "any = 1");
+    let any = any.replace("fixed = 65481", "any = 1");
+    let file = cluster
+        .world
+        .profile("third.toml", &fixed("third", 1, &any, ""));
+    cluster.world.ok(&["submit", "--replace", &file]);
+    cluster.ready("third", "1");
+}
+
+#[test]
+fn pinned_to_two_hosts_two_services_have_the_same_number_at_once() {
+    // P39, in both orders
+    let Some(cluster) = Cluster::of(2) else {
+        return;
+    };
+    for (a, b) in [("a", "b"), ("d", "c")] {
+        let number = if a == "a" { 4443 } else { 4444 };
+        let port = format!("http = {number}");
+        let on = |host: &str| format!("[placement]\nhosts = \"{host}\"\n");
+        cluster.submit(a, &fixed(a, 1, &port, &on("n1")));
+        cluster.submit(b, &fixed(b, 1, &port, &on("n2")));
+        cluster.ready(a, "1");
+        cluster.ready(b, "1");
+        assert_eq!(cluster.hosts_of(a), ["n1"]);
+        assert_eq!(cluster.hosts_of(b), ["n2"]);
+        for host in &cluster.hosts {
+            assert!(host.listens(number));
+        }
+    }
+}
+
+#[test]
+fn scaled_past_the_hosts_the_last_says_why_at_once_and_scaling_back_clears_it() {
+    // P37
+    let Some(cluster) = Cluster::of(2) else {
+        return;
+    };
+    cluster.submit("web", &fixed("web", 2, "http = 8080", ""));
+    cluster.ready("web", "2");
+    let note = "fixed port 8080/tcp: at most one replica per host; 2 hosts eligible";
+    let told = cluster.world.ok(&["scale", "web", "3"]);
+    assert!(told.contains(note), "{told}");
+    let third = cluster.world.replica_when("web", 2, "pended", |replica| {
+        replica["job_state"] == "PEND" && replica["reason"].is_string()
+    });
+    let reason = third["reason"].as_str().unwrap();
+    assert!(reason.starts_with(note), "{reason}");
+    assert_eq!(third["reason_sums"]["causes"][0]["hosts"], 2, "{third:#}");
+    let listed = cluster.world.ok(&["services"]);
+    assert!(
+        listed.contains("1 replica waits: 0 of 2 hosts fit; 2 HELD"),
+        "{listed}"
+    );
+    // The same causes for who asks before.
+    let fit = cluster.world.run(&["explain", "--service", "web"]);
+    assert_eq!(fit.code, Some(1), "{fit:?}");
+    assert!(fit.stderr.contains("0 of 2 hosts fit; 2 HELD"), "{fit:?}");
+    cluster.world.ok(&["scale", "web", "2"]);
+    let services = cluster.world.json(&["services"]);
+    assert_eq!(services["services"][0]["waits_for"], Value::Null);
+    cluster.ready("web", "2");
+}
+
+#[test]
+fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
+    // P04: three pend, each with the count; a kill wakes one, a wider pool the others.
+    let Some(mut cluster) = Cluster::of(1) else {
+        return;
+    };
+    let small = ["--ports", "40000-40004"];
+    drop(cluster.daemons.pop());
+    let agent = cluster.agent(1, &small);
+    cluster.daemons.push(agent);
+    let narrowed = || {
+        cluster
+            .world
+            .ok(&["ports", "n1", "--counts"])
+            .contains("40000-40004")
+    };
+    assert!(eventually(narrowed), "the new range never arrived");
+    cluster.submit("web", &fixed("web", 8, "http = \"any\"", ""));
+    cluster.ready("web", "5");
+    let full = "no free port in 40000-40004 on host n1 (5 of 5 held)";
+    let mut pending = Vec::new();
+    for index in 0..8 {
+        let replica = cluster.world.replica("web", index);
+        if replica["job_state"] == "PEND" {
+            assert_eq!(replica["reason"], full);
+            assert_eq!(replica["reasons"][0]["code"], "TOO FEW FREE");
+            pending.push(index);
+        }
+    }
+    assert_eq!(pending.len(), 3);
+    cluster.world.ok(&["kill", "web/0"]);
+    let next = |replica: &Value| replica["ready"] == true;
+    cluster
+        .world
+        .replica_when("web", pending[0], "took the freed number", next);
+    let standing = |cluster: &Cluster| -> Vec<Value> {
+        (1..5)
+            .map(|index| {
+                let replica = cluster.world.replica("web", index);
+                let fields = ["incarnation", "ports", "restarts", "pid"];
+                fields.iter().map(|it| replica[*it].clone()).collect()
+            })
+            .collect()
+    };
+    let before = standing(&cluster);
+    drop(cluster.daemons.pop());
+    let agent = cluster.agent(1, &["--ports", "40000-40009"]);
+    cluster.daemons.push(agent);
+    for index in &pending[1..] {
+        cluster
+            .world
+            .replica_when("web", *index, "found room in the wider pool", next);
+    }
+    assert_eq!(standing(&cluster), before);
+    // Narrowed again below what is held, everybody keeps what they have.
+    drop(cluster.daemons.pop());
+    let agent = cluster.agent(1, &["--ports", "40008-40009"]);
+    cluster.daemons.push(agent);
+    let narrowed = || {
+        cluster
+            .world
+            .ok(&["ports", "n1", "--counts"])
+            .contains("40008-40009")
+    };
+    assert!(eventually(narrowed), "the new range never arrived");
+    assert_eq!(standing(&cluster), before);
+}

@@ -1,0 +1,136 @@
+//! Which of all hosts can take a request: by sets where they decide, by asking where they do not.
+
+use std::sync::Arc;
+
+use crate::port_pool::{Awaited, Choice};
+
+use super::census::{ROOM, ROOMY};
+use super::question::Around;
+use super::{Allocator, HostSet, Need};
+
+/// Asking one host takes as long as so many words of a set (about 50 ns, and about 0.3 ns): measured.
+const WORDS_PER_HOST: u64 = 160;
+
+/// What questions need room for, kept and used again.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) choice: Choice,
+    pub(super) awaited: SeenAwaited,
+    /// Hosts that the sets do not decide.
+    doubted: HostSet,
+}
+
+/// Awaited numbers as they were published last.
+#[derive(Debug, Default)]
+pub(super) struct SeenAwaited {
+    pub(super) version: u64,
+    pub(super) numbers: Arc<Awaited>,
+}
+
+/// Which hosts of an answer have to be asked.
+enum Doubt {
+    /// Those that were left in `doubted`.
+    Some,
+    All,
+}
+
+impl Allocator {
+    /// Leaves in `out` the hosts among `candidates` that answer `need` at this moment.
+    pub(super) fn find_feasible(
+        &self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        scratch: &mut Scratch,
+        out: &mut HostSet,
+    ) {
+        self.waiting.refresh(&mut scratch.awaited);
+        out.clone_from(&self.census.read().up);
+        if let Some(candidates) = candidates {
+            out.intersect(candidates);
+        }
+        if need.request.is_empty() {
+            return;
+        }
+        let Scratch {
+            choice,
+            awaited,
+            doubted,
+        } = scratch;
+        let around = Around::new(&awaited.numbers, self.now(), need.at);
+        let doubt = if self.asks_each(need, out) {
+            Doubt::All
+        } else {
+            self.narrow(need, &around, out, doubted)
+        };
+        let fits = |id| {
+            let asked = self.hosts.with(id, |host| host.fits(need, &around, choice));
+            asked.unwrap_or(false)
+        };
+        match doubt {
+            Doubt::All => out.retain(fits),
+            Doubt::Some => out.retain_among(doubted, fits),
+        }
+    }
+
+    /// Whether asking each of `hosts` is less work than the sets of all hosts.
+    fn asks_each(&self, need: &Need<'_>, hosts: &HostSet) -> bool {
+        if self.config.direct_below == 0 {
+            return false;
+        }
+        let fixed = need.request.fixed();
+        let many = hosts.len();
+        // The first question about a number visits every host, which is worth it for many of them.
+        if many < u64::from(self.config.direct_below)
+            && !fixed.iter().all(|key| self.watches.is_watched(*key))
+        {
+            return true;
+        }
+        let sets = fixed.len() as u64 + 2;
+        many * WORDS_PER_HOST < hosts.as_words().len() as u64 * sets
+    }
+
+    /// Takes out of `out` what the sets rule out, and leaves in `doubted` whom they do not decide.
+    fn narrow(
+        &self,
+        need: &Need<'_>,
+        around: &Around<'_>,
+        out: &mut HostSet,
+        doubted: &mut HostSet,
+    ) -> Doubt {
+        doubted.clear();
+        if around.later.is_some() {
+            // What rests there may be over by then, which no set knows.
+            doubted.clone_from(out);
+            doubted.intersect(&self.census.read().resting);
+        }
+        let fixed = need.request.fixed();
+        if need.replicas > 1 && !fixed.is_empty() {
+            // One host has each number once.
+            out.clear();
+            return Doubt::Some;
+        }
+        let known = fixed
+            .iter()
+            .all(|key| self.watches.narrow(*key, need.service, &self.hosts, out));
+        out.extend(doubted);
+        let drawn = need.drawn();
+        if drawn == 0 {
+            return if known { Doubt::Some } else { Doubt::All };
+        }
+        // Each number drawn, fixed or awaited takes at most one from those that are free on both sides.
+        let beside = u32::try_from(fixed.len() + around.anywhere.len()).unwrap_or(u32::MAX);
+        let room = drawn.saturating_add(beside);
+        let searched = need.request.has_blocks() || need.request.is_narrowed();
+        if searched || !known || room > ROOMY {
+            return Doubt::All;
+        }
+        let sets = self.census.read();
+        doubted.extend(if room > ROOM {
+            &sets.scarce
+        } else {
+            &sets.scarcer
+        });
+        doubted.extend(&sets.wished);
+        Doubt::Some
+    }
+}

@@ -1,0 +1,240 @@
+//! What replicas hold on one host: compact slots that are used again, found by replica.
+
+use smallvec::SmallVec;
+
+use crate::identity::ReplicaId;
+use crate::port::Protocol;
+
+use super::replica_index::ReplicaIndex;
+use super::span::Span;
+use super::{GrantedPort, Phase, PortGrant, PortRequest, Side};
+
+/// What one replica holds. Fits in a cache line: who holds a number is found by a walk over all.
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub(super) replica: ReplicaId,
+    /// The names and protocols, in order. A slot that is not in use keeps its last one: the next
+    /// holder is often of the same service, and a count that all hosts share is left alone.
+    request: PortRequest,
+    is_in_use: bool,
+    /// The numbers of each port, in the same order.
+    pub(super) spans: Spans,
+    pub(super) phase: Phase,
+}
+
+/// The numbers of a few ports inside the slot, of more beside it.
+type Spans = SmallVec<[Span; 4]>;
+
+/// Every holding of a host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holdings {
+    slots: Vec<Holding>,
+    vacant: Vec<u32>,
+    /// Room for the numbers of many ports that is not in use, whichever slot it was made for.
+    spare_rooms: Vec<Spans>,
+    /// How many such rooms there are, used and spare.
+    rooms: usize,
+    index: ReplicaIndex,
+}
+
+impl Holding {
+    /// The names and protocols of its ports.
+    pub(super) fn request(&self) -> &PortRequest {
+        &self.request
+    }
+
+    /// Its runs, port by port and side by side.
+    pub(super) fn sides(&self) -> impl Iterator<Item = (Side, Span)> + '_ {
+        self.ports()
+            .flat_map(|(protocol, span)| Side::of(protocol).map(move |side| (side, span)))
+    }
+
+    /// Its ports.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (Protocol, Span)> + '_ {
+        let wanted = self.request().as_slice().iter();
+        wanted
+            .zip(&self.spans)
+            .map(|(wanted, span)| (wanted.protocol, *span))
+    }
+
+    /// See [`run`].
+    pub(super) fn run(&self, next: usize) -> Option<(Protocol, Span, usize)> {
+        run(&self.request, &self.spans, next)
+    }
+
+    /// How many numbers it holds; one that is held on both sides once.
+    pub(super) fn count(&self) -> u32 {
+        self.spans.iter().map(|span| span.count()).sum()
+    }
+
+    /// As a record of its own.
+    pub(super) fn grant(&self) -> PortGrant {
+        let wanted = self.request().as_slice().iter();
+        let ports = wanted.zip(&self.spans).map(|(wanted, span)| GrantedPort {
+            name: wanted.name.clone(),
+            protocol: wanted.protocol,
+            numbers: (*span).into(),
+        });
+        PortGrant {
+            ports: ports.collect(),
+        }
+    }
+
+    /// Holds what a record says.
+    pub(super) fn record(&mut self, grant: &PortGrant) {
+        self.request = PortRequest::recorded(&grant.ports);
+        self.spans = grant.ports.iter().map(|port| port.numbers.into()).collect();
+    }
+}
+
+/// The port at `next` and those after it that continue its numbers on the same protocol, as one run;
+/// and where the next run begins.
+pub(super) fn run(
+    request: &PortRequest,
+    spans: &[Span],
+    next: usize,
+) -> Option<(Protocol, Span, usize)> {
+    let wanted = request.as_slice();
+    let (protocol, mut span) = (wanted.get(next)?.protocol, *spans.get(next)?);
+    let mut next = next + 1;
+    while let (Some(port), Some(following)) = (wanted.get(next), spans.get(next)) {
+        if port.protocol != protocol || !span.is_before(*following) {
+            break;
+        }
+        span.last = following.last;
+        next += 1;
+    }
+    Some((protocol, span, next))
+}
+
+impl Holdings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.len() == self.vacant.len()
+    }
+
+    /// Every holding, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Holding> {
+        self.slots.iter().filter(|holding| holding.is_in_use)
+    }
+
+    /// Every holding, ascending by replica. Cost: sorts them.
+    pub(super) fn by_replica(&self) -> Vec<&Holding> {
+        let mut all: Vec<&Holding> = self.iter().collect();
+        all.sort_unstable_by_key(|holding| holding.replica);
+        all
+    }
+
+    pub(super) fn get(&self, replica: ReplicaId) -> Option<&Holding> {
+        let slot = self.slot(replica)?;
+        self.slots.get(slot as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, replica: ReplicaId) -> Option<&mut Holding> {
+        let slot = self.slot(replica)?;
+        self.slots.get_mut(slot as usize)
+    }
+
+    fn slot(&self, replica: ReplicaId) -> Option<u32> {
+        self.index
+            .find(replica, |slot| self.slots[slot as usize].replica)
+    }
+
+    /// A holding of `replica`, which has none yet, without numbers.
+    pub(super) fn insert(
+        &mut self,
+        replica: ReplicaId,
+        request: &PortRequest,
+        phase: Phase,
+    ) -> &mut Holding {
+        debug_assert!(self.slot(replica).is_none(), "{replica:?} took ports twice");
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(Holding {
+                replica,
+                request: request.clone(),
+                is_in_use: false,
+                spans: SmallVec::new(),
+                phase,
+            });
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 replicas fit in memory")
+        });
+        self.index.insert(replica, slot);
+        let holding = &mut self.slots[slot as usize];
+        let ports = request.as_slice().len();
+        if ports > holding.spans.inline_size() {
+            if self.spare_rooms.is_empty() {
+                // Twice as many, as a vector grows: a load that sways a little needs no more.
+                let more = self.rooms.max(1);
+                let room = || Spans::with_capacity(ports);
+                self.spare_rooms
+                    .extend(std::iter::repeat_with(room).take(more));
+                self.rooms += more;
+            }
+            holding.spans = self.spare_rooms.pop().unwrap_or_default();
+        }
+        if !holding.request.is_same(request) {
+            holding.request = request.clone();
+        }
+        holding.replica = replica;
+        holding.phase = phase;
+        holding.is_in_use = true;
+        holding
+    }
+
+    /// Takes the holding of `replica` out. Its slot may be looked at until it is
+    /// [recycled](Self::recycle).
+    pub(super) fn remove(&mut self, replica: ReplicaId) -> Option<Slot> {
+        let slots = &self.slots;
+        let slot = self
+            .index
+            .remove(replica, |slot| slots[slot as usize].replica)?;
+        self.slots[slot as usize].is_in_use = false;
+        Some(Slot(slot))
+    }
+
+    /// What a slot held that was taken out.
+    pub(super) fn removed(&self, slot: &Slot) -> &Holding {
+        &self.slots[slot.0 as usize]
+    }
+
+    /// Makes a slot that was taken out, and its room for numbers, free for another.
+    pub(super) fn recycle(&mut self, slot: Slot) {
+        let Slot(slot) = slot;
+        let spans = &mut self.slots[slot as usize].spans;
+        spans.clear();
+        if spans.spilled() {
+            self.spare_rooms.push(std::mem::take(spans));
+        }
+        self.vacant.push(slot);
+    }
+
+    /// Gives spare memory back.
+    pub(super) fn compact(&mut self) {
+        while self.slots.last().is_some_and(|last| !last.is_in_use) {
+            self.slots.pop();
+        }
+        let slots = self.slots.len();
+        self.vacant.retain(|slot| (*slot as usize) < slots);
+        for holding in self.slots.iter_mut().filter(|holding| !holding.is_in_use) {
+            holding.request = PortRequest::recorded(&[]);
+        }
+        self.rooms = self.rooms.saturating_sub(self.spare_rooms.len());
+        self.spare_rooms = Vec::new();
+        self.slots.shrink_to_fit();
+        self.vacant.shrink_to_fit();
+        self.index.compact();
+    }
+}
+
+/// Where a holding that was taken out stood.
+pub(super) struct Slot(u32);
+
+/// Equal if the same replicas hold the same, wherever it is kept.
+impl PartialEq for Holdings {
+    fn eq(&self, other: &Self) -> bool {
+        let whole = |holding: &&Holding| (holding.replica, holding.grant(), holding.phase);
+        let (ours, theirs) = (self.by_replica(), other.by_replica());
+        ours.iter().map(whole).eq(theirs.iter().map(whole))
+    }
+}
+
+impl Eq for Holdings {}
