@@ -48,6 +48,7 @@
 mod census;
 mod deadlines;
 mod feasibility;
+mod freed;
 mod gang;
 mod host;
 mod host_set;
@@ -59,6 +60,7 @@ mod question;
 mod release;
 mod reserve;
 mod restore;
+mod rooms;
 mod stats;
 mod summary;
 mod transaction;

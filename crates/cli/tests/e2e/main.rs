@@ -13,6 +13,7 @@ mod dev_ends;
 mod environment;
 mod explain;
 mod hosts;
+mod leaks;
 mod many;
 mod namespace;
 mod numbers;
