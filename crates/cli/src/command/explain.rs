@@ -41,7 +41,7 @@ impl Explain {
         let client = connect.client()?;
         let fit: FitView = match (&self.profile, &self.service) {
             (Some(file), _) => {
-                let checked = submit::read(from(file)).map_err(|refused| named(file, &refused))?;
+                let checked = submit::read(file).map_err(|cause| refused(file, &cause))?;
                 let mut fit: FitView = client
                     .call(Method::POST, &paths::explain(), &checked.profile, PATIENCE)
                     .await?;
@@ -94,24 +94,17 @@ const HEADING: [&str; 8] = [
     "HOST", "FITS", "CAUSE", "PORT", "NUMBER", "HOLDER", "LEFT", "DETAIL",
 ];
 
-/// Standard input under the name by which every system knows it.
-fn from(file: &Path) -> &Path {
-    if file == Path::new("-") {
-        Path::new("/dev/stdin")
-    } else {
-        file
-    }
-}
-
 /// The refusal, and what to write where the name of a service was given as a file.
-fn named(file: &Path, refused: &Failure) -> Failure {
+fn refused(file: &Path, cause: &Failure) -> Failure {
+    // Lines that begin with the file's name are those that an editor finds.
+    eprintln!("{cause}");
     let text = file.to_string_lossy();
     if !file.exists() && text.parse::<ReplicaArg>().is_ok() {
         return Failure::plain(format!(
-            "{refused}; for a service that is known write `portreeve explain --service {text}`"
+            "no profile to ask for; of a service that is known, ask `portreeve explain --service {text}`"
         ));
     }
-    Failure::plain(refused)
+    Failure::plain("the profile is refused; nothing is asked")
 }
 
 fn host_rows(host: &HostFit) -> Vec<Vec<String>> {

@@ -25,7 +25,7 @@ use super::verbs::print_answer;
 /// needs --replace where anything runs. It returns at once: `portreeve wait NAME` waits until it is ready.
 #[derive(Args, Debug)]
 pub(crate) struct Submit {
-    /// The profile, TOML
+    /// The profile, TOML; `-` reads standard input
     file: PathBuf,
     /// Replace the running service of this name, one replica at a time
     #[arg(long)]
@@ -52,7 +52,7 @@ impl Submit {
 /// Every error of every file is printed with file, line and column. The same rules as submit.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The profiles, TOML
+    /// The profiles, TOML; `-` reads standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
@@ -64,7 +64,7 @@ impl Check {
             match read(file) {
                 Ok(checked) => {
                     let name = &checked.profile.name;
-                    print(&format!("{}: ok, service {name}\n", file.display()))?;
+                    print(&format!("{}: ok, service {name}\n", shown(file)))?;
                 }
                 Err(failure) => {
                     bad += 1;
@@ -85,9 +85,9 @@ impl Check {
     }
 }
 
-/// Reads and checks a profile; its warnings go to standard error.
+/// Reads and checks a profile, `-` from standard input; its warnings go to standard error.
 pub(crate) fn read(file: &Path) -> Result<Checked, Failure> {
-    let name = file.display().to_string();
+    let name = shown(file);
     let bytes = first_bytes(file).map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
     let checked = Profile::from_toml_bytes(&bytes)
         .map_err(|errors| Failure::plain(errors.in_file(&name).to_string()))?;
@@ -103,8 +103,26 @@ fn first_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
         .unwrap_or(u64::MAX)
         .saturating_add(1);
     let mut bytes = Vec::new();
-    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    if is_standard_input(file) {
+        // Not as /dev/stdin: that opens it anew, which fails on a socket, and on what only the caller may open.
+        std::io::stdin().take(most).read_to_end(&mut bytes)?;
+    } else {
+        File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    }
     Ok(bytes)
+}
+
+/// The name under which a profile's errors are told.
+fn shown(file: &Path) -> String {
+    if is_standard_input(file) {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file == Path::new("-")
 }
 
 /// Sends a checked profile. The controller checks it again by the same rules.
