@@ -235,8 +235,18 @@ impl Survey {
                 }
             },
             _ if self.asked < self.eligible => format!("none of {} fits", hosts(self.eligible)),
-            _ => self.sum(),
+            _ => match self.example(teller) {
+                Some(example) => format!("{example}; {}", self.sum()),
+                None => self.sum(),
+            },
         }
+    }
+
+    /// What is in the way on the first host where that is a port: the sum alone says not which.
+    fn example(&self, teller: &Teller<'_>) -> Option<String> {
+        let first = |at: &'_ Surveyed| at.against.first().is_some_and(|it| it.port.is_some());
+        let at = self.named.iter().find(|at| first(at))?;
+        Some(teller.short(&at.host, at.against.first()?))
     }
 }
 
