@@ -125,6 +125,7 @@ impl Survey {
             host: at.host.clone(),
             fits: at.against.is_empty(),
             reasons: teller.reasons(at).collect(),
+            left_out: u32::try_from(at.left_out).unwrap_or(u32::MAX),
         };
         self.named.iter().map(fit).collect()
     }

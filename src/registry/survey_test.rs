@@ -540,6 +540,27 @@ fn neighbours_that_rest_equally_long_to_the_second_are_one_line() {
 }
 
 #[test]
+fn explain_says_how_many_causes_it_leaves_out() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let seventy = |name: &str| {
+        let ports = (0..70).map(|at| format!("p{at} = {}\n", 9000 + at));
+        with_port(name, 1, "8999") + &ports.collect::<String>()
+    };
+    rig.submit(&seventy("one")).unwrap();
+    let fit = explain(&mut rig, &alice(), &of_profile(&seventy("other"))).unwrap();
+    assert_eq!((fit.hosts[0].reasons.len(), fit.hosts[0].left_out), (64, 7));
+    let fit = explain(
+        &mut rig,
+        &alice(),
+        &of_profile(&with_port("third", 1, "8999")),
+    )
+    .unwrap();
+    let text = serde_json::to_string(&fit.hosts).unwrap();
+    assert!(!text.contains("left_out"), "{text}");
+}
+
+#[test]
 fn who_waits_behind_very_many_hosts_is_told_of_the_first() {
     let mut rig = Rig::new();
     for host in 1..=9 {

@@ -79,6 +79,9 @@ impl Explain {
                 print("\n")?;
             }
         }
+        for host in fit.hosts.iter().filter(|host| host.left_out > 0) {
+            eprintln!("{}: {} causes more", host.host, host.left_out);
+        }
         let whose = match fit.replica {
             Some(index) => format!("{}/{index}", fit.service),
             None => fit.service.to_string(),
