@@ -34,6 +34,18 @@ impl Default for Deadlines {
 impl Deadlines {
     pub(super) fn push(&self, at: Monotonic, host: HostId) {
         let mut queue = self.queue.lock();
+        if queue.len() == queue.capacity() {
+            // A host whose earlier entry was taken is queued for a later moment again, although its entry for
+            // that may be here still. Before there is more room, each is kept once.
+            let mut entries = std::mem::take(&mut *queue).into_vec();
+            entries.sort_unstable();
+            entries.dedup();
+            // Half of it at least stays free, so that this is seldom done.
+            if entries.len() * 2 > entries.capacity() {
+                entries.reserve(entries.len());
+            }
+            *queue = BinaryHeap::from(entries);
+        }
         queue.push(Reverse((at, host)));
         self.note(&queue);
     }
@@ -44,9 +56,14 @@ impl Deadlines {
         (first != NEVER).then(|| Monotonic::from_millis(first))
     }
 
+    /// Whether an entry may be due by `now`; if not, none is. Cost: one load.
+    pub(super) fn may_be_due(&self, now: Monotonic) -> bool {
+        self.first.load(Ordering::Acquire) <= now.as_millis()
+    }
+
     /// Takes an entry that is due by `now`.
     pub(super) fn pop_due(&self, now: Monotonic) -> Option<(Monotonic, HostId)> {
-        if self.first.load(Ordering::Acquire) > now.as_millis() {
+        if !self.may_be_due(now) {
             return None;
         }
         let mut queue = self.queue.lock();
@@ -76,6 +93,19 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_is_queued_for_one_moment_again_and_again_needs_no_more_room() {
+        let at = Monotonic::from_millis;
+        let queue = Deadlines::default();
+        for _ in 0..100_000 {
+            queue.push(at(1000), HostId(0));
+            queue.push(at(10), HostId(0));
+            assert_eq!(queue.pop_due(at(10)), Some((at(10), HostId(0))));
+        }
+        assert!(queue.queue.lock().capacity() < 64);
+        assert_eq!(queue.first(), Some(at(1000)));
+    }
 
     #[test]
     fn what_is_due_comes_out_by_its_moment_and_nothing_else_does() {

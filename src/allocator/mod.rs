@@ -48,6 +48,7 @@
 mod census;
 mod deadlines;
 mod feasibility;
+mod freed;
 mod gang;
 mod host;
 mod host_set;
@@ -59,6 +60,7 @@ mod question;
 mod release;
 mod reserve;
 mod restore;
+mod rooms;
 mod stats;
 mod summary;
 mod transaction;
@@ -74,6 +76,8 @@ mod cases_test;
 mod exactness_test;
 #[cfg(test)]
 mod gang_test;
+#[cfg(test)]
+mod hostile_test;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -118,12 +122,14 @@ use host_table::HostTable;
 use placements::Placements;
 use waiting::Waiting;
 use watches::Watches;
-use work::Spares;
+use work::{Spares, next_number};
 
 /// Ports for replicas over all hosts. See the [module page](self) for what it promises.
 #[derive(Debug)]
 pub struct Allocator {
     config: AllocatorConfig,
+    /// Which one of all in this process.
+    no: u64,
     /// The largest moment seen, in milliseconds; an earlier one counts as this.
     now: AtomicU64,
     hosts: HostTable,
@@ -175,6 +181,7 @@ impl Allocator {
     pub fn new(config: AllocatorConfig) -> Self {
         Self {
             config,
+            no: next_number().get(),
             now: AtomicU64::new(0),
             hosts: HostTable::default(),
             structure: Mutex::default(),
@@ -282,10 +289,10 @@ impl Allocator {
         } else {
             seen
         };
-        if self.deadlines.first().is_none_or(|first| first > now) {
+        if !self.deadlines.may_be_due(now) {
             return now;
         }
-        let mut work = self.spares.take();
+        let mut work = self.spares.take(self.no);
         let changed = &mut work.changed;
         while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {

@@ -5,6 +5,7 @@
 //! but for the moment in which one thread changes both.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -12,9 +13,9 @@ use smallvec::SmallVec;
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
 use crate::time::Monotonic;
 
-/// Which transaction, of all in this process.
+/// Which transaction, of all in this process. Never 0, so that an [`Owner`] takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TransactionNo(pub(super) u64);
+pub(super) struct TransactionNo(pub(super) NonZeroU64);
 
 /// Whose a placement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,10 @@ pub(super) struct Placements {
 }
 
 const SHARDS: usize = 64;
+
+/// How many releases a shard remembers, or more if it has the room, however long numbers rest: a million
+/// in all of them.
+const MOST_REMEMBERED: usize = if cfg!(test) { 256 } else { 1 << 14 };
 
 impl Placements {
     /// Room for so many grants, however unevenly they fall, and as many releases that are remembered.
@@ -231,6 +236,9 @@ impl Placements {
         shard.forget_due(now);
         if until > now && shard.released.insert(replica, until) != Some(until) {
             shard.by_age.push_back((until, replica));
+            if shard.by_age.len() > self.room.max(MOST_REMEMBERED) {
+                shard.forget_oldest();
+            }
         }
     }
 
@@ -366,15 +374,18 @@ impl Shard {
     /// Forgets releases from the oldest on. A host on which numbers rest longer than on others
     /// keeps those behind it a while.
     fn forget_due(&mut self, now: Monotonic) {
-        while let Some((until, replica)) = self.by_age.front().copied() {
-            if until > now {
-                return;
-            }
-            self.by_age.pop_front();
-            // It may have been released again since.
-            if self.released.get(&replica) == Some(&until) {
-                self.released.remove(&replica);
-            }
+        while self.by_age.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((until, replica)) = self.by_age.pop_front() else {
+            return;
+        };
+        // It may have been released again since.
+        if self.released.get(&replica) == Some(&until) {
+            self.released.remove(&replica);
         }
     }
 }

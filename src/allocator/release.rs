@@ -25,7 +25,8 @@ pub enum AfterRelease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It was released a moment ago (within the time that its numbers rest).
+    /// It was released a moment ago: within the time that its numbers rest, and among the last
+    /// releases, of which the allocator remembers a million at least.
     #[error("{} was released already", shown(.replica))]
     AlreadyReleased {
         /// Who.
@@ -77,7 +78,9 @@ impl Allocator {
                     }
                     phase
                 });
-                begun = begun.or(phase.flatten());
+                if begun != Some(Phase::Held) {
+                    begun = phase.flatten().or(begun);
+                }
             }
             match begun {
                 Some(Phase::Held) => return Ok(()),

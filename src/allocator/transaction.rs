@@ -48,15 +48,24 @@ impl Allocator {
     /// Opens a transaction at `now`, after ending all that is due on every host.
     pub fn begin(&self, now: Monotonic) -> Transaction<'_> {
         self.advance(now);
+        self.open()
+    }
+
+    fn open(&self) -> Transaction<'_> {
+        let mut work = self.spares.take(self.no);
+        work.looks = self.census.looks();
         Transaction {
             allocator: self,
-            work: Some(self.spares.take()),
+            work: Some(work),
         }
     }
 
     /// Takes up a transaction of this allocator that was suspended. One of another allocator is empty
-    /// here.
+    /// here, and what it took there stays taken.
     pub fn resume(&self, suspended: Suspended) -> Transaction<'_> {
+        if suspended.work.home != self.no {
+            return self.open();
+        }
         Transaction {
             allocator: self,
             work: Some(suspended.work),
@@ -72,20 +81,14 @@ impl Allocator {
             let undone = self
                 .hosts
                 .with(step.host, |host| self.undo_step(step, host, work));
-            if undone.is_none() {
-                // A host in a transaction stays, so this is another allocator's.
-                work.undo.clear();
-            }
+            debug_assert!(undone.is_some(), "a host in a transaction stays");
         }
     }
 
     /// Undoes one step on its host, under the host's lock.
     pub(super) fn undo_step(&self, step: Step, host: &mut Host, work: &mut Work) {
-        // Nobody else's: a transaction resumed in another allocator has no claims.
-        if !self.placements.unclaim(step.replica, step.host, work.no) {
-            work.undo.clear();
-            return;
-        }
+        let ours = self.placements.unclaim(step.replica, step.host, work.no);
+        debug_assert!(ours, "what a transaction took is claimed by it");
         work.changed.clear();
         work.changed.extend(host.pool.numbers_of(step.replica));
         let whose = host.pool.undo(&mut work.undo);
@@ -96,6 +99,10 @@ impl Allocator {
             let changed = &mut work.changed;
             host.pool
                 .end_due(now, &mut |side, range| changed.push((side, range)));
+            self.census.free(step.host);
+        }
+        if self.census.looks() != work.looks {
+            // Somebody who looked in vain meanwhile may want it. Unlooked for it leaves no trace.
             self.census.free(step.host);
         }
         self.note(step.host, host, &work.changed);

@@ -115,7 +115,12 @@ impl Allocator {
     /// Makes known that `replica` waits for `request`, on `host` or on any. From now on "any" draws
     /// none of the numbers it fixes there. Replaces what it waited for before; the same again keeps
     /// its place among those who wait. A grant to it, once committed, ends it.
+    ///
+    /// Who was refused for what an open transaction has, and waits (or says again that it does), is told by
+    /// [`Self::take_woken`] if the transaction gives it back. What other threads free between a refusal
+    /// and this call may have been told of before it: ask once more after it.
     pub fn wait(&self, replica: ReplicaId, host: Option<HostId>, request: &PortRequest) {
+        self.census.looked();
         let mut requests = self.waiting.requests();
         let same = requests
             .waits
@@ -124,7 +129,7 @@ impl Allocator {
         if same {
             return;
         }
-        self.take_out(&mut requests, replica);
+        let before = self.take_out(&mut requests, replica);
         let age = requests.next_age;
         requests.next_age += 1;
         let wait = Wait {
@@ -145,6 +150,11 @@ impl Allocator {
             }
         }
         self.told(&requests, host, request);
+        if let Some(before) = before {
+            self.told(&requests, before.wanted, &before.request);
+            drop(requests);
+            self.free_awaited(&before);
+        }
     }
 
     /// `replica` waits no more. Whether it did.
@@ -155,14 +165,19 @@ impl Allocator {
         };
         self.told(&requests, wait.wanted, &wait.request);
         drop(requests);
-        if !wait.request.fixed().is_empty() {
-            // What it fixed may be what an "any" waits for.
-            match wait.wanted {
-                None => self.census.free_all(),
-                Some(host) => self.census.free(host),
-            }
-        }
+        self.free_awaited(&wait);
         true
+    }
+
+    /// What was awaited may be what an "any" waits for.
+    fn free_awaited(&self, wait: &Wait) {
+        if wait.request.fixed().is_empty() {
+            return;
+        }
+        match wait.wanted {
+            None => self.census.free_all(),
+            Some(host) => self.census.free(host),
+        }
     }
 
     /// A grant of `replica` was committed: it waits no more.

@@ -35,6 +35,8 @@ pub struct SuspendedWhatIf {
 #[derive(Debug)]
 struct World {
     no: TransactionNo,
+    /// The allocator that it belongs to.
+    home: u64,
     copies: BTreeMap<HostId, Host>,
     steps: Vec<Step>,
     undo: UndoLog,
@@ -53,10 +55,15 @@ impl Allocator {
     /// Opens a what-if at `now`, after ending all that is due on every host.
     pub fn what_if(&self, now: Monotonic) -> WhatIf<'_> {
         self.advance(now);
+        self.imagine()
+    }
+
+    fn imagine(&self) -> WhatIf<'_> {
         WhatIf {
             allocator: self,
             world: Box::new(World {
                 no: TransactionNo(next_number()),
+                home: self.no,
                 copies: BTreeMap::new(),
                 steps: Vec::new(),
                 undo: UndoLog::default(),
@@ -66,8 +73,12 @@ impl Allocator {
         }
     }
 
-    /// Takes up a what-if that was suspended.
+    /// Takes up a what-if of this allocator that was suspended. In one of another allocator nothing was
+    /// tried here.
     pub fn resume_what_if(&self, suspended: SuspendedWhatIf) -> WhatIf<'_> {
+        if suspended.world.home != self.no {
+            return self.imagine();
+        }
         WhatIf {
             allocator: self,
             world: suspended.world,

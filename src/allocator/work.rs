@@ -1,6 +1,7 @@
 //! What a transaction works with, kept and used by the next one.
 
 use parking_lot::Mutex;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::identity::{HostId, ReplicaId};
@@ -14,6 +15,10 @@ use super::placements::TransactionNo;
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) no: TransactionNo,
+    /// The allocator that it belongs to.
+    pub(super) home: u64,
+    /// How often somebody had looked for room when the transaction began.
+    pub(super) looks: u64,
     pub(super) steps: Vec<Step>,
     pub(super) undo: UndoLog,
     pub(super) marks: Marks,
@@ -30,9 +35,11 @@ pub(super) struct Step {
 }
 
 impl Work {
-    fn new() -> Self {
+    fn new(home: u64) -> Self {
         Self {
             no: TransactionNo(next_number()),
+            home,
+            looks: 0,
             steps: Vec::new(),
             undo: UndoLog::default(),
             marks: Marks::default(),
@@ -46,11 +53,11 @@ impl Work {
     }
 }
 
-/// A number that no transaction of the process has: what was suspended in one allocator and is resumed
-/// in another has no claims there.
-pub(super) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// A number that no transaction and no allocator of the process has: what was suspended in one allocator
+/// is known as another's when it is resumed there.
+pub(super) fn next_number() -> NonZeroU64 {
+    static BEFORE: AtomicU64 = AtomicU64::new(0);
+    NonZeroU64::MIN.saturating_add(BEFORE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Points to come back to, ascending.
@@ -103,8 +110,8 @@ struct Spare(
 );
 
 impl Spares {
-    /// Work with nothing done.
-    pub(super) fn take(&self) -> Box<Work> {
+    /// Work with nothing done, for the allocator `home`.
+    pub(super) fn take(&self, home: u64) -> Box<Work> {
         let begin = hint();
         for offset in 0..SPARES {
             let spare = &self.0[(begin + offset) % SPARES];
@@ -112,7 +119,7 @@ impl Spares {
                 return work;
             }
         }
-        Box::new(Work::new())
+        Box::new(Work::new(home))
     }
 
     /// Keeps `work`, which is blank, for the next transaction.

@@ -167,10 +167,12 @@ impl PortPool {
         let mut freed = false;
         for side in Side::BOTH {
             let held = self.held_on(side);
+            let cooling = self.cooling_on(side).by_age();
+            let cools: NumberSet = cooling.map(|cooled| cooled.span).collect();
             for (_, number) in places.iter().filter(|(place, _)| *place == side) {
                 let span = Span::single(*number);
                 if !held.contains(*number) {
-                    if self.cooling_on(side).at(*number).is_none() {
+                    if !cools.contains(*number) {
                         self.settle(side, span);
                     } else if self.is_bare(side, span) {
                         self.numbers_mut(side).rests.insert(span);
@@ -214,7 +216,7 @@ impl PortPool {
     }
 
     /// Every number that a replica holds on one side. Cost: linear in the host's grants.
-    fn held_on(&self, side: Side) -> NumberSet {
+    pub(super) fn held_on(&self, side: Side) -> NumberSet {
         let sides = self
             .holdings
             .iter()

@@ -249,7 +249,11 @@ impl PortPool {
         self.holdings.compact();
         let unused =
             |udp: &Numbers| udp.free == self.unreserved && udp.cooling.next_deadline().is_none();
-        if self.udp.as_deref().is_some_and(unused) {
+        // A reserved number may be held or foreign too, and be free of its reservation one day.
+        if self.udp.as_deref().is_some_and(unused)
+            && self.strangers.on(Side::Udp).is_empty()
+            && self.held_on(Side::Udp).is_empty()
+        {
             self.udp = None;
         }
     }

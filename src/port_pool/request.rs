@@ -42,10 +42,8 @@ impl PortRequest {
     ///
     /// [`PortRequestError`] names the ports that cannot stand together.
     pub fn new(wanted: Vec<WantedPort>) -> Result<Self, PortRequestError> {
-        let numbers: u32 = wanted
-            .iter()
-            .map(|port| u32::from(port.count().get()))
-            .sum();
+        let counts = wanted.iter().map(|port| u32::from(port.count().get()));
+        let numbers = counts.fold(0, u32::saturating_add);
         if numbers > Self::MAX_NUMBERS {
             return Err(PortRequestError::TooMany { numbers });
         }
@@ -370,5 +368,12 @@ mod tests {
         let ask = |count| PortRequest::new(vec![wanted("a", Protocol::Tcp, block(count))]);
         assert!(ask(256).is_ok());
         assert_eq!(ask(257), Err(PortRequestError::TooMany { numbers: 257 }));
+        // More than 32 bits count.
+        let huge = vec![wanted("a", Protocol::Tcp, block(u16::MAX)); 65_540];
+        let numbers = u32::MAX;
+        assert_eq!(
+            PortRequest::new(huge),
+            Err(PortRequestError::TooMany { numbers })
+        );
     }
 }

@@ -239,34 +239,50 @@ impl PortPool {
                 continue;
             }
             for side in Side::of(port.protocol) {
-                self.restore_span(side, port.numbers.into(), &mut clashes);
+                self.restore_span(side, port.numbers.into(), (replica, &known), &mut clashes);
             }
             self.held += port.numbers.count();
             known.ports.push(port.clone());
-            if let Some(holding) = self.holdings.get_mut(replica) {
-                holding.record(&known);
-            }
         }
         if let Some(holding) = self.holdings.get_mut(replica) {
+            if known.ports.len() > before {
+                holding.record(&known);
+            }
             holding.phase = phase;
         }
         clashes
     }
 
-    fn restore_span(&mut self, side: Side, span: Span, clashes: &mut Vec<Clash>) {
+    /// Holds numbers for a replica, of whose grant `own` is restored so far.
+    fn restore_span(
+        &mut self,
+        side: Side,
+        span: Span,
+        own: (ReplicaId, &PortGrant),
+        clashes: &mut Vec<Clash>,
+    ) {
         if self.free_on(side).covers(span) {
             self.seize(side, span);
             return;
         }
-        let mut twice = Vec::new();
-        for holding in self.holdings.iter() {
-            for (_, taken) in holding.sides().filter(|(taken, _)| *taken == side) {
-                if let Some(both) = taken.overlap(span) {
-                    twice.push((holding.replica, both));
-                }
-            }
-        }
-        twice.sort_by_key(|(holder, _)| *holder);
+        let (replica, known) = own;
+        let own = known.ports.iter().flat_map(|port| {
+            let span = Span::from(port.numbers);
+            Side::of(port.protocol).map(move |side| (replica, side, span))
+        });
+        let others = self.holdings.iter().filter(|it| it.replica != replica);
+        let others = others.flat_map(|it| {
+            let sides = it.sides();
+            sides.map(|(side, span)| (it.replica, side, span))
+        });
+        let mut twice: Vec<(ReplicaId, Span)> = others
+            .chain(own)
+            .filter(|(_, taken, _)| *taken == side)
+            .filter_map(|(holder, _, taken)| Some((holder, taken.overlap(span)?)))
+            .collect();
+        twice.sort_unstable();
+        // However often a damaged record names a number, who has it is told once.
+        twice.dedup();
         let mut contested = std::collections::BTreeSet::new();
         for (holder, both) in twice {
             contested.extend(both.numbers());
