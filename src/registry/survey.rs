@@ -125,6 +125,7 @@ impl Survey {
             host: at.host.clone(),
             fits: at.against.is_empty(),
             reasons: teller.reasons(at).collect(),
+            left_out: u32::try_from(at.left_out).unwrap_or(u32::MAX),
         };
         self.named.iter().map(fit).collect()
     }
@@ -235,8 +236,18 @@ impl Survey {
                 }
             },
             _ if self.asked < self.eligible => format!("none of {} fits", hosts(self.eligible)),
-            _ => self.sum(),
+            _ => match self.example(teller) {
+                Some(example) => format!("{example}; {}", self.sum()),
+                None => self.sum(),
+            },
         }
+    }
+
+    /// What is in the way on the first host where that is a port: the sum alone says not which.
+    fn example(&self, teller: &Teller<'_>) -> Option<String> {
+        let first = |at: &'_ Surveyed| at.against.first().is_some_and(|it| it.port.is_some());
+        let at = self.named.iter().find(|at| first(at))?;
+        Some(teller.short(&at.host, at.against.first()?))
     }
 }
 

@@ -71,9 +71,18 @@ impl SiteProfiles for SiteFolder {
 ///
 /// The system's.
 pub fn first_bytes(file: &Path) -> io::Result<Vec<u8>> {
+    first_bytes_of(File::open(file)?)
+}
+
+/// The same of what is open already, such as standard input.
+///
+/// # Errors
+///
+/// What the system says of the reading.
+pub fn first_bytes_of(source: impl Read) -> io::Result<Vec<u8>> {
     let most = u64::try_from(MAX_FILE).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
-    File::open(file)?
+    source
         .take(most.saturating_add(1))
         .read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -64,8 +64,8 @@ impl Explain {
     pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
         let draft = match &self.profile {
             Some(file) => {
-                let draft = Draft::read(from(file), self.flags.set.clone());
-                Some(draft.map_err(|refused| named(file, &refused))?)
+                let draft = Draft::read(file, self.flags.set.clone());
+                Some(draft.map_err(|cause| refused(file, &cause))?)
             }
             None => None,
         };
@@ -86,6 +86,9 @@ impl Explain {
         };
         self.tell(&answer)?;
         if self.output == Format::Table && self.shows(Part::Placement) {
+            for host in fit.hosts.iter().filter(|host| host.left_out > 0) {
+                eprintln!("{}: {} causes more", host.host, host.left_out);
+            }
             let whose = match fit.replica {
                 Some(index) => format!("{}/{index}", fit.service),
                 None => fit.service.to_string(),
@@ -98,8 +101,8 @@ impl Explain {
     }
 
     async fn ask(&self, draft: Option<&Draft>, connect: &Connect) -> Result<Explained, Failure> {
-        if let Some(draft) = draft {
-            let told = draft.check_alone()?;
+        if let (Some(file), Some(draft)) = (&self.profile, draft) {
+            let told = draft.check_alone().map_err(|cause| refused(file, &cause))?;
             let client = connect.client()?;
             let mut answer: Explained = draft
                 .send(&client, Method::POST, &paths::explain(), &[])
@@ -189,24 +192,17 @@ const HEADING: [&str; 8] = [
     "HOST", "FITS", "CAUSE", "PORT", "NUMBER", "HOLDER", "LEFT", "DETAIL",
 ];
 
-/// Standard input under the name by which every system knows it.
-fn from(file: &Path) -> &Path {
-    if file == Path::new("-") {
-        Path::new("/dev/stdin")
-    } else {
-        file
-    }
-}
-
 /// The refusal, and what to write where the name of a service was given as a file.
-fn named(file: &Path, refused: &Failure) -> Failure {
+fn refused(file: &Path, cause: &Failure) -> Failure {
+    // Lines that begin with the file's name are those that an editor finds.
+    eprintln!("{cause}");
     let text = file.to_string_lossy();
     if !file.exists() && text.parse::<ReplicaArg>().is_ok() {
         return Failure::plain(format!(
-            "{refused}; for a service that is known write `portreeve explain --service {text}`"
+            "no profile to ask for; of a service that is known, ask `portreeve explain --service {text}`"
         ));
     }
-    Failure::plain(refused)
+    Failure::plain("the profile is refused; nothing is asked")
 }
 
 /// A value in one line: JSON's escapes are those of the profile.

@@ -10,7 +10,7 @@ use http::Method;
 use portreeve::identity::Label;
 use portreeve::profile::{Body, Checked, Profile, SiteProfiles, Written};
 use portreeve_api::body::{self, Answer};
-use portreeve_api::site_profiles::{SiteFolder, first_bytes};
+use portreeve_api::site_profiles::{SiteFolder, first_bytes, first_bytes_of};
 use portreeve_api::{Client, ClientError, Problem, paths};
 use serde::de::DeserializeOwned;
 
@@ -37,7 +37,7 @@ pub(crate) struct Flags {
 /// needs --replace where anything runs. It returns at once: `portreeve wait NAME` waits until it is ready.
 #[derive(Args, Debug)]
 pub(crate) struct Submit {
-    /// The profile, TOML
+    /// The profile, TOML; `-` reads standard input
     file: PathBuf,
     /// Replace the running service of this name, one replica at a time
     #[arg(long)]
@@ -70,7 +70,7 @@ fn plainly(refused: Failure) -> Failure {
 /// Every error of every file is printed with file, line and column. The same rules as submit.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The profiles, TOML; none with --site-profiles: that folder is checked
+    /// The profiles, TOML, `-` reads standard input; none with --site-profiles: that folder is checked
     #[arg(required_unless_present = "site_profiles")]
     files: Vec<PathBuf>,
     /// The site's profiles, as the controller has them: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
@@ -92,7 +92,7 @@ impl Check {
             match draft.and_then(|draft| draft.check(&site)) {
                 Ok(checked) => {
                     let name = &checked.profile.name;
-                    print(&format!("{}: ok, service {name}\n", file.display()))?;
+                    print(&format!("{}: ok, service {name}\n", shown(file)))?;
                 }
                 Err(failure) => {
                     bad += 1;
@@ -147,8 +147,13 @@ pub(crate) struct Draft {
 impl Draft {
     /// Reads the file, whatever it holds.
     pub(crate) fn read(file: &Path, flags: Vec<String>) -> Result<Self, Failure> {
-        let name = file.display().to_string();
-        let bytes = first_bytes(file);
+        let name = shown(file);
+        let bytes = if is_standard_input(file) {
+            // Not as /dev/stdin: that opens it anew, which fails on a socket, and on what only the caller may open.
+            first_bytes_of(std::io::stdin())
+        } else {
+            first_bytes(file)
+        };
         let bytes = bytes.map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
         Ok(Self {
             file: name,
@@ -288,4 +293,17 @@ impl SiteProfiles for Elsewhere {
     fn names(&self) -> Vec<Label> {
         Vec::new()
     }
+}
+
+/// The name under which a profile's errors are told.
+fn shown(file: &Path) -> String {
+    if is_standard_input(file) {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file == Path::new("-")
 }
