@@ -14,7 +14,7 @@ use super::testing::{
 
 use super::{
     AfterRelease, Allocator, AllocatorConfig, GrantRecord, HostSet, HostSpec, HostState, Need,
-    PutHostError, ReleaseError,
+    PutHostError, ReleaseError, ReserveError,
 };
 
 const HOST: HostId = HostId(0);
@@ -248,4 +248,26 @@ fn host_numbers_at_and_beyond_the_limit_are_refused_everywhere() {
         assert_eq!(open.explain(host, &need).len(), 1);
     }
     assert_eq!(whole(&world), before);
+}
+
+#[test]
+fn a_what_if_keeps_what_it_saw_of_a_replica_that_is_gone_since() {
+    let world = hosts(1, "20000-20005");
+    let (open, held, tried) = (replica(1, 0, 0), replica(2, 0, 0), replica(3, 0, 0));
+    let one = ask("a=any");
+    grant(&world, 0, held, "a=any").unwrap();
+    let mut transaction = world.begin(seconds(0));
+    transaction.reserve(HOST, open, &one, None).unwrap();
+    let mut what_if = world.what_if(seconds(0));
+    what_if.reserve(HOST, tried, &one, None).unwrap();
+    drop(transaction);
+    world
+        .confirm_release(held, seconds(0), AfterRelease::Free)
+        .unwrap();
+    for (who, number) in [(held, "20000"), (open, "20001")] {
+        let same = what_if.reserve(HOST, who, &one, None).unwrap();
+        assert_eq!(numbers(&same), number, "as it was seen");
+        let other = what_if.reserve(HOST, who, &ask("b=any"), None);
+        assert!(matches!(other, Err(ReserveError::HoldsOther { .. })));
+    }
 }
