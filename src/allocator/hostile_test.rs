@@ -271,3 +271,33 @@ fn a_what_if_keeps_what_it_saw_of_a_replica_that_is_gone_since() {
         assert!(matches!(other, Err(ReserveError::HoldsOther { .. })));
     }
 }
+
+#[test]
+fn who_is_being_placed_holds_nobody_up_who_waits() {
+    let world = hosts(1, "20000-20001");
+    let holders = [replica(1, 0, 0), replica(1, 1, 0)];
+    for holder in holders {
+        grant(&world, 0, holder, "a=any").unwrap();
+    }
+    let (first, second, has) = (replica(2, 0, 0), replica(3, 0, 0), replica(1, 1, 0));
+    for waiter in [has, first, second] {
+        world.wait(waiter, None, &ask("a=any"));
+    }
+    world
+        .confirm_release(holders[0], seconds(0), AfterRelease::Free)
+        .unwrap();
+    assert_eq!(
+        world.take_woken(seconds(0)),
+        [has, first],
+        "asked again it is answered"
+    );
+    let mut transaction = world.begin(seconds(0));
+    transaction
+        .reserve(HOST, first, &ask("a=any"), None)
+        .unwrap();
+    world
+        .confirm_release(holders[1], seconds(0), AfterRelease::Free)
+        .unwrap();
+    world.stop_waiting(has);
+    assert_eq!(world.take_woken(seconds(0)), [second]);
+}
