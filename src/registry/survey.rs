@@ -20,8 +20,6 @@ use super::teller::Teller;
 pub(super) struct Survey {
     /// Hosts that are known, whatever the placement allows.
     pub(super) known: u32,
-    /// Whether any host has reported since this start.
-    pub(super) any_reported: bool,
     /// Hosts that the placement allows.
     pub(super) eligible: u32,
     /// How many of them are in `fitting` and `by_code`.
@@ -175,7 +173,7 @@ impl Survey {
     }
 
     fn sentence(&self, teller: &Teller<'_>) -> String {
-        if !self.any_reported {
+        if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
         if self.eligible == 0 {
@@ -220,7 +218,7 @@ impl Survey {
     }
 
     fn short(&self, teller: &Teller<'_>) -> String {
-        if !self.any_reported {
+        if self.known == 0 {
             return "no host has reported".to_owned();
         }
         match &self.named[..] {
