@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test external long fix bench
+.PHONY: verify quick test external long fix sim bench
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -23,10 +23,12 @@ ifneq ($(QUICK),done)
 endif
 	$(MAKE) external
 
-# What needs Debian packages or real daemons; installs the packages where it may, else names what it skips.
+# What needs Debian packages, real daemons or minutes (a million operations on the allocator); installs the packages where
+# it may, else names what it skips.
 external:
 	.ci/install-packages
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
 
 # The same with full figures: more rounds, more cases.
 long:
@@ -37,6 +39,11 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
-# Prints target, measured and verdict for each row of performance.md that is built.
+# Plays the shipped scenarios and the examples of docs/supervision.md.
+sim:
+	$(CARGO) test -p portreeve-sim --locked
+
+# Prints how costs grow, then target, measured and verdict for each row of performance.md that is built; leaves both as
+# bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.
 bench:
 	$(CARGO) bench -p portreeve --bench product --locked

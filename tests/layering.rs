@@ -68,12 +68,13 @@ const MAY_USE: [(&str, &[&str]); 14] = [
 const VOCABULARY: [&str; 3] = ["port", "identity", "time"];
 
 /// Which members a member may use beside the core; its tests no more than itself.
-const MEMBERS: [(&str, &[&str]); 6] = [
+const MEMBERS: [(&str, &[&str]); 7] = [
     ("portreeve-plugin", &[]),
     ("portreeve-api", &[]),
     ("portreeve-controller", &["portreeve-api"]),
     ("portreeve-agent", &["portreeve-api"]),
     ("portreeve-worker", &["portreeve-api"]),
+    ("portreeve-sim", &[]),
     (
         "portreeve-cli",
         &[
@@ -81,6 +82,7 @@ const MEMBERS: [(&str, &[&str]); 6] = [
             "portreeve-controller",
             "portreeve-agent",
             "portreeve-worker",
+            "portreeve-sim",
         ],
     ),
 ];

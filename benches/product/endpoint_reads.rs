@@ -8,7 +8,8 @@ use criterion::Criterion;
 use portreeve::endpoints::{EndpointTable, ServiceEndpoints};
 use portreeve::identity::ServiceName;
 
-use crate::verdict::{Ratios, Row};
+use crate::interleaved::{Ratio, Samples};
+use crate::verdict::{Bound, Part, Row};
 
 const SERVICES: usize = 1_000;
 /// Long enough (about 60 ms) that both readers overlap for nearly all of it.
@@ -33,18 +34,32 @@ pub(crate) fn bench(criterion: &mut Criterion) {
 pub(crate) fn row() -> Row {
     let names = Arc::new(names());
     let (table, locked) = (Arc::new(table(&names)), Arc::new(locked(&names)));
-    let ratios = (0..9).map(|_| {
+    let mut times = (Vec::new(), Vec::new());
+    for _ in 0..9 {
         let (ours, theirs) = (Arc::clone(&table), Arc::clone(&locked));
-        let fast = two_readers(&names, move |name| look(&ours, name));
-        let slow = two_readers(&names, move |name| look_locked(&theirs, name));
-        slow.as_secs_f64() / fast.as_secs_f64()
-    });
+        times
+            .0
+            .push(two_readers(&names, move |name| look(&ours, name)));
+        times
+            .1
+            .push(two_readers(&names, move |name| look_locked(&theirs, name)));
+    }
+    let samples = |spans: Vec<Duration>| {
+        let each = spans
+            .iter()
+            .map(|span| span.as_secs_f64() * 1e9 / READS as f64);
+        Samples::new(each.collect())
+    };
     Row {
         number: 10,
         what: "endpoint read by name, 2 readers, against RwLock<HashMap>",
         target: ">= 3x faster",
-        measured: Ratios::new(ratios.collect()),
-        ok: |ratio| ratio >= 3.0,
+        parts: vec![Part::ratio(
+            "2 readers",
+            &Ratio::of(&samples(times.1), &samples(times.0)),
+            ("RwLock<HashMap>", "table"),
+            Bound::AtLeast(3.0),
+        )],
     }
 }
 

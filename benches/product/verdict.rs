@@ -1,6 +1,8 @@
 //! Prints what `make bench` promises: one line per row of the table, and a JSON file beside it.
 
-use std::fmt;
+use serde_json::{Value, json};
+
+use crate::interleaved::{Ratio, spelled};
 
 /// One row that is built.
 pub(crate) struct Row {
@@ -10,17 +12,119 @@ pub(crate) struct Row {
     pub(crate) what: &'static str,
     /// What it shall be.
     pub(crate) target: &'static str,
-    /// The ratio in each pair of interleaved samples.
-    pub(crate) measured: Ratios,
-    /// Whether the ratio meets the target.
-    pub(crate) ok: fn(f64) -> bool,
+    /// What was measured, case by case; never empty.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One case of a row.
+pub(crate) struct Part {
+    /// Which case.
+    pub(crate) case: String,
+    /// The figure that is held against the bound.
+    pub(crate) measured: f64,
+    /// The figure with its unit.
+    pub(crate) shown: String,
+    /// What it was made of.
+    pub(crate) detail: String,
+    /// What the figure shall be.
+    pub(crate) bound: Bound,
+}
+
+/// What a figure shall be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    /// This or less.
+    AtMost(f64),
+    /// This or more.
+    AtLeast(f64),
+    /// Whatever it is: told beside the others, no part of the verdict.
+    Told,
+}
+
+impl Part {
+    /// A ratio of two sides, called by these names.
+    pub(crate) fn ratio(
+        case: impl Into<String>,
+        ratio: &Ratio,
+        sides: (&str, &str),
+        bound: Bound,
+    ) -> Self {
+        let Ratio {
+            value,
+            low,
+            high,
+            medians,
+            quiet,
+        } = *ratio;
+        Self {
+            case: case.into(),
+            measured: value,
+            shown: format!("{value:.1}x"),
+            detail: format!(
+                "{} {} / {} {}, eight of ten rounds {low:.1} to {high:.1}, quietest tenth {} / {}",
+                sides.0,
+                spelled(medians.0),
+                sides.1,
+                spelled(medians.1),
+                spelled(quiet.0),
+                spelled(quiet.1)
+            ),
+            bound,
+        }
+    }
+
+    fn holds(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtLeast(bound) => self.measured >= bound,
+            Bound::Told => true,
+        }
+    }
+
+    fn limit(&self) -> String {
+        match self.bound {
+            Bound::AtMost(bound) => format!("at most {bound}"),
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::Told => "no bound".to_owned(),
+        }
+    }
+}
+
+impl Row {
+    fn verdict(&self) -> &'static str {
+        if self.parts.iter().all(Part::holds) {
+            "ok"
+        } else {
+            "short"
+        }
+    }
+
+    fn measured(&self) -> String {
+        let judged = self.parts.iter().filter(|part| part.bound != Bound::Told);
+        let shown: Vec<String> = judged
+            .map(|part| {
+                let missed = if part.holds() { "" } else { "!" };
+                format!("{}: {}{missed}", part.case, part.shown)
+            })
+            .collect();
+        shown.join(", ")
+    }
 }
 
 /// The rows of the table.
 const ROWS: std::ops::RangeInclusive<u32> = 1..=25;
 
-/// Prints every row, built or not, and leaves `bench-rows.json` in the target folder.
+/// Prints what each row was made of, then every row, built or not, and leaves `bench-rows.json` in
+/// the target folder.
 pub(crate) fn print(rows: &[Row]) {
+    for row in rows {
+        println!("\nrow {}: {}", row.number, row.what);
+        for part in &row.parts {
+            let (shown, detail) = (&part.shown, &part.detail);
+            println!("  {} | {shown} | {} | {detail}", part.case, part.limit());
+        }
+    }
+    println!();
     let (mut ok, mut short) = (0, 0);
     let mut json = Vec::new();
     for number in ROWS {
@@ -28,11 +132,7 @@ pub(crate) fn print(rows: &[Row]) {
             println!("ROW {number} | not built yet | - | - | absent");
             continue;
         };
-        let verdict = if (row.ok)(row.measured.median()) {
-            "ok"
-        } else {
-            "short"
-        };
+        let verdict = row.verdict();
         if verdict == "ok" {
             ok += 1;
         } else {
@@ -40,43 +140,58 @@ pub(crate) fn print(rows: &[Row]) {
         }
         println!(
             "ROW {number} | {} | {} | {} | {verdict}",
-            row.what, row.target, row.measured
+            row.what,
+            row.target,
+            row.measured()
         );
-        json.push(serde_json::json!({
-            "row": number, "what": row.what, "target": row.target, "measured": row.measured.median(), "verdict": verdict,
-        }));
+        json.push(described(row));
     }
     println!("{ok} ok, {short} short");
-    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/../bench-rows.json");
-    if let Err(cause) = std::fs::write(file, format!("{:#}\n", serde_json::Value::from(json))) {
+    leave("bench-rows.json", &Value::from(json));
+}
+
+fn described(row: &Row) -> Value {
+    let parts: Vec<Value> = row
+        .parts
+        .iter()
+        .map(|part| {
+            json!({
+                "case": part.case, "measured": part.measured, "bound": part.limit(), "detail": part.detail,
+            })
+        })
+        .collect();
+    json!({
+        "row": row.number, "what": row.what, "target": row.target, "measured": row.measured(),
+        "verdict": row.verdict(), "parts": parts,
+    })
+}
+
+/// One line of the second table: how a cost grows. It has no target.
+pub(crate) struct Growth {
+    /// What is measured.
+    pub(crate) what: String,
+    /// At which size.
+    pub(crate) at: String,
+    /// The figures with their units.
+    pub(crate) measured: String,
+}
+
+/// Prints the second table and leaves `bench-growth.json` in the target folder.
+pub(crate) fn print_growth(lines: &[Growth]) {
+    println!("\ngrowth | at | measured");
+    for Growth { what, at, measured } in lines {
+        println!("{what} | {at} | {measured}");
+    }
+    let json: Vec<Value> = lines
+        .iter()
+        .map(|line| json!({ "what": line.what, "at": line.at, "measured": line.measured }))
+        .collect();
+    leave("bench-growth.json", &Value::from(json));
+}
+
+fn leave(name: &str, json: &Value) {
+    let file = format!("{}/../{name}", env!("CARGO_TARGET_TMPDIR"));
+    if let Err(cause) = std::fs::write(&file, format!("{json:#}\n")) {
         eprintln!("{file}: {cause}");
-    }
-}
-
-/// How often the baseline's time holds ours, pair by pair, ascending; never empty.
-pub(crate) struct Ratios(Vec<f64>);
-
-impl Ratios {
-    /// The ratios of these pairs.
-    pub(crate) fn new(mut pairs: Vec<f64>) -> Self {
-        assert!(!pairs.is_empty(), "a row measures something");
-        pairs.sort_by(f64::total_cmp);
-        Self(pairs)
-    }
-
-    fn median(&self) -> f64 {
-        self.0[self.0.len() / 2]
-    }
-}
-
-impl fmt::Display for Ratios {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = (self.0[0], self.0[self.0.len() - 1]);
-        write!(
-            f,
-            "{:.1}x ({least:.1} to {most:.1} in {} pairs)",
-            self.median(),
-            self.0.len()
-        )
     }
 }

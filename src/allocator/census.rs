@@ -9,12 +9,23 @@ use crate::identity::HostId;
 use crate::port::Protocol;
 
 use super::HostSet;
+use super::freed::Freed;
 use super::host::{Host, HostState};
+use super::host_set::Bits;
+use super::rooms::{Offered, Rooms, UNCOUNTED};
 
 /// What the census says of one host. Each host keeps its own entry, so that only a change of it
 /// touches the sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
+    sets: Membership,
+    /// Free TCP numbers where that is all that counts; [`ROOMY`] where they are plenty on both sides.
+    room: u16,
+}
+
+/// In which sets a host is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Membership {
     is_known: bool,
     is_up: bool,
     is_scarce: bool,
@@ -27,14 +38,24 @@ impl Entry {
     /// What is to be said of `host` now.
     pub(super) fn of(host: &Host) -> Self {
         let free = host.pool.free_count(Protocol::TcpUdp);
-        Self {
+        let sets = Membership {
             is_known: true,
             is_up: host.state == HostState::Up,
             is_scarce: free < ROOMY,
             is_scarcer: free < ROOM,
             is_resting: host.pool.next_deadline().is_some(),
             has_wishes: !host.awaited.is_empty(),
-        }
+        };
+        let room = if sets.has_wishes {
+            UNCOUNTED
+        } else if !sets.is_scarce {
+            u16::try_from(ROOMY).unwrap_or(UNCOUNTED)
+        } else if sets.is_resting {
+            UNCOUNTED
+        } else {
+            u16::try_from(host.pool.free_count(Protocol::Tcp)).unwrap_or(UNCOUNTED)
+        };
+        Self { sets, room }
     }
 }
 
@@ -44,10 +65,15 @@ pub(super) const ROOM: u32 = if cfg!(test) { 4 } else { 64 };
 /// With so many, every possible one beside a few awaited numbers: one replica takes at most 256.
 pub(super) const ROOMY: u32 = if cfg!(test) { 9 } else { 320 };
 
-/// The sets of all hosts.
+/// The sets of all hosts, and how much room there is on those that are short of it.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     sets: RwLock<Sets>,
+    rooms: Rooms,
+    /// Numbers that "any" may be answered with somewhere.
+    pub(super) offered: Offered,
+    /// Hosts with new room that nobody was told of yet.
+    pub(super) freed: Freed,
     /// How often somebody looked for room in vain, or may have: began to wait, or was told of new
     /// room.
     looks: AtomicU64,
@@ -67,8 +93,6 @@ pub(super) struct Sets {
     pub(super) resting: HostSet,
     /// Somebody waits for numbers of this very host.
     pub(super) wished: HostSet,
-    /// Hosts with new room that nobody was told of yet.
-    pub(super) freed: HostSet,
 }
 
 impl Census {
@@ -89,9 +113,13 @@ impl Census {
 
     /// Changes the sets from `before` to what `after` says. Called under the host's lock.
     pub(super) fn change(&self, host: HostId, before: Entry, after: Entry) {
-        if before == after {
+        if before.room != after.room {
+            self.rooms.set(host, after.room);
+        }
+        if before.sets == after.sets {
             return;
         }
+        let after = after.sets;
         let mut sets = self.sets.write();
         sets.known.set(host, after.is_known);
         sets.up.set(host, after.is_up);
@@ -100,27 +128,45 @@ impl Census {
         sets.resting.set(host, after.is_resting);
         sets.wished.set(host, after.has_wishes);
         if !after.is_known {
-            sets.freed.remove(host);
+            self.freed.remove(host);
         }
     }
 
-    /// There is new room on `host`, if it is known.
-    pub(super) fn free(&self, host: HostId) {
-        let mut sets = self.sets.write();
-        if sets.known.contains(host) {
-            sets.freed.insert(host);
+    /// Of the hosts of the word `at` of a set: those with at least `enough` free TCP numbers, and
+    /// those that have to be asked, as what is between `least` and `enough` does not tell.
+    pub(super) fn roomy(&self, at: u32, hosts: u64, least: u32, enough: u32) -> (u64, u64) {
+        let (mut roomy, mut unclear) = (0, 0);
+        let Some(rooms) = self.rooms.of_word(at) else {
+            return (0, 0);
+        };
+        for bit in Bits(hosts) {
+            let room = rooms[bit as usize].load(Ordering::Acquire);
+            if room == UNCOUNTED || (least..enough).contains(&u32::from(room)) {
+                unclear |= 1 << bit;
+            } else if u32::from(room) >= enough {
+                roomy |= 1 << bit;
+            }
         }
+        (roomy, unclear)
+    }
+
+    /// There is new room on `host`.
+    pub(super) fn free(&self, host: HostId) {
+        self.freed.insert(host);
     }
 
     /// There may be new room on every host.
     pub(super) fn free_all(&self) {
-        let sets = &mut *self.sets.write();
-        sets.freed.extend(&sets.known);
+        let sets = self.sets.read();
+        sets.known.iter().for_each(|host| self.freed.insert(host));
     }
 
     /// The hosts with new room, which are then told of.
     pub(super) fn take_freed(&self) -> HostSet {
         self.looked();
-        std::mem::take(&mut self.sets.write().freed)
+        let mut freed = self.freed.take();
+        // A host may have gone since.
+        freed.intersect(&self.sets.read().known);
+        freed
     }
 }

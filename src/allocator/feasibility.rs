@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::port_pool::{Awaited, Choice};
+use crate::identity::HostId;
+use crate::port::{Port, Protocol};
+use crate::port_pool::{Awaited, Choice, Side};
 
 use super::census::{ROOM, ROOMY};
+use super::host_set::Bits;
 use super::question::Around;
 use super::{Allocator, HostSet, Need};
 
@@ -31,6 +34,8 @@ pub(super) struct SeenAwaited {
 enum Doubt {
     /// Those that were left in `doubted`.
     Some,
+    /// The same, but a host with less room than the first does not fit, and one with the second does.
+    Counted(u32, u32),
     All,
 }
 
@@ -62,13 +67,20 @@ impl Allocator {
         } else {
             self.narrow(need, &around, out, doubted)
         };
-        let fits = |id| {
+        let mut fits = |id| {
             let asked = self.hosts.with(id, |host| host.fits(need, &around, choice));
             asked.unwrap_or(false)
         };
         match doubt {
             Doubt::All => out.retain(fits),
             Doubt::Some => out.retain_among(doubted, fits),
+            Doubt::Counted(least, enough) => {
+                out.retain_words(doubted, |at, hosts| {
+                    let (roomy, unclear) = self.census.roomy(at, hosts, least, enough);
+                    let asked = Bits(unclear).filter(|bit| fits(HostId(at * 64 + bit)));
+                    asked.fold(roomy, |kept, bit| kept | 1 << bit)
+                });
+            }
         }
     }
 
@@ -117,8 +129,11 @@ impl Allocator {
         if drawn == 0 {
             return if known { Doubt::Some } else { Doubt::All };
         }
-        // Each number drawn, fixed or awaited takes at most one from those that are free on both sides.
-        let beside = u32::try_from(fixed.len() + around.anywhere.len()).unwrap_or(u32::MAX);
+        // Each number drawn, fixed or awaited takes at most one from those that are free on both sides;
+        // a fixed one that no host offers to "any" takes none.
+        let offered = |key: &&(Side, Port)| self.census.offered.contains(key.1);
+        let fixed = fixed.iter().filter(offered).count();
+        let beside = u32::try_from(fixed + around.anywhere.len()).unwrap_or(u32::MAX);
         let room = drawn.saturating_add(beside);
         let searched = need.request.has_blocks() || need.request.is_narrowed();
         if searched || !known || room > ROOMY {
@@ -131,6 +146,13 @@ impl Allocator {
             &sets.scarcer
         });
         doubted.extend(&sets.wished);
-        Doubt::Some
+        // What rests may be over by a later moment; what draws from UDP is not counted.
+        let drawn_elsewhere = [Protocol::Udp, Protocol::TcpUdp]
+            .into_iter()
+            .any(|protocol| need.request.single_any(protocol) > 0);
+        if around.later.is_some() || drawn_elsewhere {
+            return Doubt::Some;
+        }
+        Doubt::Counted(drawn, room)
     }
 }

@@ -1,13 +1,12 @@
 //! Replicas that start together or not at all, on many hosts, on wish with one number on all of them.
 
-use std::collections::BTreeMap;
-
 use parking_lot::MutexGuard;
 
 use crate::identity::{HostId, ReplicaId};
 use crate::port_pool::{Cause, Causes, PortGrant, PortPool, PortRequest, Why};
 
 use super::host::Host;
+use super::host_table::HostTable;
 use super::placements::ClaimError;
 use super::question::{Around, about_host};
 use super::reserve::Attempt;
@@ -77,8 +76,34 @@ fn sentences(why: &[Why]) -> String {
     sentences.join("; ")
 }
 
-/// The locked hosts of a gang.
-type Locked<'a> = BTreeMap<HostId, MutexGuard<'a, Option<Box<Host>>>>;
+/// The locked hosts of a gang, ascending.
+struct Locked<'a>(Vec<(HostId, MutexGuard<'a, Option<Box<Host>>>)>);
+
+impl<'a> Locked<'a> {
+    /// Locks every host of `members` that there is.
+    fn all(hosts: &'a HostTable, members: &[GangMember<'_>]) -> Self {
+        let mut wanted: Vec<HostId> = members.iter().map(|member| member.host).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut locked = Vec::with_capacity(wanted.len());
+        locked.extend(
+            wanted
+                .into_iter()
+                .filter_map(|id| Some((id, hosts.slot(id)?))),
+        );
+        Self(locked)
+    }
+
+    fn host(&self, id: HostId) -> Option<&Host> {
+        let at = self.0.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.0[at].1.as_deref()
+    }
+
+    fn host_mut(&mut self, id: HostId) -> Option<&mut Host> {
+        let at = self.0.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.0[at].1.as_deref_mut()
+    }
+}
 
 impl Transaction<'_> {
     /// Takes the ports of all `members`, or of none. All their hosts are locked at once, in ascending
@@ -99,12 +124,7 @@ impl Transaction<'_> {
         let allocator = self.allocator;
         let work = self.work();
         allocator.waiting.refresh(&mut work.scratch.awaited);
-        let mut locked = Locked::new();
-        let hosts: std::collections::BTreeSet<HostId> =
-            members.iter().map(|member| member.host).collect();
-        for host in hosts {
-            locked.extend(allocator.hosts.slot(host).map(|slot| (host, slot)));
-        }
+        let mut locked = Locked::all(&allocator.hosts, members);
         let before = work.steps.len();
         let taken = match same {
             SameNumbers::No => allocator.take_each(members, &mut locked, work),
@@ -113,14 +133,14 @@ impl Transaction<'_> {
         if let Err(refused) = taken {
             while work.steps.len() > before {
                 let Some(step) = work.steps.pop() else { break };
-                if let Some(host) = there(&mut locked, step.host) {
+                if let Some(host) = locked.host_mut(step.host) {
                     allocator.undo_step(step, host, work);
                 }
             }
             return Err(refused);
         }
         let grant = |member: &GangMember<'_>| {
-            let host = there(&mut locked, member.host)?;
+            let host = locked.host(member.host)?;
             host.pool.grant(member.replica)
         };
         Ok(members
@@ -129,10 +149,6 @@ impl Transaction<'_> {
             .map(Option::unwrap_or_default)
             .collect())
     }
-}
-
-fn there<'a>(locked: &'a mut Locked<'_>, host: HostId) -> Option<&'a mut Host> {
-    locked.get_mut(&host)?.as_deref_mut()
 }
 
 impl Allocator {
@@ -154,7 +170,7 @@ impl Allocator {
                 member: place,
                 error,
             };
-            let Some(host) = there(locked, id) else {
+            let Some(host) = locked.host_mut(id) else {
                 return Err(refused(unknown(id)));
             };
             match self.take(id, host, replica, request, former, work) {
@@ -190,7 +206,7 @@ impl Allocator {
             return Ok(());
         }
         for (place, member) in members.iter().enumerate() {
-            let host = there(locked, member.host);
+            let host = locked.host_mut(member.host);
             let error = match host.map(|host| host.state.cause()) {
                 Some(None) => continue,
                 Some(Some(cause)) => ReserveError::Refused {
@@ -209,7 +225,7 @@ impl Allocator {
         let mut pools: Vec<(&PortPool, crate::port_pool::Ask<'_>)> =
             Vec::with_capacity(members.len());
         for member in members {
-            if let Some(host) = locked.get(&member.host).and_then(|slot| slot.as_deref()) {
+            if let Some(host) = locked.host(member.host) {
                 let GangMember {
                     replica,
                     request,
@@ -240,7 +256,7 @@ impl Allocator {
                     error: ReserveError::of(claim, replica),
                 });
             }
-            if let Some(host) = there(locked, id) {
+            if let Some(host) = locked.host_mut(id) {
                 self.take_chosen(id, host, replica, request, work);
             }
         }
@@ -264,7 +280,7 @@ impl Allocator {
                 member: place,
                 error: ReserveError::of(claim, member.replica),
             };
-            let host = there(locked, member.host);
+            let host = locked.host_mut(member.host);
             let answers = host.is_some_and(|host| host.holds(member.replica, member.request));
             if claim != ClaimError::Placed(member.host) || !answers {
                 return Err(refused);
@@ -280,9 +296,9 @@ impl Allocator {
     }
 }
 
-fn all_same(members: &[GangMember<'_>], locked: &mut Locked<'_>) -> bool {
-    let mut numbers = |member: &GangMember<'_>| -> Vec<_> {
-        let host = there(locked, member.host);
+fn all_same(members: &[GangMember<'_>], locked: &Locked<'_>) -> bool {
+    let numbers = |member: &GangMember<'_>| -> Vec<_> {
+        let host = locked.host(member.host);
         host.map(|host| host.pool.numbers_of(member.replica).collect())
             .unwrap_or_default()
     };

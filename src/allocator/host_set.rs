@@ -147,6 +147,17 @@ impl HostSet {
         }
     }
 
+    /// Keeps of the hosts that are also in `doubted` those of the words that `keep` returns, and all
+    /// others. It is given the place of the word, and the hosts of that word.
+    pub(super) fn retain_words(&mut self, doubted: &Self, mut keep: impl FnMut(u32, u64) -> u64) {
+        for (at, (word, doubt)) in (0u32..).zip(self.words.iter_mut().zip(&doubted.words)) {
+            let asked = *word & doubt;
+            if asked != 0 {
+                *word &= !asked | keep(at, asked);
+            }
+        }
+    }
+
     /// Adds every host of `other`.
     pub fn extend(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
@@ -181,7 +192,7 @@ impl HostSet {
 }
 
 /// The bits of one word, ascending.
-struct Bits(u64);
+pub(super) struct Bits(pub(super) u64);
 
 impl Iterator for Bits {
     type Item = u32;

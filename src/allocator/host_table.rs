@@ -26,7 +26,7 @@ pub(super) struct HostTable {
 
 /// The first segment has 2^6 slots, each later one twice as many as the one before.
 const FIRST_BITS: u32 = 6;
-const SEGMENTS: usize = (HostSet::MAX_HOSTS.trailing_zeros() - FIRST_BITS + 1) as usize;
+pub(super) const SEGMENTS: usize = (HostSet::MAX_HOSTS.trailing_zeros() - FIRST_BITS + 1) as usize;
 
 impl HostTable {
     /// The locked slot of `host`; `None` where nobody ever stood near.
@@ -38,10 +38,8 @@ impl HostTable {
     /// The locked slot of `host`, made if need be; `None` beyond [`HostSet::MAX_HOSTS`].
     pub(super) fn slot_made(&self, host: HostId) -> Option<MutexGuard<'_, Option<Box<Host>>>> {
         let (segment, at) = place(host)?;
-        let slots = self.segments[segment].get_or_init(|| {
-            let slots = 1usize << (FIRST_BITS as usize + segment);
-            (0..slots).map(|_| Slot::default()).collect()
-        });
+        let slots = self.segments[segment]
+            .get_or_init(|| (0..slots(segment)).map(|_| Slot::default()).collect());
         self.end.fetch_max(host.0 + 1, Ordering::AcqRel);
         Some(slots.get(at)?.lock())
     }
@@ -58,8 +56,13 @@ impl HostTable {
     }
 }
 
+/// How many hosts a segment has room for.
+pub(super) const fn slots(segment: usize) -> usize {
+    1 << (FIRST_BITS as usize + segment)
+}
+
 /// The segment of a host number, and its place there.
-fn place(host: HostId) -> Option<(usize, usize)> {
+pub(super) fn place(host: HostId) -> Option<(usize, usize)> {
     if host.0 >= HostSet::MAX_HOSTS {
         return None;
     }

@@ -49,6 +49,9 @@ impl Allocator {
     /// [`PutHostError`]; nothing changed.
     pub fn put_hosts(&self, specs: Vec<(HostId, HostSpec)>) -> Result<(), PutHostError> {
         self.check_list(&specs)?;
+        for (_, spec) in &specs {
+            self.census.offered.widen(&spec.ranges.dynamic);
+        }
         let _structure = self.structure.lock();
         let waiting = self.waiting.requests();
         let mut staying = Vec::new();

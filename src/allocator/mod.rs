@@ -48,6 +48,7 @@
 mod census;
 mod deadlines;
 mod feasibility;
+mod freed;
 mod gang;
 mod host;
 mod host_set;
@@ -59,6 +60,7 @@ mod question;
 mod release;
 mod reserve;
 mod restore;
+mod rooms;
 mod stats;
 mod summary;
 mod transaction;
@@ -179,7 +181,7 @@ impl Allocator {
     pub fn new(config: AllocatorConfig) -> Self {
         Self {
             config,
-            no: next_number(),
+            no: next_number().get(),
             now: AtomicU64::new(0),
             hosts: HostTable::default(),
             structure: Mutex::default(),

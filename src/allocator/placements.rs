@@ -5,6 +5,7 @@
 //! but for the moment in which one thread changes both.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -12,9 +13,9 @@ use smallvec::SmallVec;
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
 use crate::time::Monotonic;
 
-/// Which transaction, of all in this process.
+/// Which transaction, of all in this process. Never 0, so that an [`Owner`] takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TransactionNo(pub(super) u64);
+pub(super) struct TransactionNo(pub(super) NonZeroU64);
 
 /// Whose a placement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

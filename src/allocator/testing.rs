@@ -111,6 +111,6 @@ pub(super) fn whole(allocator: &Allocator) -> Whole {
         placed: allocator.placements.all(),
         released: allocator.placements.remembered(now),
         waiting: allocator.waiting.requests().all(),
-        freed: allocator.census.read().freed.clone(),
+        freed: allocator.census.freed.all(),
     }
 }

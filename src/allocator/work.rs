@@ -1,6 +1,7 @@
 //! What a transaction works with, kept and used by the next one.
 
 use parking_lot::Mutex;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::identity::{HostId, ReplicaId};
@@ -54,9 +55,9 @@ impl Work {
 
 /// A number that no transaction and no allocator of the process has: what was suspended in one allocator
 /// is known as another's when it is resumed there.
-pub(super) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+pub(super) fn next_number() -> NonZeroU64 {
+    static BEFORE: AtomicU64 = AtomicU64::new(0);
+    NonZeroU64::MIN.saturating_add(BEFORE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Points to come back to, ascending.

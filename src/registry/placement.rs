@@ -154,23 +154,7 @@ impl Registry {
         let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
         let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
-        let mut candidates = self.candidates(key.0, &profile, crowd);
-        candidates.sort_by_cached_key(|host| {
-            let was_here = former.is_some_and(|former| former.host == *host);
-            let wish = match (was_here, avoids) {
-                (true, false) => 0,
-                (true, true) => 2,
-                _ => 1,
-            };
-            let of_service = crowd.of_service.get(&(key.0, *host)).copied();
-            let numbers = crowd.numbers.get(host).copied();
-            (
-                wish,
-                of_service.unwrap_or(0),
-                numbers.unwrap_or(0),
-                self.host_name(*host),
-            )
-        });
+        let candidates = self.candidates(key.0, &profile, crowd);
         let id = ReplicaId {
             service: key.0,
             index: key.1,
@@ -178,9 +162,30 @@ impl Registry {
         };
         let request = profile.request();
         let former = former.map(|former| (former.host, former.grant.clone()));
-        let placed = self
-            .pools
-            .place(self.now.mono, id, &request, former.as_ref(), &candidates);
+        let at = former.as_ref().map(|(host, _)| *host);
+        let rank = |registry: &Self, host: HostId| {
+            let wish = match (at == Some(host), avoids) {
+                (true, false) => 0,
+                (true, true) => 2,
+                _ => 1,
+            };
+            let of_service = crowd.of_service.get(&(key.0, host)).copied();
+            let numbers = crowd.numbers.get(&host).copied();
+            let name = registry.host_name(host);
+            (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
+        };
+        let now = self.now.mono;
+        let among = candidates.iter().copied().collect();
+        // Most who wait fit nowhere: who does is known before anything is put in order.
+        let mut feasible = self.pools.feasible(now, key.0, &request, &among);
+        let mut placed = None;
+        while placed.is_none()
+            && let Some((_, best)) = feasible.iter().map(|host| (rank(self, host), host)).min()
+        {
+            let grant = self.pools.place(now, id, &request, former.as_ref(), best);
+            placed = grant.map(|grant| (best, grant));
+            feasible.remove(best);
+        }
         let Some((host, grant)) = placed else {
             let seeker = Seeker {
                 service: key.0,

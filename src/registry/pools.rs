@@ -69,31 +69,33 @@ impl Pools {
         let _ = self.allocator.set_host_state(host, HostState::Up);
     }
 
-    /// Reserves the request on the first of `candidates` that takes it.
+    /// The hosts of `candidates` that take the request now.
+    pub(super) fn feasible(
+        &self,
+        now: Monotonic,
+        service: ServiceId,
+        request: &PortRequest,
+        candidates: &HostSet,
+    ) -> HostSet {
+        let need = Need::new(request, service);
+        self.allocator.begin(now).feasible(&need, Some(candidates))
+    }
+
+    /// Reserves the request on a host that takes it; nothing if it does not after all.
     pub(super) fn place(
         &mut self,
         now: Monotonic,
         replica: ReplicaId,
         request: &PortRequest,
         former: Option<&(HostId, PortGrant)>,
-        candidates: &[HostId],
-    ) -> Option<(HostId, PortGrant)> {
+        host: HostId,
+    ) -> Option<PortGrant> {
         let mut transaction = self.allocator.begin(now);
-        let all = candidates.iter().copied().collect();
-        let need = Need::new(request, replica.service);
-        let feasible = transaction.feasible(&need, Some(&all));
-        for host in candidates {
-            if !feasible.contains(*host) {
-                continue;
-            }
-            let numbers = former.filter(|(at, _)| at == host).map(|(_, grant)| grant);
-            if let Ok(grant) = transaction.reserve(*host, replica, request, numbers) {
-                transaction.commit();
-                self.waiting.remove(&replica);
-                return Some((*host, grant));
-            }
-        }
-        None
+        let numbers = former.filter(|(at, _)| *at == host).map(|(_, grant)| grant);
+        let grant = transaction.reserve(host, replica, request, numbers).ok()?;
+        transaction.commit();
+        self.waiting.remove(&replica);
+        Some(grant)
     }
 
     /// Why the host does not take the request; empty if it does.

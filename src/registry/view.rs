@@ -95,6 +95,12 @@ pub struct ReplicaView {
     pub last_failure: Option<String>,
     /// The newest failure whole.
     pub last_failure_detail: Option<Failure>,
+    /// The first failure of this incarnation whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure_detail: Option<Failure>,
+    /// The newest start of this incarnation; 0 before the first.
+    #[serde(default)]
+    pub run: crate::identity::Run,
     /// Where it is placed.
     pub host: Option<HostName>,
     /// The host's published address.

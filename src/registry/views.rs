@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::Conflict;
 use crate::endpoints::ServiceEndpoints;
-use crate::identity::{HostId, ReplicaId};
+use crate::identity::{HostId, ReplicaId, Run};
 use crate::supervision::State;
 use crate::time::Spelled;
 
@@ -81,6 +81,8 @@ impl Registry {
             user_restarts: status.map_or(0, |status| status.user_restarts),
             last_failure: failure.as_ref().map(|failure| failure.reason.to_string()),
             last_failure_detail: failure,
+            first_failure_detail: status.and_then(|status| status.first_failure.clone()),
+            run: status.map_or(Run::default(), |status| status.run),
             host: None,
             address: None,
             ports: BTreeMap::new(),

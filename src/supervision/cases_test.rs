@@ -2,6 +2,7 @@
 
 use super::ProbeKind::{Liveness, Readiness, Startup};
 use super::RestartPolicy::{Always, Never, OnFailure};
+use super::record::{replay, why};
 use super::virtual_driver::{
     Answer, EVER, FAILS, Group, World, config, give_up, probe, seconds, signal,
 };
@@ -111,6 +112,20 @@ fn storing_and_reading_back_at_every_step_changes_nothing() {
         let plain = case.play(|_| {}).log;
         let restored = case.play(|world| world.restores = true).log;
         assert_eq!(plain, restored, "case {}", case.number);
+    }
+}
+
+#[test]
+fn the_record_of_every_case_gives_the_same_reports_again() {
+    // supervision 2.1: a trace replayed through the machine gives byte-equal reports.
+    for case in cases() {
+        let world = case.play(World::record);
+        let record = world.record_text();
+        let replayed = replay(&record).unwrap_or_else(|error| panic!("{}: {error}", case.number));
+        assert_eq!(replayed.differences, [], "case {}", case.number);
+        let recorded = record.matches("\"reports\":").count();
+        assert!(replayed.told.len() >= recorded, "case {}", case.number);
+        why(&record).unwrap();
     }
 }
 

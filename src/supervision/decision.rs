@@ -26,6 +26,16 @@ pub(super) struct Budget {
 pub(super) struct WindowFull;
 
 impl Budget {
+    /// Restarts granted in a row.
+    pub(super) const fn in_a_row(&self) -> u32 {
+        self.in_a_row
+    }
+
+    /// The exits whose restart was granted and may still count, oldest first.
+    pub(super) fn granted(&self) -> impl Iterator<Item = Monotonic> {
+        self.granted.iter().copied()
+    }
+
     /// Begins again at the first wait. The window stays as it is.
     pub(super) const fn reset_backoff(&mut self) {
         self.in_a_row = 0;

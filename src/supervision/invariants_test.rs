@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn rules() -> impl Strategy<Value = Config> {
+pub(super) fn rules() -> impl Strategy<Value = Config> {
     let policy = prop_oneof![
         4 => Just(RestartPolicy::Always),
         1 => Just(RestartPolicy::OnFailure),

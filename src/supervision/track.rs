@@ -38,6 +38,11 @@ impl Track {
         }
     }
 
+    /// The number of the newest probe; 0 before the first.
+    pub(super) const fn newest(&self) -> ProbeNumber {
+        self.newest
+    }
+
     pub(super) fn in_flight(&self) -> Option<ProbeNumber> {
         self.in_flight.then_some(self.newest)
     }

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{
-    Backoff, Config, Effect, Event, ExitCause, ExitStatus, Final, GiveUp, Machine, ProbeKind,
-    ProbeOutcome, ProbeTiming, Reason, Report, RestartPolicy, StartFailure, StopRule, Then, Window,
+    Agenda, Backoff, Config, Effect, Event, ExitCause, ExitStatus, Final, GiveUp, Machine,
+    ProbeKind, ProbeOutcome, ProbeTiming, Reason, Report, RestartPolicy, StartFailure, StopRule,
+    Then, Window,
 };
 use crate::identity::Run;
 use crate::port::{Port, Protocol};
-use crate::time::Monotonic;
+use crate::supervision::record::{Entry, Recorder};
+use crate::time::{Monotonic, Now};
 
 /// The rules of supervision.md 2: initial 1 s, max 60 s, reset after 60 s, no jitter, no give-up.
 pub(super) fn config(restart: RestartPolicy) -> Config {
@@ -125,10 +127,11 @@ pub(super) struct World {
     pub(super) repeats_events: bool,
     pub(super) log: Vec<String>,
     now: u64,
-    queue: BTreeMap<(u64, u8, usize), Event>,
-    queued: usize,
+    agenda: Agenda,
     runs: BTreeMap<Run, Life>,
     delivered: Vec<Event>,
+    recorder: Option<Recorder>,
+    record: Vec<Entry>,
 }
 
 #[derive(Default)]
@@ -150,10 +153,11 @@ impl World {
             repeats_events: false,
             log: Vec::new(),
             now: 0,
-            queue: BTreeMap::new(),
-            queued: 0,
+            agenda: Agenda::new(),
             runs: BTreeMap::new(),
             delivered: Vec::new(),
+            recorder: None,
+            record: Vec::new(),
         };
         world.at(0, Event::Start);
         world
@@ -161,19 +165,7 @@ impl World {
 
     /// The command `event` comes at this moment, in milliseconds.
     pub(super) fn at(&mut self, at: u64, event: Event) {
-        let order = match event {
-            Event::Start
-            | Event::Stop { .. }
-            | Event::UserRestart
-            | Event::Adopt { .. }
-            | Event::PreExecStarted { .. } => 0,
-            Event::Spawned { .. } | Event::SpawnFailed { .. } | Event::PortConflict { .. } => 1,
-            Event::Exited { .. } => 2,
-            Event::GroupEmpty { .. } => 3,
-            Event::ProbeResult { .. } => 4,
-        };
-        self.queued += 1;
-        self.queue.insert((at, order, self.queued), event);
+        self.agenda.put(Monotonic::from_millis(at), event);
     }
 
     pub(super) fn stop_at(&mut self, at: u64, grace_s: Option<u64>) {
@@ -196,9 +188,9 @@ impl World {
     /// Lets time pass until this moment, everything at it included.
     pub(super) fn run_until(&mut self, end: u64) {
         loop {
-            let event_at = self.queue.keys().next().map(|key| key.0);
-            let due = self.machine.next_deadline().map(Monotonic::as_millis);
-            let Some(next) = [event_at, due].into_iter().flatten().min() else {
+            let due = self.machine.next_deadline();
+            let next = self.agenda.next().into_iter().chain(due).min();
+            let Some(next) = next.map(Monotonic::as_millis) else {
                 return;
             };
             if next > end {
@@ -206,12 +198,17 @@ impl World {
             }
             self.now = self.now.max(next);
             let mut out = Vec::new();
-            if event_at.is_some_and(|at| at <= self.now) {
-                let (_, event) = self.queue.pop_first().unwrap();
+            if let Some(event) = self.agenda.take(self.mono()) {
                 self.deliver(event, &mut out);
             } else {
                 self.restore();
-                self.machine.on_deadline(self.mono(), &mut out);
+                let now = self.mono();
+                match &mut self.recorder {
+                    Some(recorder) => {
+                        recorder.on_deadline(&mut self.machine, now, &mut out, &mut self.record);
+                    }
+                    None => self.machine.on_deadline(now, &mut out),
+                }
                 let due = self.machine.next_deadline();
                 assert!(
                     due.is_none_or(|at| at > self.mono()),
@@ -231,7 +228,14 @@ impl World {
             life.exited.get_or_insert(self.now);
         }
         self.restore();
-        self.machine.handle(self.mono(), event.clone(), out);
+        let now = self.mono();
+        match &mut self.recorder {
+            Some(recorder) => {
+                let taken = event.clone();
+                recorder.handle(&mut self.machine, now, taken, None, out, &mut self.record);
+            }
+            None => self.machine.handle(now, event.clone(), out),
+        }
         if self.repeats_events && event.run().is_some() {
             self.delivered.push(event);
             for old in self.delivered.iter().rev().take(40) {
@@ -242,6 +246,22 @@ impl World {
                 assert_eq!((&nothing, &self.machine), (&Vec::new(), &before), "{old:?}");
             }
         }
+    }
+
+    /// Keeps a record from now on.
+    pub(super) fn record(&mut self) {
+        let mut recorder = Recorder::default();
+        let now = Now {
+            mono: self.mono(),
+            ..Now::default()
+        };
+        self.record
+            .push(recorder.state(now, now.mono, &self.machine));
+        self.recorder = Some(recorder);
+    }
+
+    pub(super) fn record_text(&self) -> String {
+        self.record.iter().map(Entry::line).collect()
     }
 
     fn restore(&mut self) {

@@ -100,7 +100,35 @@ impl Event {
             | Self::ProbeResult { run, .. } => Some(*run),
         }
     }
+
+    /// Its place among the events of one instant, lowest first; deadlines follow the last.
+    #[must_use]
+    pub const fn rank(&self) -> u8 {
+        match self {
+            Self::Start
+            | Self::Stop { .. }
+            | Self::UserRestart
+            | Self::Adopt { .. }
+            | Self::PreExecStarted { .. } => 0,
+            Self::Spawned { .. } | Self::SpawnFailed { .. } | Self::PortConflict { .. } => 1,
+            Self::Exited { .. } => 2,
+            Self::GroupEmpty { .. } => 3,
+            Self::ProbeResult { .. } => 4,
+        }
+    }
+
+    /// A new worker takes over a run that nobody watched for `alone`.
+    #[must_use]
+    pub fn taken_over(alone: Duration) -> Self {
+        Self::Adopt {
+            spread: None,
+            stale: alone > HOST_GRACE,
+        }
+    }
 }
+
+/// A record older than this is not believed about readiness: the controller's default host grace.
+pub const HOST_GRACE: Duration = Duration::from_secs(90);
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::status::Final;
-use super::vocabulary::{ExitStatus, Reason, StartFailure};
+use super::vocabulary::{ExitStatus, Reason, Report, StartFailure};
+use crate::time::Spelled;
 
 impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,6 +55,34 @@ impl fmt::Display for Reason {
             Self::User => f.write_str("restarted by the user"),
             Self::Stop => f.write_str("stopped by the user"),
             Self::StaleRecord => f.write_str("not checked for too long"),
+        }
+    }
+}
+
+/// One line of a timeline: the word of supervision.md 1.4, then its detail.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("READY"),
+            Self::NotReady(reason) => write!(f, "NOTREADY {reason}"),
+            Self::Backoff { reason, delay } => write!(f, "BACKOFF {}: {reason}", Spelled(*delay)),
+            Self::Restarted {
+                reason: Reason::User,
+                user_restarts,
+                ..
+            } => write!(f, "RESTARTED by the user, {}", Times(*user_restarts)),
+            Self::Restarted { count, reason, .. } => write!(f, "RESTARTED {count}: {reason}"),
+            Self::Stuck => f.write_str("STUCK"),
+            Self::Final(end) => match end {
+                Final::Succeeded => f.write_str("SUCCEEDED"),
+                Final::Failed(reason) => write!(f, "FAILED {reason}"),
+                Final::Stopped => f.write_str("STOPPED"),
+                Final::GaveUp { reason, count: 1 } => write!(f, "GAVEUP after 1 restart: {reason}"),
+                Final::GaveUp { reason, count } => {
+                    write!(f, "GAVEUP after {count} restarts: {reason}")
+                }
+                Final::PortConflict { .. } => write!(f, "PORT_CONFLICT {end}"),
+            },
         }
     }
 }

@@ -73,6 +73,8 @@ async fn piece(read: &LogRead, state: &Path) -> io::Result<Piece> {
     let stream = match read.stream.as_str() {
         "stdout" => LogStream::Stdout,
         "stderr" => LogStream::Stderr,
+        "events" => LogStream::Events,
+        "events-before" => LogStream::EventsBefore,
         other => {
             return Err(io::Error::new(
                 ErrorKind::InvalidInput,

@@ -76,12 +76,14 @@ impl ReplicaFolder {
         self.0.join("token")
     }
 
-    /// What the service writes.
+    /// What the service writes, and the record of what happened to it.
     #[must_use]
     pub fn log(&self, stream: LogStream) -> PathBuf {
         self.0.join(match stream {
             LogStream::Stdout => "stdout.log",
             LogStream::Stderr => "stderr.log",
+            LogStream::Events => "supervision.jsonl",
+            LogStream::EventsBefore => "supervision.1.jsonl",
         })
     }
 
@@ -92,7 +94,7 @@ impl ReplicaFolder {
     }
 }
 
-/// The two output streams of a service.
+/// What can be read of a replica: the two output streams of its service, and the record of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogStream {
@@ -100,6 +102,10 @@ pub enum LogStream {
     Stdout,
     /// Standard error.
     Stderr,
+    /// What happened, as [`portreeve::supervision::record`] writes it; begins with the machine's state.
+    Events,
+    /// The part before, if there is one.
+    EventsBefore,
 }
 
 /// A way to a Unix socket that fits the kernel's 107 bytes however deep its folder lies.

@@ -23,14 +23,12 @@ use crate::clock;
 use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
+use crate::journal::Journal;
 use crate::news::News;
 use crate::probe::{self, Leftovers, ProbeReport};
 use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
 use crate::sources::{Happened, Sources};
-
-/// A record older than this is not believed about readiness: the controller's default host grace.
-const HOST_GRACE: Duration = Duration::from_secs(90);
 
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
@@ -49,6 +47,7 @@ pub(crate) struct Driver {
     pub(crate) folder: ReplicaFolder,
     pub(crate) assignment: Assignment,
     pub(crate) record: Record,
+    pub(crate) journal: Journal,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) probing: Probing,
     pub(crate) uplink: watch::Sender<Option<Status>>,
@@ -81,6 +80,7 @@ impl Driver {
         self.begin(&mut sources).await;
         loop {
             if let Some(ended) = self.ended() {
+                self.journal.end();
                 return ended;
             }
             let planned = self.next_deadline();
@@ -132,6 +132,7 @@ impl Driver {
             job::remove_run(&self.folder, run);
         }
         let fresh = self.record.machine.state() == State::Idle;
+        self.journal.turn(clock::now(), &self.record.machine);
         if !fresh && !self.record.is_final() {
             self.take_over(sources, &mut effects).await;
         }
@@ -169,17 +170,15 @@ impl Driver {
             }
             Found::Nothing => Duration::ZERO,
         };
-        let adopt = Event::Adopt {
-            spread: None,
-            stale: alone > HOST_GRACE,
-        };
+        let adopt = Event::taken_over(alone);
         match self.read_job(run) {
             Ok(job) => self.progress.job = Some(job),
             // It runs already; only probes need it, and they say so.
             Err(cause) => tracing::warn!("run {run}: {cause}"),
         }
         let starting = self.record.machine.state() == State::Starting;
-        self.record.machine.handle(now.mono, adopt, effects);
+        self.journal
+            .handle(&mut self.record.machine, now, adopt, None, effects);
         if found == Found::Nothing {
             if starting {
                 // It was decided and written down, and then not begun.
@@ -195,6 +194,7 @@ impl Driver {
     /// One instant.
     fn turn(&mut self, now: Now, happened: Happened) {
         let mut effects = Vec::new();
+        self.journal.turn(now, &self.record.machine);
         if happened.lifeline_ended {
             tracing::info!("the process this replica's life hangs on has ended");
             self.progress.lifeline_ended = true;
@@ -216,7 +216,8 @@ impl Driver {
         }
         if self.record.refused.is_none() {
             let before = self.record.machine.state();
-            self.record.machine.on_deadline(now.mono, &mut effects);
+            self.journal
+                .on_deadline(&mut self.record.machine, now, &mut effects);
             self.progress.changed |= before != self.record.machine.state();
         }
         self.settle(now, effects);
@@ -232,7 +233,8 @@ impl Driver {
     fn event(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         if self.record.refused.is_none() {
             self.progress.changed = true;
-            self.record.machine.handle(now.mono, event, effects);
+            self.journal
+                .handle(&mut self.record.machine, now, event, None, effects);
         }
     }
 
@@ -305,12 +307,8 @@ impl Driver {
 
     /// An exit before READY that nobody asked for may be due to a port somebody took after the start.
     fn conflict_at_exit(&self, run: Run) -> Option<conflict::Conflict> {
-        let machine = &self.record.machine;
-        let unexpected = matches!(
-            machine.state(),
-            State::Starting | State::Startup | State::Up
-        );
-        if run != machine.run() || !unexpected || self.record.ready_run == Some(run) {
+        let was_ready = self.record.ready_run == Some(run);
+        if !self.record.machine.suspects_stranger(run, was_ready) {
             return None;
         }
         let desired = &self.assignment.desired;
@@ -319,9 +317,7 @@ impl Driver {
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
         let outcome = self.probing.ended(&end);
-        if end.run == self.record.machine.run() {
-            self.progress.news.probed(end.kind, outcome, end.text);
-        }
+        let of_this_run = end.run == self.record.machine.run();
         let before = self.record.machine.state();
         let event = Event::ProbeResult {
             run: end.run,
@@ -330,7 +326,12 @@ impl Driver {
             outcome,
         };
         // Counters are not worth a write: a new worker begins with new ones.
-        self.record.machine.handle(now.mono, event, effects);
+        let machine = &mut self.record.machine;
+        self.journal
+            .handle(machine, now, event, Some(&end.text), effects);
+        if of_this_run {
+            self.progress.news.probed(end.kind, outcome, end.text);
+        }
         self.progress.changed |= before != self.record.machine.state();
     }
 
@@ -351,6 +352,7 @@ impl Driver {
         if self.progress.changed || news.is_some() {
             self.write_down(now, news.is_some());
         }
+        self.journal.write();
         if let Some(status) = news {
             self.uplink.send_replace(Some(status));
         }
@@ -403,7 +405,7 @@ impl Driver {
             Effect::CancelProbe { kind, probe, .. } => self.probing.cancel(kind, probe),
             Effect::Report(report) => {
                 let run = self.record.machine.run();
-                tracing::info!("run {run}: {report:?}");
+                tracing::info!("run {run}: {report}");
             }
         }
     }

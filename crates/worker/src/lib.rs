@@ -15,6 +15,7 @@ mod driver;
 mod env_file;
 mod file;
 mod job;
+mod journal;
 mod lifeline;
 mod news;
 mod orders;

@@ -5,15 +5,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve::supervision::{ProbeKind, ProbeNumber, ProbeOutcome};
+use portreeve::supervision::{ProbeKind, ProbeNumber, ProbeOutcome, is_stall};
 use portreeve::time::Monotonic;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::probe::ProbeReport;
-
-/// A wake-up later than planned by more than this, or than the probe's timeout, is a stall.
-const LONGEST_STALL: Duration = Duration::from_secs(5);
 
 /// At most one probe of each kind.
 pub(crate) struct Probing {
@@ -100,9 +97,8 @@ impl Probing {
 
     /// Notes that a wake-up planned for `planned` came at `now`.
     pub(crate) fn woke(&mut self, planned: Monotonic, now: Monotonic) {
-        let late = now.since(planned);
         for one in self.in_flight.values_mut() {
-            one.stalled |= late > one.timeout.min(LONGEST_STALL);
+            one.stalled |= is_stall(planned, now, one.timeout);
         }
     }
 
@@ -112,12 +108,9 @@ impl Probing {
         if !self.in_flight.get(&end.kind).is_some_and(same) {
             return end.outcome;
         }
-        let one = self.in_flight.remove(&end.kind);
-        match end.outcome {
-            ProbeOutcome::Timeout if one.is_some_and(|one| one.stalled) => {
-                ProbeOutcome::Inconclusive
-            }
-            outcome => outcome,
+        match self.in_flight.remove(&end.kind) {
+            Some(one) if one.stalled => end.outcome.after_stall(),
+            _ => end.outcome,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use portreeve::identity::Run;
 use portreeve::supervision::{Failure, Final, Machine, ProbeKind, Reason, State, Status};
-use portreeve::time::{Now, WallClock};
+use portreeve::time::{Monotonic, Now, WallClock};
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,9 @@ pub(crate) struct Record {
     pub(crate) status: Option<Status>,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) last_failure: Option<Failure>,
+    /// When the replica began, for people who read its record.
+    #[serde(default)]
+    pub(crate) began: Option<Monotonic>,
 }
 
 impl Record {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portreeve::supervision::Event;
 use portreeve::time::Monotonic;
 use tokio::sync::{mpsc, oneshot};
 
@@ -71,13 +72,21 @@ async fn sleep(wait: Option<Duration>) {
     }
 }
 
-/// The order inside one instant.
-const fn rank(event: &BackendEvent) -> u8 {
+/// The order inside one instant, which is the machine's.
+fn rank(event: &BackendEvent) -> u8 {
     match event {
-        BackendEvent::Adopted { .. } | BackendEvent::PreExecStarted { .. } => 0,
-        BackendEvent::Spawned { .. } | BackendEvent::SpawnFailed { .. } => 1,
-        BackendEvent::Exited { .. } => 2,
-        BackendEvent::GroupEmpty { .. } => 3,
+        BackendEvent::Adopted { .. } => Event::Start.rank(),
+        BackendEvent::PreExecStarted { run } => Event::PreExecStarted { run: *run }.rank(),
+        // A start that failed stands where one that succeeded does.
+        BackendEvent::Spawned { run, .. } | BackendEvent::SpawnFailed { run, .. } => {
+            Event::Spawned { run: *run }.rank()
+        }
+        BackendEvent::Exited { run, status } => Event::Exited {
+            run: *run,
+            status: *status,
+        }
+        .rank(),
+        BackendEvent::GroupEmpty { run } => Event::GroupEmpty { run: *run }.rank(),
     }
 }
 

@@ -11,8 +11,10 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::{Mark, ShimBackend, ShimProgram};
+use crate::clock;
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
+use crate::journal::Journal;
 use crate::lifeline;
 use crate::orders;
 use crate::probing::Probing;
@@ -100,7 +102,10 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         prefix: assignment.prefix.clone(),
         token_file: folder.token().to_string_lossy().into_owned(),
     };
+    let mut record = record;
+    let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
+        journal: Journal::new(folder.clone(), began),
         backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
         probing: Probing::new(send_probe),
         uplink: newest,
@@ -178,6 +183,7 @@ fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> 
         status: None,
         first_failure: None,
         last_failure: None,
+        began: None,
     })
 }
 

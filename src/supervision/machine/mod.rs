@@ -16,7 +16,7 @@ use super::config::{Config, ProbeTiming};
 use super::decision::{self, Budget};
 use super::phase::{By, Cause, Deadline, Next, Phase, PreExec, Respawn, Step};
 use super::status::{Final, State};
-use super::vocabulary::{Effect, Event, ExitStatus, ProbeKind, Reason, Report};
+use super::vocabulary::{Effect, Event, ExitStatus, ProbeKind, ProbeNumber, Reason, Report};
 use crate::identity::Run;
 use crate::time::Monotonic;
 use end::End;
@@ -171,6 +171,15 @@ impl Machine {
         matches!(self.phase, Phase::Final(_))
     }
 
+    /// Whether an exit of `run` now may be due to a port that somebody took after its start: nobody asked
+    /// for it, and the run was never ready. A driver then looks for a stranger, and hands over
+    /// [`Event::PortConflict`] in place of the exit where it finds one.
+    #[must_use]
+    pub fn suspects_stranger(&self, run: Run, was_ready: bool) -> bool {
+        let unexpected = matches!(self.state(), State::Starting | State::Startup | State::Up);
+        run == self.run && unexpected && !was_ready
+    }
+
     /// Whether a stop was asked for.
     #[must_use]
     pub const fn is_stop_wanted(&self) -> bool {
@@ -187,6 +196,33 @@ impl Machine {
     #[must_use]
     pub const fn user_restarts(&self) -> u32 {
         self.user_restarts
+    }
+
+    /// The newest probe of this kind in this run and whether it is in flight, where the kind is probed now.
+    pub(in crate::supervision) fn newest_probe(
+        &self,
+        kind: ProbeKind,
+    ) -> Option<(ProbeNumber, bool)> {
+        let track = match (&self.phase, kind) {
+            (Phase::Startup { probe }, ProbeKind::Startup) => Some(probe),
+            (Phase::Up(up), ProbeKind::Liveness) => up.liveness.as_ref(),
+            (Phase::Up(up), ProbeKind::Readiness) => up.readiness.as_ref(),
+            _ => None,
+        };
+        track.map(|track| (track.newest(), track.in_flight().is_some()))
+    }
+
+    /// When the next deadline is due, if nothing but probes begin then.
+    pub(in crate::supervision) fn next_probe(&self) -> Option<Monotonic> {
+        let first = self.next_deadline()?;
+        let mut due = self.phase.deadlines().filter(|(at, _)| *at == first);
+        due.all(|(_, deadline)| matches!(deadline, Deadline::Probe(_)))
+            .then_some(first)
+    }
+
+    /// What of the past decides about the next restart.
+    pub(in crate::supervision) const fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The rules it follows.

@@ -45,7 +45,7 @@ pub(super) fn store_status(folder: &ReplicaFolder, status: &Status) -> io::Resul
     write_json(&folder.status(), status)
 }
 
-/// Marks the folder as ended and keeps its logs and its last status alone: the assignment holds a token.
+/// Marks the folder as ended and keeps its logs, its record of events and its last status alone: the assignment holds a token.
 ///
 /// # Errors
 ///
@@ -57,6 +57,8 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
         folder.status(),
         folder.log(LogStream::Stdout),
         folder.log(LogStream::Stderr),
+        folder.log(LogStream::Events),
+        folder.log(LogStream::EventsBefore),
         worker_log(folder),
     ];
     for entry in fs::read_dir(folder.path())? {
@@ -232,6 +234,7 @@ mod tests {
             "machine.json",
             "status.json",
             "stdout.log",
+            "supervision.jsonl",
             "worker.log",
         ] {
             fs::write(folder.path().join(file), "x").unwrap();
@@ -243,7 +246,16 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["ended", "status.json", "stdout.log", "worker.log"]);
+        assert_eq!(
+            left,
+            [
+                "ended",
+                "status.json",
+                "stdout.log",
+                "supervision.jsonl",
+                "worker.log"
+            ]
+        );
         end(&folder).unwrap();
         let found = scan(state.path(), "boot").unwrap();
         assert_eq!(found.len(), 1);

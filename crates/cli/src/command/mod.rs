@@ -7,9 +7,11 @@ mod hosts;
 mod logs;
 mod ports;
 pub(crate) mod services;
+mod sim;
 pub(crate) mod submit;
 mod verbs;
 mod wait;
+mod why;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -57,6 +59,7 @@ enum Command {
     Kill(verbs::Kill),
     Delete(verbs::Delete),
     Logs(logs::Logs),
+    Why(why::Why),
     Events(services::Events),
     Hosts(hosts::Hosts),
     Host(hosts::Host),
@@ -68,6 +71,8 @@ enum Command {
     #[command(hide = true)]
     Shim(daemon::Shim),
     Hello(Hello),
+    Sim(sim::Sim),
+    Replay(why::Replay),
 }
 
 impl Cli {
@@ -91,6 +96,7 @@ impl Cli {
             Command::Kill(kill) => on_one_core(kill.run(connect)).map(done),
             Command::Delete(delete) => on_one_core(delete.run(connect)).map(done),
             Command::Logs(logs) => on_one_core(logs.run(connect)).map(done),
+            Command::Why(why) => on_one_core(why.run(connect)).map(done),
             Command::Events(events) => on_one_core(events.run(connect)).map(done),
             Command::Hosts(hosts) => on_one_core(hosts.run(connect)).map(done),
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
@@ -101,6 +107,8 @@ impl Cli {
             Command::Worker(worker) => worker.run().map(done),
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),
+            Command::Sim(sim) => sim.run().map(done),
+            Command::Replay(replay) => replay.run().map(done),
         }
     }
 }

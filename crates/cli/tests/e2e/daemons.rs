@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::world::{Running, USUAL, World, eventually, hello, kill, names_in, pause};
 
-fn controller(world: &World) -> Running {
+pub(crate) fn controller(world: &World) -> Running {
     let data = world.path("controller").display().to_string();
     let run = world.path("run").display().to_string();
     world.start(
@@ -20,7 +20,7 @@ fn controller(world: &World) -> Running {
     )
 }
 
-fn agent(world: &World) -> Running {
+pub(crate) fn agent(world: &World) -> Running {
     let data = world.path("host").display().to_string();
     let socket = world.socket();
     world.start(
@@ -36,7 +36,7 @@ fn agent(world: &World) -> Running {
     )
 }
 
-/// What must not change: places, ports, counts and processes.
+/// What must not change: places, ports, counts, failures and processes.
 fn standing(world: &World) -> Vec<Value> {
     (0..3)
         .map(|index| {
@@ -49,6 +49,9 @@ fn standing(world: &World) -> Vec<Value> {
                 "restarts_total",
                 "pid",
                 "ready",
+                "run",
+                "first_failure_detail",
+                "last_failure_detail",
             ];
             fields.iter().map(|field| replica[*field].clone()).collect()
         })

@@ -64,7 +64,12 @@ pub(crate) async fn logs(
     names: Names,
     mut query: Query,
 ) -> Result<Response, Refused> {
-    let streams = [("stdout", "stdout"), ("stderr", "stderr")];
+    let streams = [
+        ("stdout", "stdout"),
+        ("stderr", "stderr"),
+        ("events", "events"),
+        ("events-before", "events-before"),
+    ];
     let stream = query.one_of("stream", &streams)?.unwrap_or("stdout");
     let offset = query.read("offset", "an offset in bytes")?;
     let max = query

@@ -26,6 +26,7 @@ pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<Servic
         replica.reasons = Vec::new();
         replica.reason_sums = None;
         replica.last_failure_detail = None;
+        replica.first_failure_detail = None;
     }
     seen.waits_for = None;
     hide_secrets(&mut seen.profile);

@@ -7,7 +7,9 @@
 
 mod controller;
 mod environment;
+mod replay;
 mod restarts;
+mod stall;
 mod stops;
 mod takeover;
 mod uplink;

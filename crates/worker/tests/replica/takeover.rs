@@ -41,8 +41,23 @@ fn an_exit_without_a_worker_is_learned_by_the_next() {
         .controller
         .until("run 2", |status| status.run.0 == 2 && status.ready);
     assert_eq!(second.restarts, 1);
-    assert_eq!(second.last_failure.unwrap().reason.to_string(), "exit 7");
+    assert_eq!(
+        second.last_failure.as_ref().unwrap().reason.to_string(),
+        "exit 7"
+    );
     assert!(second.seq > first.seq);
+    // The failures are the next worker's too, each as it was told first.
+    signal(second.pid.unwrap(), Signal::SIGKILL);
+    let third = world
+        .controller
+        .until("run 3", |status| status.run.0 == 3 && status.ready);
+    world.kill_worker();
+    world.start_worker();
+    let told = world.controller.until("told again", |_| true);
+    assert_eq!(told.first_failure, second.last_failure);
+    assert_eq!(told.last_failure, third.last_failure);
+    assert_eq!(told.last_failure.unwrap().run.0, 2);
+    assert_eq!((told.run, told.restarts), (third.run, 2));
 }
 
 #[test]

@@ -147,6 +147,10 @@ impl World {
         worker.wait().unwrap();
     }
 
+    pub(crate) fn signal_worker(&self, of: Signal) {
+        signal(self.worker.as_ref().unwrap().id(), of);
+    }
+
     /// Waits for the worker to end by itself.
     pub(crate) fn worker_ends(&mut self) -> bool {
         let mut worker = self.worker.take().unwrap();

@@ -1,0 +1,201 @@
+//! What a scenario expects to be seen, and how what was seen differs.
+
+use std::fmt;
+
+use portreeve::time::{Monotonic, parse_duration};
+
+use crate::timeline::{Entry, Seconds, What};
+
+/// One line: `TIME [@REPLICA ]WORDS`, where the words need only begin what is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    text: String,
+    at: Option<Monotonic>,
+    replica: Option<u32>,
+    words: String,
+}
+
+impl Expectation {
+    /// Reads a line, with its time or without one.
+    pub(crate) fn parse(text: &str, timed: bool) -> Result<Self, String> {
+        let refuse = || {
+            let time = if timed { "TIME " } else { "" };
+            format!("{text:?} is no expectation: write \"{time}WORDS\" or \"{time}@REPLICA WORDS\"")
+        };
+        let mut rest = text.trim();
+        let mut at = None;
+        if timed {
+            let (time, words) = rest.split_once(' ').ok_or_else(refuse)?;
+            let span = parse_duration(time).map_err(|cause| cause.to_string())?;
+            at = Some(Monotonic::default() + span);
+            rest = words.trim_start();
+        }
+        let mut replica = None;
+        if let Some(after) = rest.strip_prefix('@') {
+            let (number, words) = after.split_once(' ').ok_or_else(refuse)?;
+            replica = Some(number.parse().map_err(|_| refuse())?);
+            rest = words.trim_start();
+        }
+        if rest.is_empty() {
+            return Err(refuse());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            at,
+            replica,
+            words: rest.to_owned(),
+        })
+    }
+
+    fn is_met_by(&self, entry: &Entry) -> bool {
+        self.at.is_none_or(|at| at == entry.at) && self.speaks_of(entry)
+    }
+
+    /// Replica and words fit, whatever the time.
+    fn speaks_of(&self, entry: &Entry) -> bool {
+        let said = entry.what.to_string();
+        let follows = said.strip_prefix(&self.words);
+        // Whole words: `RESTARTED 1` is not the begin of `RESTARTED 10`.
+        let whole = follows.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()));
+        whole && self.replica.is_none_or(|replica| replica == entry.replica)
+    }
+}
+
+impl Expectation {
+    /// What begins with the same word and came nearest in time, else anything at that time.
+    fn nearest_of_its_kind<'a>(&self, seen: &'a [Entry]) -> Option<&'a Entry> {
+        let at = self.at.unwrap_or_default();
+        let distance = |entry: &&Entry| entry.at.since(at).max(at.since(entry.at));
+        let word = self.words.split(' ').next();
+        let own = seen
+            .iter()
+            .filter(|entry| self.replica.is_none_or(|of| of == entry.replica));
+        let kind = own
+            .clone()
+            .filter(|entry| entry.what.to_string().split(' ').next() == word);
+        let same_time = || own.clone().find(|entry| entry.at == at);
+        kind.min_by_key(distance).or_else(same_time)
+    }
+}
+
+/// An expectation that was not met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet(String);
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Holds what was seen against what was expected: in this order, with others between unless `complete`.
+pub(crate) fn unmet(
+    seen: &[Entry],
+    expected: &[Expectation],
+    never: &[Expectation],
+    complete: bool,
+) -> Vec<Unmet> {
+    let mut unmet = Vec::new();
+    let mut met = vec![false; seen.len()];
+    let mut from = 0;
+    for one in expected {
+        let found = seen[from..].iter().position(|entry| one.is_met_by(entry));
+        if let Some(found) = found {
+            met[from + found] = true;
+            from += found + 1;
+            continue;
+        }
+        let instead = seen[from..].iter().find(|entry| one.speaks_of(entry));
+        let instead = instead.or_else(|| one.nearest_of_its_kind(seen));
+        let instead = match instead {
+            Some(entry) => format!("instead: {}", brief(entry)),
+            None => "nothing like it was seen".to_owned(),
+        };
+        unmet.push(Unmet(format!("expected: {}\n {instead}", one.text)));
+    }
+    for one in never {
+        if let Some(entry) = seen.iter().find(|entry| one.is_met_by(entry)) {
+            let seen = brief(entry);
+            unmet.push(Unmet(format!(
+                "never expected: {}\n seen: {seen}",
+                one.text
+            )));
+        }
+    }
+    if complete {
+        let more = seen.iter().zip(met).filter(|(entry, met)| {
+            let is_report = matches!(entry.what, What::Report(_));
+            is_report && !met
+        });
+        unmet.extend(more.map(|(entry, _)| Unmet(format!("not expected: {}", brief(entry)))));
+    }
+    unmet
+}
+
+fn brief(entry: &Entry) -> String {
+    format!("{} @{} {}", Seconds(entry.at), entry.replica, entry.what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portreeve::identity::Run;
+    use portreeve::supervision::Report;
+
+    fn ready_at(ms: u64) -> Entry {
+        Entry {
+            at: Monotonic::from_millis(ms),
+            replica: 0,
+            run: Run(1),
+            what: What::Report(Report::Ready),
+        }
+    }
+
+    fn said(expected: &[&str], never: &[&str], complete: bool) -> Vec<String> {
+        let seen = [ready_at(1000), ready_at(7000)];
+        let parse = |texts: &[&str], timed| {
+            let parse = |text: &&str| Expectation::parse(text, timed).unwrap();
+            texts.iter().map(parse).collect::<Vec<_>>()
+        };
+        let unmet = unmet(
+            &seen,
+            &parse(expected, true),
+            &parse(never, false),
+            complete,
+        );
+        unmet.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_difference_says_what_was_seen_instead() {
+        assert_eq!(
+            said(&["1s READY", "7s @0 READY"], &["STUCK"], true),
+            [""; 0]
+        );
+        assert_eq!(
+            said(&["2s READY"], &["READY"], false),
+            [
+                "expected: 2s READY\n instead: 1.000 @0 READY",
+                "never expected: READY\n seen: 1.000 @0 READY"
+            ]
+        );
+        assert_eq!(
+            said(&["7s READY", "1s READY"], &[], true),
+            [
+                "expected: 1s READY\n instead: 1.000 @0 READY",
+                "not expected: 1.000 @0 READY"
+            ]
+        );
+        assert_eq!(
+            said(&["3s READ"], &[], false),
+            ["expected: 3s READ\n nothing like it was seen"]
+        );
+    }
+
+    #[test]
+    fn a_line_without_words_is_refused() {
+        for text in ["", "5s", "5s @1", "5 READY", "5s @x READY"] {
+            assert!(Expectation::parse(text, true).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Services on virtual time: the machine that supervises a replica on its host, with processes, probes, users
+//! and workers that follow a script.
+//!
+//! One scenario and one seed are one run: the same bytes come out each time, on every machine. Nothing here
+//! decides anything about a service; that is [`portreeve::supervision`], driven by the same rules as in the worker.
+//! This crate reads no file and no clock; a caller brings the texts.
+//!
+//! ```
+//! use portreeve_sim::{Scenario, play};
+//!
+//! let text = r#"
+//! until = "10s"
+//! expect = ["1s READY", "5s BACKOFF 1s", "6s RESTARTED 1", "7s READY"]
+//!
+//! [service]
+//! kind = "service"
+//! name = "web"
+//! command = ["web"]
+//! restart = { backoff = { jitter = 0.0 } }
+//!
+//! [[run]]
+//! exit = { after = "5s", code = 1 }
+//! "#;
+//! let scenario = Scenario::from_toml(text, |_| Err("no other file".to_owned())).unwrap();
+//! let played = play(&scenario).unwrap();
+//! assert!(played.unmet.is_empty());
+//! ```
+
+mod expectation;
+mod replica;
+mod scenario;
+mod timeline;
+mod world;
+
+pub use expectation::Unmet;
+pub use scenario::{MAX_SCENARIO, Problem, Scenario, ScenarioErrors};
+pub use timeline::{Entry, What};
+pub use world::{Outcome, PlayError, Played, play};

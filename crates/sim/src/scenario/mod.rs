@@ -1,0 +1,213 @@
+//! What a scenario says: one service, how its processes behave, and what happens to it.
+
+mod read;
+mod service;
+mod table;
+
+use std::fmt;
+use std::time::Duration;
+
+use portreeve::profile::{Profile, ProfileErrors};
+use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
+use portreeve::time::Monotonic;
+
+use crate::expectation::Expectation;
+
+pub use table::Problem;
+
+/// The longest scenario in bytes.
+pub const MAX_SCENARIO: usize = 1_048_576;
+
+/// A service and its world, checked: [`crate::play`] can only play it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(crate) profile: Profile,
+    pub(crate) replicas: u32,
+    pub(crate) seed: u64,
+    pub(crate) until: Monotonic,
+    /// What runs do, in the order of the runs; each for one replica or for all that have none of their own.
+    pub(crate) runs: Vec<(Option<u32>, RunScript)>,
+    pub(crate) users: Vec<UserAct>,
+    pub(crate) outages: Vec<Outage>,
+    pub(crate) strangers: Vec<Stranger>,
+    pub(crate) expected: Vec<Expectation>,
+    /// What must not be seen.
+    pub(crate) never: Vec<Expectation>,
+    /// Whether every report must be among the expected.
+    pub(crate) complete: bool,
+}
+
+impl Scenario {
+    /// Reads a scenario in TOML; `load` brings the text of the profile that it names instead of an own one.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioErrors`] with everything that is wrong, each with line, column, field and what is allowed.
+    pub fn from_toml(
+        text: &str,
+        load: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Self, ScenarioErrors> {
+        read::read(text, load)
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+}
+
+/// Everything that is wrong with a scenario. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioErrors {
+    /// What is wrong with the scenario itself, by place.
+    pub problems: Vec<Problem>,
+    /// What is wrong with the profile that it names: the profile's path and its errors.
+    pub profile: Option<(String, ProfileErrors)>,
+}
+
+impl ScenarioErrors {
+    /// One line for each problem, with the file's name in front.
+    pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| self.lines(Some(file), f))
+    }
+
+    fn lines(&self, file: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for problem in &self.problems {
+            if !std::mem::take(&mut first) {
+                f.write_str("\n")?;
+            }
+            if let Some(file) = file {
+                write!(f, "{file}:")?;
+            }
+            if let Some(place) = problem.place {
+                write!(f, "{place}:")?;
+            }
+            if file.is_some() || problem.place.is_some() {
+                f.write_str(" ")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        if let Some((path, errors)) = &self.profile {
+            if !first {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}", errors.in_file(path))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ScenarioErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines(None, f)
+    }
+}
+
+impl std::error::Error for ScenarioErrors {}
+
+/// What the processes of one run do. Spans are from the spawn unless said otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct RunScript {
+    /// For how many runs in a row; the last script is for all that follow.
+    pub(crate) times: u32,
+    /// From the order to the process.
+    pub(crate) spawn_takes: Duration,
+    /// There is no process, but this error number.
+    pub(crate) spawn_error: Option<i32>,
+    /// What the `pre_exec` command does, where one is due.
+    pub(crate) pre_exec: Option<(Duration, ExitStatus)>,
+    /// It ends by itself.
+    pub(crate) exit: Option<(Duration, ExitStatus)>,
+    /// What it does after the stop signal, and how long that takes; `None`: nothing.
+    pub(crate) on_term: Option<(Duration, ExitStatus)>,
+    /// Whether the kill ends the main process.
+    pub(crate) killable: bool,
+    /// How long others of its group outlive the main process; `None`: for ever.
+    pub(crate) leftover: Option<Duration>,
+    /// From then on no probe is answered that needs the process: http and command. A port still listens.
+    pub(crate) hangs: Option<Duration>,
+    /// Later ones win; a probe nothing is said of succeeds at once.
+    pub(crate) probes: Vec<ProbeScript>,
+}
+
+impl Default for RunScript {
+    /// It stays up, answers every probe, and ends at the stop signal.
+    fn default() -> Self {
+        let term = ExitStatus::Signal {
+            signal: 15,
+            core: false,
+            oom: false,
+        };
+        Self {
+            times: 1,
+            spawn_takes: Duration::ZERO,
+            spawn_error: None,
+            pre_exec: None,
+            exit: None,
+            on_term: Some((Duration::ZERO, term)),
+            killable: true,
+            leftover: Some(Duration::ZERO),
+            hangs: None,
+            probes: Vec::new(),
+        }
+    }
+}
+
+/// How probes end that begin within `from..to` of the spawn.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeScript {
+    /// `None`: every kind.
+    pub(crate) kind: Option<ProbeKind>,
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    pub(crate) answer: Answer,
+}
+
+/// How one probe ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    After(Duration, ProbeOutcome),
+    Never,
+}
+
+/// An order of a user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserAct {
+    pub(crate) at: Monotonic,
+    pub(crate) replica: Option<u32>,
+    pub(crate) act: Act,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Stop { grace: Option<Duration> },
+    Restart,
+}
+
+/// A time without a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    pub(crate) replica: Option<u32>,
+    pub(crate) from: Monotonic,
+    pub(crate) to: Monotonic,
+    pub(crate) kind: OutageKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutageKind {
+    /// It is gone, and another takes over.
+    Killed,
+    /// It stands still, and goes on.
+    Stopped,
+}
+
+/// A time in which somebody else has one of the replica's ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stranger {
+    pub(crate) replica: Option<u32>,
+    pub(crate) from: Monotonic,
+    pub(crate) to: Monotonic,
+}

@@ -1,0 +1,159 @@
+//! The shipped scenarios meet their expectations, and a scenario that is wrong is refused with its places.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read the scenarios has failed"
+)]
+
+use std::path::{Path, PathBuf};
+
+use portreeve_sim::{Played, Scenario, play};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn shipped() -> Vec<(String, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn read(text: &str) -> Scenario {
+    Scenario::from_toml(text, |path| {
+        std::fs::read(folder().join(path)).map_err(|cause| cause.to_string())
+    })
+    .unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn timeline(played: &Played) -> String {
+    let lines = played.timeline.iter();
+    lines.map(|entry| format!("{entry}\n")).collect()
+}
+
+#[test]
+fn every_shipped_scenario_expects_something_and_sees_it() {
+    let shipped = shipped();
+    assert!(shipped.len() >= 6);
+    for (name, text) in shipped {
+        assert!(text.contains("\nexpect = ["), "{name} expects nothing");
+        let played = play(&read(&text)).unwrap();
+        let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
+        assert!(
+            unmet.is_empty(),
+            "{name}:\n{}\n{}",
+            unmet.join("\n"),
+            timeline(&played)
+        );
+    }
+}
+
+#[test]
+fn one_seed_is_one_run_and_another_seed_another() {
+    let text = "until = \"1h\"\nreplicas = 3\n[service]\nkind = \"service\"\nname = \"web\"\n\
+                command = [\"web\"]\n[[run]]\nexit = { after = \"5s\", code = 1 }";
+    let scenario = read(text);
+    let first = timeline(&play(&scenario).unwrap());
+    assert_eq!(first, timeline(&play(&scenario).unwrap()));
+    assert_ne!(first, timeline(&play(&scenario.with_seed(1)).unwrap()));
+    // Its replicas do not restart in step.
+    let backoffs = |replica: &str| {
+        let lines = first.lines().filter(|line| line.contains("BACKOFF"));
+        let own = lines.filter(|line| line.split_whitespace().nth(1) == Some(replica));
+        own.map(|line| line.split_whitespace().next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert!(backoffs("0").len() > 3);
+    assert_ne!(backoffs("0"), backoffs("1"));
+}
+
+#[test]
+fn everything_wrong_is_told_at_once_with_its_place() {
+    let text = "until = 5\nexpcet = []\nexpect = [\"READY\"]\n[service]\nkind = \"service\"\nname = \"web\"\n\
+                command = [\"web\"]\n[service.restart]\npolicy = \"allways\"\n\
+                [[run]]\nexit = { after = \"5\", cod = 1 }\n[[user]]\nact = \"stop\"\n";
+    let errors = Scenario::from_toml(text, |_| unreachable!()).unwrap_err();
+    let told = errors.in_file("x.toml").to_string();
+    let starts: Vec<_> = told
+        .lines()
+        .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": "))
+        .collect();
+    assert_eq!(
+        starts,
+        [
+            "x.toml:1:9: until",
+            "x.toml:2:1: expcet",
+            "x.toml:3:11: expect",
+            "x.toml:9:10: service.restart.policy",
+            "x.toml:11:18: run.exit.after",
+            "x.toml:11:23: run.exit.cod",
+            "x.toml:12:1: user.at",
+        ],
+        "{told}"
+    );
+    assert!(told.contains("did you mean expect?"), "{told}");
+    assert!(told.contains("did you mean code?"), "{told}");
+}
+
+#[test]
+fn a_scenario_may_name_a_profile() {
+    let text = "until = \"1m\"\nprofile = \"../profiles/hello.toml\"\nexpect = [\"0s READY\"]\n";
+    assert!(play(&read(text)).unwrap().unmet.is_empty());
+    let missing = Scenario::from_toml("until = \"1s\"\nprofile = \"none.toml\"", |_| {
+        Err("no such file".to_owned())
+    });
+    let told = missing.unwrap_err().to_string();
+    assert_eq!(told, "2:11: profile: none.toml: no such file");
+}
+
+#[test]
+fn a_stuck_group_keeps_its_ports_and_a_stranger_ends_the_replica() {
+    let service = "[service]\nkind = \"service\"\nname = \"web\"\ncommand = [\"web\"]\n";
+    let stuck = format!(
+        "until = \"3m\"\nexpect = [\"65s STUCK\"]\nnever = [\"STOPPED\", \"RESTARTED\"]\n{service}\
+         [[run]]\nexit = {{ after = \"5s\", code = 1 }}\nleftover_stays = true\n\
+         [[user]]\nat = \"100s\"\nact = \"stop\""
+    );
+    let played = play(&read(&stuck)).unwrap();
+    assert!(played.unmet.is_empty(), "{}", timeline(&played));
+    let stranger = format!(
+        "until = \"3m\"\nexpect = [\"5s BACKOFF\", \"6s PORT_CONFLICT\"]\nnever = [\"RESTARTED\"]\n{service}\
+         restart = {{ backoff = {{ jitter = 0.0 }} }}\n\
+         [[run]]\nexit = {{ after = \"5s\", code = 1 }}\n[[stranger]]\nfrom = \"5500ms\""
+    );
+    let played = play(&read(&stranger)).unwrap();
+    assert!(played.unmet.is_empty(), "{}", timeline(&played));
+}
+
+#[test]
+fn every_sample_profile_gets_ready_and_gives_up_a_crash_loop_unless_it_says_never() {
+    let profiles = folder().join("../profiles");
+    let mut played = 0;
+    for entry in std::fs::read_dir(profiles).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !name.ends_with(".toml") {
+            continue;
+        }
+        let begin = format!("until = \"4h\"\nreplicas = 1\nprofile = \"../profiles/{name}\"\n");
+        let obedient = play(&read(&begin)).unwrap();
+        assert!(obedient.outcomes[0].ready, "{name}");
+        assert_eq!(obedient.outcomes[0].runs, 1, "{name}");
+        let crashing = format!("{begin}[[run]]\nexit = {{ after = \"100ms\", code = 70 }}\n");
+        let crashing = play(&read(&crashing)).unwrap();
+        let text = std::fs::read_to_string(folder().join("../profiles").join(&name)).unwrap();
+        let never = text.contains("give_up = \"never\"");
+        let state = &crashing.outcomes[0].state;
+        let ended = matches!(state, portreeve::supervision::State::Final(_));
+        assert_eq!(ended, !never, "{name}: {state:?}");
+        played += 1;
+    }
+    assert!(played >= 29, "{played}");
+}
