@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::identity::HostId;
+use crate::identity::{HostId, ServiceId};
 use crate::port::Protocol;
 use crate::port_pool::{PoolRanges, PortGrant};
 use crate::time::Monotonic;
@@ -300,4 +300,32 @@ fn who_is_being_placed_holds_nobody_up_who_waits() {
         .unwrap();
     world.stop_waiting(has);
     assert_eq!(world.take_woken(seconds(0)), [second]);
+}
+
+#[test]
+fn services_that_are_long_gone_take_no_room_with_the_numbers_they_had() {
+    let config = AllocatorConfig {
+        direct_below: 0,
+        ..AllocatorConfig::default()
+    };
+    let world = hosts_by(config, 40, "20000-20005");
+    let fixed = ask("a=9100");
+    let asks = |service| {
+        let mut transaction = world.begin(seconds(0));
+        transaction
+            .feasible(&Need::new(&fixed, ServiceId(service)), None)
+            .len()
+    };
+    assert_eq!(asks(7), 40);
+    for host in 0..40 {
+        let who = replica(u64::from(host), 0, 0);
+        grant(&world, host, who, "a=9100").unwrap();
+        world
+            .confirm_release(who, seconds(u64::from(host)), AfterRelease::Cool)
+            .unwrap();
+    }
+    assert_eq!((asks(7), asks(99), world.watches.kept()), (1, 0, 40));
+    world.on_deadline(seconds(98));
+    world.compact();
+    assert_eq!((asks(39), asks(99), world.watches.kept()), (40, 39, 1));
 }

@@ -29,7 +29,7 @@ struct World {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "a scope would wait for ever for a thread that stands still"
+    reason = "a thread that stands still is left behind, which a scope would not"
 )]
 fn threads_that_do_everything_at_once_neither_panic_nor_stand_still() {
     let config = AllocatorConfig {
