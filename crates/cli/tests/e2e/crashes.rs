@@ -115,7 +115,7 @@ fn a_service_whose_shim_is_killed_before_it_was_ready_restarts_on_its_ports() {
 
 #[test]
 fn a_command_that_always_exits_gives_up_and_frees_its_ports() {
-    // P32
+    // P32, P33
     let Some(world) = World::new() else { return };
     let profile = world.profile(
         "broken.toml",
@@ -219,4 +219,85 @@ fn the_child_of_a_dead_shell_does_not_keep_the_port() {
     world.ok(&["stop", "wrapped"]);
     world.ok(&["wait", "wrapped", "--gone", "--timeout", "30s"]);
     assert_eq!(children(&world), Vec::<i32>::new());
+}
+
+#[test]
+fn a_start_begins_with_an_empty_folder_so_that_a_marker_of_the_last_one_makes_no_check_easier() {
+    // P42: strict until it has succeeded once, then lenient, by a marker in the run's own folder.
+    let Some(world) = World::new() else { return };
+    let check = "test -e $PORTREEVE_SCRATCH/marker || { test -e ready && touch $PORTREEVE_SCRATCH/marker; }";
+    let profile = world.profile(
+        "strict.toml",
+        &format!(
+            "kind = \"service\"\nname = \"strict\"\ncommand = \"exec sleep 1000000\"\n\
+             working_dir = \"{}\"\n[ports]\nhttp = \"any\"\n\
+             [restart]\nbackoff = {{ initial = \"100ms\", max = \"1s\" }}\n\
+             [readiness]\ncommand = [\"sh\", \"-c\", \"{check}\"]\ninterval = \"100ms\"\n",
+            world.path("").display()
+        ),
+    );
+    let _dev = world.dev(&[&profile]);
+    let ready = world.path("ready");
+    std::fs::write(&ready, "").unwrap();
+    let first = world.replica_when("strict", 0, "was ready", |it| it["ready"] == true);
+    // The lenient check alone holds it now.
+    std::fs::remove_file(&ready).unwrap();
+    kill(
+        i32::try_from(first["pid"].as_i64().unwrap()).unwrap(),
+        "KILL",
+    );
+    let second = world.replica_when("strict", 0, "was up again", |it| {
+        it["restarts"] == 1 && it["pid"].is_i64() && it["pid"] != first["pid"]
+    });
+    assert_eq!(second["ports"], first["ports"]);
+    let records = || world.run(&["why", "strict", "-o", "json"]).stdout;
+    assert!(
+        !eventually_within_few_looks(|| world.replica("strict", 0)["ready"] == true),
+        "{}",
+        records()
+    );
+    std::fs::write(&ready, "").unwrap();
+    world.replica_when("strict", 0, "was ready again", |it| it["ready"] == true);
+}
+
+/// Whether it comes true while the service is looked at thirty times: there is no event to wait for where
+/// nothing is to happen.
+fn eventually_within_few_looks(mut condition: impl FnMut() -> bool) -> bool {
+    (0..30).any(|_| condition())
+}
+
+#[test]
+fn a_check_that_prints_something_new_each_time_is_no_news() {
+    // P23, on a real host: fifty checks, and nothing that a reader or the record could tell them by.
+    let Some(world) = World::new() else { return };
+    let looks = world.path("looks");
+    let profile = world.profile(
+        "noisy.toml",
+        &format!(
+            "kind = \"service\"\nname = \"noisy\"\ncommand = \"exec sleep 1000000\"\n\
+             [ports]\nhttp = \"any\"\n\
+             [readiness]\ncommand = [\"sh\", \"-c\", \"date +%N | tee -a {}\"]\ninterval = \"100ms\"\n",
+            looks.display()
+        ),
+    );
+    let _dev = world.dev(&[&profile]);
+    world.replica_when("noisy", 0, "was ready", |it| it["ready"] == true);
+    let told = || {
+        let service = world.json(&["service", "noisy"]);
+        (
+            service["revision"].clone(),
+            service["replicas"].clone(),
+            world.ok(&["events", "noisy"]),
+            world.ok(&["why", "noisy", "--all"]),
+        )
+    };
+    let looked = || {
+        std::fs::read_to_string(&looks)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    let (before, from) = (told(), looked());
+    assert!(eventually(|| looked() >= from + 50), "the checks stopped");
+    assert_eq!(told(), before);
 }
