@@ -56,6 +56,8 @@ pub(super) struct Strangers {
     reported: BTreeMap<Place, Stranger>,
     /// Numbers on which a bind was refused, until when they rest.
     resting: BTreeMap<Place, (Monotonic, Stranger)>,
+    /// When the first of these rests is over: asked for after every change of the host.
+    first_over: Option<Monotonic>,
     /// Both together, by side: a search asks nothing else.
     numbers: [NumberSet; 2],
 }
@@ -92,8 +94,12 @@ impl Strangers {
             .into_keys()
             .filter(|place| !self.reported.contains_key(place))
             .collect();
+        let mut rested = false;
         for place in &gone {
-            self.resting.remove(place);
+            rested |= self.resting.remove(place).is_some();
+        }
+        if rested {
+            self.find_first_over();
         }
         self.forget(&gone);
         for (side, number) in self.reported.keys() {
@@ -105,18 +111,30 @@ impl Strangers {
     /// Lets a number rest on which a bind was refused.
     pub(super) fn rest(&mut self, place: Place, until: Monotonic, stranger: Stranger) {
         let (side, number) = place;
-        self.resting.insert(place, (until, stranger));
+        if self.resting.insert(place, (until, stranger)).is_some() {
+            self.find_first_over();
+        } else {
+            let first = self.first_over.map_or(until, |first| first.min(until));
+            self.first_over = Some(first);
+        }
         self.numbers[side.index()].insert(Span::single(number));
     }
 
-    /// When the first rest is over. Cost: linear in the resting numbers, which are few.
-    pub(super) fn next_deadline(&self) -> Option<Monotonic> {
-        self.resting.values().map(|(until, _)| *until).min()
+    /// When the first rest is over. Cost: constant.
+    pub(super) const fn next_deadline(&self) -> Option<Monotonic> {
+        self.first_over
+    }
+
+    fn find_first_over(&mut self) {
+        self.first_over = self.resting.values().map(|(until, _)| *until).min();
     }
 
     /// Ends every rest that is over. Returns what is foreign no more; nothing is allocated if no
     /// rest is over.
     pub(super) fn end_due(&mut self, now: Monotonic) -> Vec<Place> {
+        if self.first_over.is_none_or(|first| first > now) {
+            return Vec::new();
+        }
         let due = |(until, _): &(Monotonic, Stranger)| *until <= now;
         let mut ended: Vec<Place> = self
             .resting
@@ -124,9 +142,8 @@ impl Strangers {
             .filter(|(_, rest)| due(rest))
             .map(|(place, _)| *place)
             .collect();
-        if !ended.is_empty() {
-            self.resting.retain(|_, rest| !due(rest));
-        }
+        self.resting.retain(|_, rest| !due(rest));
+        self.find_first_over();
         ended.retain(|place| !self.reported.contains_key(place));
         self.forget(&ended);
         ended
@@ -136,5 +153,38 @@ impl Strangers {
         for (side, number) in places {
             self.numbers[side.index()].remove(Span::single(*number));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rest_that_is_over_is_known_whatever_comes_and_goes() {
+        let at = Monotonic::from_millis;
+        let mut strangers = Strangers::default();
+        let rest = |strangers: &mut Strangers, number, until| {
+            strangers.rest((Side::Tcp, number), at(until), Stranger::default());
+            strangers.next_deadline()
+        };
+        assert_eq!(rest(&mut strangers, 1, 50), Some(at(50)));
+        assert_eq!(rest(&mut strangers, 2, 40), Some(at(40)));
+        assert_eq!(rest(&mut strangers, 3, 60), Some(at(40)));
+        assert_eq!(rest(&mut strangers, 2, 70), Some(at(50)), "it rests longer");
+        assert!(strangers.end_due(at(49)).is_empty());
+        assert_eq!(strangers.end_due(at(50)), [(Side::Tcp, 1)]);
+        assert_eq!(strangers.next_deadline(), Some(at(60)));
+        let foreign = Foreign {
+            port: Port::new(3).expect("a port"),
+            protocol: Protocol::Tcp,
+            pid: None,
+            comm: None,
+        };
+        strangers.report(&[foreign]);
+        strangers.report(&[]);
+        assert_eq!(strangers.next_deadline(), Some(at(70)), "it is gone");
+        assert_eq!(strangers.end_due(at(70)), [(Side::Tcp, 2)]);
+        assert_eq!(strangers, Strangers::default());
     }
 }
