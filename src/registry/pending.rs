@@ -8,7 +8,7 @@ use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::Profile;
 
 use super::machine::Registry;
-use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed};
+use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed, TakenOf};
 
 /// For whom hosts are looked at.
 pub(super) struct Seeker<'a> {
@@ -49,6 +49,14 @@ impl Depth {
         causes: 64,
         summed: usize::MAX,
     };
+}
+
+/// The numbers of a host that nobody can have on one of the sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    held: PortRanges,
+    /// Those, and what strangers and the site have.
+    all: PortRanges,
 }
 
 /// On how many hosts of a survey held numbers are counted: that reads the whole list of the host.
@@ -188,11 +196,11 @@ impl Registry {
         let mut wanted = request.as_slice().iter();
         let wanted = wanted.find(|wanted| wanted.name == port.name);
         let within = wanted.and_then(|wanted| wanted.within.as_ref());
-        let offer = |range, narrowed, held| {
+        let offer = |range, narrowed, taken| {
             Some(Offer {
                 range,
                 narrowed,
-                held,
+                taken,
             })
         };
         match (cause, port.number) {
@@ -204,26 +212,38 @@ impl Registry {
                     None => facts.dynamic.clone(),
                 };
                 let is_told = matches!(cause, Cause::TooFew { want: 1, .. }) && place < COUNTED;
-                let held = is_told.then(|| self.held_within(host, port.protocol, &range));
-                offer(range, None, held)
+                let taken = is_told.then(|| self.taken_within(host, port.protocol, &range));
+                offer(range, None, taken)
             }
             _ => None,
         }
     }
 
-    /// How many of these numbers are held on one of the sides.
-    fn held_within(&mut self, host: HostId, protocol: Protocol, range: &PortRanges) -> u32 {
-        let held = self.waits.held.entry((host, protocol)).or_insert_with(|| {
-            let held = self.pools.listed(host).into_iter().filter(|it| {
-                protocol.overlaps(it.protocol)
-                    && matches!(
-                        it.state,
-                        PortState::Held { .. } | PortState::Releasing { .. }
-                    )
-            });
-            PortRanges::new(held.map(|it| it.numbers))
+    /// What has these numbers on one of the sides.
+    fn taken_within(&mut self, host: HostId, protocol: Protocol, range: &PortRanges) -> TakenOf {
+        let taken = self.waits.held.entry((host, protocol)).or_insert_with(|| {
+            let listed = self.pools.listed(host).into_iter();
+            let listed = listed.filter(|it| protocol.overlaps(it.protocol));
+            let (mut held, mut lost) = (Vec::new(), Vec::new());
+            for it in listed {
+                match it.state {
+                    PortState::Held { .. } | PortState::Releasing { .. } => held.push(it.numbers),
+                    PortState::Foreign(_) | PortState::Reserved => lost.push(it.numbers),
+                    // One that rests is taken all the same where nothing else is left.
+                    PortState::Cooling { .. } | PortState::Free => {}
+                }
+            }
+            Taken {
+                all: PortRanges::new(held.iter().chain(&lost).copied()),
+                held: PortRanges::new(held),
+            }
         });
-        held.intersection(range).count()
+        let held = taken.held.intersection(range).count();
+        let all = taken.all.intersection(range).count();
+        TakenOf {
+            held,
+            left: range.count() - all,
+        }
     }
 
     /// The replica that has a number.

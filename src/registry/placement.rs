@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
-use crate::port::{PortRanges, Protocol};
+use crate::port::Protocol;
 use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
 use super::machine::Registry;
-use super::pending::{Depth, Seeker};
+use super::pending::{Depth, Seeker, Taken};
 use super::records::{Host, Phase, Placement, WaitCause, Wish};
 use super::survey::Survey;
 use super::truth::ReplicaKey;
@@ -24,8 +24,8 @@ pub(super) struct Waits {
     rests: BTreeMap<ReplicaKey, Monotonic>,
     /// Why each waiting replica has no place.
     pub(super) reasons: BTreeMap<ReplicaKey, Reason>,
-    /// The held numbers of hosts, as found in this round: to list a host for each of many who wait takes long.
-    pub(super) held: BTreeMap<(HostId, Protocol), PortRanges>,
+    /// The numbers of hosts that nobody can have, as found in this round: to list a host for each of many who wait takes long.
+    pub(super) held: BTreeMap<(HostId, Protocol), Taken>,
     /// Recent ends by strangers' ports: of which incarnation, and when.
     pub(super) conflicts: BTreeMap<ReplicaKey, Vec<(Incarnation, Monotonic)>>,
 }

@@ -71,8 +71,17 @@ pub(super) struct Offer {
     pub(super) range: PortRanges,
     /// What the profile narrows them to, where that leaves none.
     pub(super) narrowed: Option<PortRanges>,
-    /// How many of them are held, where that was counted.
-    pub(super) held: Option<u32>,
+    /// Why there is none among them, where that was counted.
+    pub(super) taken: Option<TakenOf>,
+}
+
+/// What has the numbers of a range in which there is none for a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TakenOf {
+    /// How many are held.
+    pub(super) held: u32,
+    /// How many nobody has: other ports of the same replica need them, or who waits for them.
+    pub(super) left: u32,
 }
 
 /// A replica that has a number, with what decides who may know that.

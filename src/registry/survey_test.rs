@@ -510,6 +510,22 @@ fn a_hosts_ports_come_with_its_ranges_counts_and_reserved_numbers() {
 }
 
 #[test]
+fn a_number_that_another_port_of_the_replica_needs_is_told_as_such() {
+    // The block takes all of the pool, 20009 with it; "0 of 1 held" alone sounds like a fault of ours.
+    let mut rig = Rig::new();
+    rig.tell(Input::HostReport(HostFacts {
+        dynamic: ranges("20000-20019"),
+        ..facts("n1")
+    }));
+    let block = with_port("web", 1, "{ any = 20 }") + "one = { any = 1, range = \"20009\" }\n";
+    rig.submit(&block).unwrap();
+    assert_eq!(
+        rig.replica("web", 0).reason.unwrap(),
+        "no free port in 20009 on host n1 (0 of 1 held, 1 left to other ports)"
+    );
+}
+
+#[test]
 fn neighbours_that_rest_equally_long_to_the_second_are_one_line() {
     let mut rig = Rig::new();
     rig.join("n1");

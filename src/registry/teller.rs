@@ -102,11 +102,15 @@ impl Teller<'_> {
         let range = it.offer.as_ref().map_or(&nothing, |offer| &offer.range);
         match cause {
             Cause::TooFew { want: 1, .. } => {
-                let held = it.offer.as_ref().and_then(|offer| offer.held);
-                let held = held.map_or_else(String::new, |held| {
-                    format!(" ({held} of {} held)", range.count())
+                let taken = it.offer.as_ref().and_then(|offer| offer.taken);
+                let taken = taken.map_or_else(String::new, |taken| {
+                    let held = format!("{} of {} held", taken.held, range.count());
+                    match taken.left {
+                        0 => format!(" ({held})"),
+                        left => format!(" ({held}, {left} left to other ports)"),
+                    }
                 });
-                return format!("no free port in {range} on host {host}{held}");
+                return format!("no free port in {range} on host {host}{taken}");
             }
             Cause::TooFew { have, want } => {
                 return format!(
