@@ -592,3 +592,65 @@ fn a_run_has_no_limit() {
     assert_eq!(world.machine.restarts(), 0);
     assert!(world.machine.is_ready());
 }
+
+#[test]
+fn a_restart_of_a_living_run_begins_the_waits_anew() {
+    // supervision 1.3 rule 8: k = 0. Two crashes in a row, the user's restart, and the next crash waits 1 s.
+    let mut world = World::new(config(Always), "1:x1 | 1:x1 | up | 1:x1 | up");
+    world.at(6_000, Event::UserRestart);
+    world.run_until(10_000);
+    let waits = world.log.iter().filter(|seen| seen.contains(" B("));
+    let waits: Vec<_> = waits.map(String::as_str).collect();
+    assert_eq!(waits, ["1 B(x1,1)", "3 B(x1,2)", "7 B(x1,1)"]);
+}
+
+#[test]
+fn a_second_stop_while_draining_makes_the_grace_only_shorter() {
+    // supervision 1.3 rule 12
+    for (first, second) in [(2, 60), (60, 2)] {
+        let mut rules = config(Always);
+        rules.stop.drain = seconds(5);
+        let mut world = World::new(rules, "up");
+        world.scripts[0].on_term = None;
+        world.stop_at(20_000, Some(first));
+        world.stop_at(22_000, Some(second));
+        world.run_until(100_000);
+        assert_eq!(
+            world.log,
+            ["1 R", "20 N(stop)", "25 T", "27 K", "27 STOPPED"]
+        );
+    }
+}
+
+#[test]
+fn a_result_that_says_nothing_breaks_no_row() {
+    // supervision 1.3 rule 4
+    let nothing = Answer::Gives(ProbeOutcome::Inconclusive);
+    let mut rules = config(Always);
+    rules.liveness = Some(probe(5, 10, 1, 3));
+    rules.readiness = Some(probe(0, 10, 1, 3));
+    if let Some(readiness) = &mut rules.readiness {
+        readiness.success_threshold = 2;
+    }
+    let mut world = World::new(rules, "up");
+    // Liveness fails at 5 and 15, says nothing at 25, fails at 35; readiness says nothing between two successes.
+    world.answers(0, Liveness, 0, EVER, FAILS);
+    world.answers(0, Liveness, 20_000, 30_000, nothing);
+    world.answers(0, Readiness, 5_000, 15_000, nothing);
+    world.run_until(35_000);
+    let begin = ["20 R", "35 N(liveness)", "35 T"];
+    assert_eq!(world.log[..3], begin, "{:#?}", world.log);
+}
+
+#[test]
+fn a_new_worker_repeats_no_startup_probe() {
+    // supervision 1.3 rule 13
+    let mut rules = config(Always);
+    rules.startup = Some(probe(0, 5, 1, 3));
+    rules.readiness = Some(probe(0, 5, 1, 3));
+    let mut world = World::new(rules, "up");
+    world.answers(0, Startup, 10_000, EVER, FAILS);
+    world.at(20_000, Event::taken_over(std::time::Duration::ZERO));
+    world.run_until(100_000);
+    assert_eq!(world.log, ["0 R"]);
+}

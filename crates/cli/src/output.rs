@@ -1,5 +1,6 @@
 //! How answers are shown: tables for people, plain lines in a pipe, JSON for programs.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
@@ -27,10 +28,21 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let text = shown(text);
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
+    }
+}
+
+/// The text without what would move a cursor: names and reasons may be others' words.
+fn shown(text: &str) -> Cow<'_, str> {
+    let moves = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    if text.contains(moves) {
+        text.replace(moves, "\u{fffd}").into()
+    } else {
+        text.into()
     }
 }
 
@@ -121,6 +133,12 @@ pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_wrote_moves_no_cursor() {
+        assert_eq!(shown("a\tb\nä\n"), "a\tb\nä\n");
+        assert_eq!(shown("\u{1b}[2J\r\u{9b}x"), "\u{fffd}[2J\u{fffd}\u{fffd}x");
+    }
 
     #[test]
     fn a_narrow_terminal_breaks_no_name_and_no_number() {

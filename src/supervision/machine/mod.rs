@@ -434,7 +434,8 @@ impl Machine {
 
 /// Part of `span`, below it, as `random` decides.
 fn fraction(span: Duration, random: u64) -> Duration {
-    let ms = (span.as_millis() * u128::from(random)) >> 64;
+    let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let ms = (u128::from(whole) * u128::from(random)) >> 64;
     Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
 }
 

@@ -12,7 +12,7 @@ use crate::time::Monotonic;
 impl Machine {
     pub(super) fn begin_probe(&mut self, now: Monotonic, kind: ProbeKind, out: &mut Vec<Effect>) {
         let Some((track, timing)) = probing(&mut self.phase, &self.config, kind) else {
-            return;
+            return self.forget_probe(now, kind);
         };
         out.push(Effect::Probe {
             run: self.run,
@@ -20,6 +20,17 @@ impl Machine {
             probe: track.begin(now, timing.interval),
             timeout: timing.timeout,
         });
+    }
+
+    /// Drops a probe that the rules do not have: only a state that was damaged while it was written down holds one,
+    /// and its deadline must not stay due for ever.
+    fn forget_probe(&mut self, now: Monotonic, kind: ProbeKind) {
+        match (&mut self.phase, kind) {
+            (Phase::Up(up), ProbeKind::Liveness) => up.liveness = None,
+            (Phase::Up(up), ProbeKind::Readiness) => up.readiness = None,
+            (Phase::Startup { .. }, _) => self.enter_up(now),
+            _ => {}
+        }
     }
 
     pub(super) fn probe_ended(

@@ -202,3 +202,80 @@ fn late_run(rules: Config, seed: u64) -> (String, Vec<(Monotonic, Report)>) {
     recorder.count_down(&mut entries);
     (entries.iter().map(Entry::line).collect(), told)
 }
+
+/// The record of a run that its liveness probe ends, and of the next.
+fn short_record() -> String {
+    let mut rules = config(RestartPolicy::Always);
+    rules.liveness = Some(probe(5, 10, 1, 3));
+    rules.readiness = Some(probe(5, 10, 1, 3));
+    let mut world = World::new(rules, "up");
+    world.answers(0, ProbeKind::Liveness, 10_000, 40_000, FAILS);
+    recorded(world, 60)
+}
+
+#[test]
+fn a_state_whose_rules_lack_a_probe_that_is_due_has_an_end() {
+    let damaged = short_record()
+        .replace("\"readiness\":{\"initial", "\"reaeiness\":{\"initial")
+        .replace("\"liveness\":{\"initial", "\"liveniss\":{\"initial");
+    _ = replay(&damaged);
+    let up = Machine::new(config(RestartPolicy::Always), 1);
+    let mut rules = config(RestartPolicy::Always);
+    rules.liveness = Some(probe(5, 10, 1, 3));
+    rules.readiness = rules.liveness.clone();
+    rules.startup = rules.liveness.clone();
+    let mut machine = Machine::new(rules, 1);
+    let mut out = Vec::new();
+    let at = Monotonic::from_millis;
+    machine.handle(at(0), Event::Start, &mut out);
+    let run = machine.run();
+    machine.handle(at(0), Event::Spawned { run }, &mut out);
+    // The phase of the one with the rules of the other.
+    let mut mixed = serde_json::to_value(&machine).unwrap();
+    mixed["config"] = serde_json::to_value(&up).unwrap()["config"].clone();
+    let mut mixed: Machine = serde_json::from_value(mixed).unwrap();
+    mixed.on_deadline(at(60_000), &mut out);
+    mixed.on_deadline(at(61_000), &mut out);
+    assert_eq!(mixed.next_probe(), None);
+    assert!(mixed.is_ready());
+}
+
+#[test]
+fn no_number_in_a_record_makes_it_panic() {
+    let record = short_record();
+    let digits = |at: usize| record[at..].bytes().take_while(u8::is_ascii_digit).count();
+    let begins = |at: &usize| {
+        let bytes = record.as_bytes();
+        bytes[*at].is_ascii_digit() && !bytes[at - 1].is_ascii_digit()
+    };
+    for at in (1..record.len()).filter(begins) {
+        for number in [
+            "0",
+            "4294967295",
+            "9223372036854775807",
+            "18446744073709551615",
+        ] {
+            let end = at + digits(at);
+            let changed = format!("{}{number}{}", &record[..at], &record[end..]);
+            _ = replay(&changed);
+            _ = why(&changed);
+        }
+    }
+}
+
+#[test]
+fn what_a_probe_says_moves_no_cursor_of_who_asks_why() {
+    let record = short_record();
+    let says = |line: &str| match line.strip_suffix('}') {
+        Some(rest) if line.contains("\"Fail\"") => {
+            format!("{rest},\"text\":\"\\u001b[2J\\nbad\"}}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    let record: String = record.lines().map(says).collect();
+    let bad = why(&record).unwrap();
+    assert!(bad.iter().any(|turn| turn.sentence.contains("bad")));
+    for turn in bad {
+        assert!(!turn.sentence.contains(char::is_control), "{turn:?}");
+    }
+}

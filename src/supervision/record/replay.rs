@@ -26,8 +26,8 @@ pub struct Replayed {
     pub told: Vec<Told>,
     /// Where that is not what the record says was reported. Empty for a sound record.
     pub differences: Vec<Difference>,
-    /// Lines that could not be read: a full disk or a killed worker cut them short, and what followed up to the
-    /// next state was left out.
+    /// Lines that could not be read: a full disk or a killed worker cut them short, or they are of another version.
+    /// What followed up to the next state was left out.
     pub unread: usize,
     /// When the replica began.
     pub began: Monotonic,
@@ -75,7 +75,9 @@ impl fmt::Display for Difference {
 #[non_exhaustive]
 pub enum ReplayError {
     /// There is nothing to begin with.
-    #[error("no line holds the machine's state, with which a record begins")]
+    #[error(
+        "no line holds the machine's state, with which a record begins; it is empty, was changed, or is of another version"
+    )]
     NoState,
     /// More results are counted than any real run has in its record.
     #[error("line {line}: more than {MOST_COUNTED} results are counted; the record was changed")]

@@ -96,7 +96,10 @@ impl Story {
 
     fn at(&self, step: &Step<'_>, (rule, boundary, sentence): Turn) -> Because {
         let at = step.entry.at;
-        let wall = self.wall.as_unix_millis() + millis(at.since(self.wall_at));
+        let since = millis(at.since(self.wall_at));
+        let wall = self.wall.as_unix_millis().saturating_add(since);
+        // A probe's words and a stranger's name are others' texts; none of them may move a reader's cursor.
+        let sentence = sentence.replace(char::is_control, " ");
         Because {
             at_ms: millis(at.since(self.began)),
             wall: WallClock::from_unix_millis(wall),
@@ -169,7 +172,7 @@ impl Story {
             sentence.push_str(&format!(", first at {}", self.seconds(first)));
         }
         if let Some(said) = said {
-            sentence.push_str(&format!(": {}", said.trim().replace('\n', " ")));
+            sentence.push_str(&format!(": {}", said.trim()));
         }
         (format!("{kind}.failure_threshold = {threshold}"), sentence)
     }
@@ -369,7 +372,7 @@ impl Story {
 
     /// Since the replica began, in tenths.
     fn bare_seconds(&self, at: Monotonic) -> String {
-        let tenths = (millis(at.since(self.began)) + 50) / 100;
+        let tenths = millis(at.since(self.began)).saturating_add(50) / 100;
         format!("{}.{}", tenths / 10, tenths % 10)
     }
 }

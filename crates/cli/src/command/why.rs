@@ -47,6 +47,8 @@ pub(crate) struct Replay {
 
 /// The most that is read of one part of a record; its worker keeps less.
 const MOST: u32 = 1 << 20;
+/// The most that is replayed: both parts and more.
+const MOST_REPLAYED: u64 = 4 << 20;
 /// A part comes from the agent within this time.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How many turns before the newest are shown.
@@ -147,10 +149,17 @@ impl Replay {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let name = self.file.display().to_string();
         let failed = |cause: &dyn std::fmt::Display| Failure::plain(format!("{name}: {cause}"));
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         File::open(&self.file)
-            .and_then(|file| file.take(u64::from(MOST) * 4).read_to_string(&mut text))
+            .and_then(|file| file.take(MOST_REPLAYED + 1).read_to_end(&mut bytes))
             .map_err(|cause| failed(&cause))?;
+        if bytes.len() as u64 > MOST_REPLAYED {
+            return Err(failed(&format!(
+                "it is longer than {MOST_REPLAYED} bytes; a worker's record is at most 262144"
+            )));
+        }
+        // A byte that is no text spoils its line, not the record.
+        let text = String::from_utf8_lossy(&bytes);
         let replayed = replay(&text).map_err(|cause| failed(&cause))?;
         let mut lines = String::new();
         for told in &replayed.told {
@@ -175,8 +184,12 @@ impl Replay {
         print(&lines)?;
         if replayed.unread > 0 {
             eprintln!(
-                "{name}: {} lines were cut short; what followed them is left out",
-                replayed.unread
+                "{name}: {} could not be read (cut short, changed or of another version); what followed up to the next \
+                 state is left out",
+                match replayed.unread {
+                    1 => "1 line".to_owned(),
+                    lines => format!("{lines} lines"),
+                }
             );
         }
         for difference in &replayed.differences {
