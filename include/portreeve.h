@@ -164,7 +164,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction count.
    * cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set in out
    * (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are ignored.
-   * PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY; PR_ENOSYS at_ms later than now. */
+   * PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
   int64_t (*feasible)(pr_txn, const pr_need *, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
 
   /* Why a host does not fit, one pr_why per cause; need 0 = fits. PR_ENOENT unknown profile; PR_ENOSPC; PR_EBUSY. Not built yet. */
@@ -178,7 +178,9 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * per element: PR_ENOPORT it does not fit, `reason` says why; PR_EEXIST same key again, with id and numbers; PR_ESTALE a higher incarnation is known;
    *   PR_ENOENT unknown profile or host (reason UNKNOWN_HOST); PR_EAGAIN its older grant is being freed, ask in the next transaction; PR_EINVAL; PR_ELIMIT max_allocs.
    * whole call, nothing taken: PR_EAGAIN before restore_end; PR_ENOSPC ports_cap < *need_ports; PR_ELIMIT n beyond max_allocs, or more numbers than max_ports;
-   *   PR_EBUSY; PR_ENOSYS PR_RESERVE_SAME. */
+   *   PR_EBUSY.
+   * PR_RESERVE_SAME: all want one profile on hosts of their own, else PR_EINVAL for the one that differs; each may fit where all have nothing in common, then each
+   *   is PR_ENOPORT; a key that has numbers is a failure here (PR_EEXIST), unless all n have them and they are the same. */
   int32_t (*reserve)(pr_txn, uint32_t flags, const pr_want *, uint32_t n, pr_grant *, uint16_t *ports, uint32_t ports_cap, uint32_t *need_ports);
 
   /* In a what-if: as if these ended now and cooled from now. PR_ESTATE not a what-if; PR_EBUSY. Not built yet. */

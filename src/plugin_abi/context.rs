@@ -324,7 +324,7 @@ pub(super) struct Open {
 }
 
 /// A point in the open transaction.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct MarkHere {
     pub(super) number: u32,
     pub(super) mark: Mark,

@@ -21,6 +21,7 @@ mod entry;
 mod failure;
 #[cfg(test)]
 mod flow_test;
+mod gang;
 mod grants;
 mod handle;
 mod host;

@@ -10,6 +10,7 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room, read};
 use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
+use crate::time::Monotonic;
 
 /// See `txn_begin` in the header.
 pub(super) unsafe extern "C" fn txn_begin(
@@ -127,24 +128,15 @@ fn fitting(
 ) -> Result<Fitting, Failure> {
     let mut cycle = context.transaction(txn)?;
     let profile = cycle.profile(need.profile)?;
-    if need.at_ms > context.at(0).as_millis() {
-        return Err(Failure::said(
-            PR_ENOSYS,
-            "a need later than now is not built yet",
-        ));
-    }
     let candidates = words.map(HostSet::from_words);
     let ports = &profile.request;
     let asked = Need {
         replicas: need.replicas,
+        // 0 is no later than now, which is what it means.
+        at: Some(Monotonic::from_millis(need.at_ms)),
         ..Need::new(ports, profile.service_id)
     };
-    // What is no matter of counting is tried that often at most, and more if more are asked for.
-    let most = if ports.is_empty() || ports.plain().is_some() {
-        u32::from(u16::MAX)
-    } else {
-        MOST_TRIED.max(need.replicas)
-    };
+    let most = u32::from(u16::MAX);
     cycle.within(|transaction| {
         let hosts = transaction.feasible(&asked, candidates.as_ref());
         let mut times = |host| {
@@ -159,9 +151,6 @@ fn fitting(
         Fitting { hosts, most }
     })
 }
-
-/// How many replicas are tried on one host where that takes a search for each.
-const MOST_TRIED: u32 = 16;
 
 /// See `mark` in the header.
 pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
@@ -227,27 +216,40 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
 
 impl Cycle {
     /// Sets a mark in the open transaction.
-    pub(super) fn set_mark(&mut self) -> Result<u32, Failure> {
-        let mark = self.within(|transaction| transaction.mark())?;
+    fn set_mark(&mut self) -> Result<u32, Failure> {
+        let here = self.here()?;
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let number = open.next_mark;
+        let number = here.number;
         open.next_mark = number.wrapping_add(1);
-        open.marks.push(MarkHere {
-            number,
-            mark,
-            taken: open.taken.len(),
-            numbers: open.numbers,
-        });
+        open.marks.push(here);
         Ok(number)
     }
 
+    /// This point of the open transaction, without its becoming one of the caller's marks.
+    pub(super) fn here(&mut self) -> Result<MarkHere, Failure> {
+        let mark = self.within(|transaction| transaction.mark())?;
+        let open = self.open.as_ref().ok_or(NOT_OPEN)?;
+        Ok(MarkHere {
+            number: open.next_mark,
+            mark,
+            taken: open.taken.len(),
+            numbers: open.numbers,
+        })
+    }
+
     /// Gives back what was taken since a mark. Later marks become stale, this one stays.
-    pub(super) fn roll_back(&mut self, context: &Context, number: u32) -> Result<(), Failure> {
+    fn roll_back(&mut self, context: &Context, number: u32) -> Result<(), Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let place = open.marks.iter().rposition(|here| here.number == number);
         let place = place.ok_or(Failure::value(PR_ESTALE, "mark", u64::from(number)))?;
         open.marks.truncate(place + 1);
-        let here = &open.marks[place];
+        let here = open.marks[place];
+        self.back_to(context, here)
+    }
+
+    /// Gives back what was taken since a point.
+    pub(super) fn back_to(&mut self, context: &Context, here: MarkHere) -> Result<(), Failure> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         open.numbers = here.numbers;
         let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
         let back = self.within(|transaction| transaction.rollback(mark))?;
