@@ -158,6 +158,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
 
   /* Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
+   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and abort ends it.
    * PR_EBUSY one is open, or another thread is in an H call or in pump. */
   int32_t (*txn_begin)(pr_ctx, uint32_t flags, uint64_t now_ms, pr_txn *);
 
@@ -183,7 +184,9 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    *   is PR_ENOPORT; a key that has numbers is a failure here (PR_EEXIST), unless all n have them and they are the same. */
   int32_t (*reserve)(pr_txn, uint32_t flags, const pr_want *, uint32_t n, pr_grant *, uint16_t *ports, uint32_t ports_cap, uint32_t *need_ports);
 
-  /* In a what-if: as if these ended now and cooled from now. PR_ESTATE not a what-if; PR_EBUSY. Not built yet. */
+  /* In a what-if: as if these ended now and cooled from now, until a rollback to before it. Their keys stay theirs: reserve answers such a key
+   * PR_EAGAIN, a higher incarnation of it is a new grant. whole call: PR_ESTATE not a what-if; PR_ELIMIT n beyond max_allocs; PR_EBUSY.
+   * per element: PR_ESTALE ended, or given already; PR_ESTATE not committed yet. */
   int32_t (*give)(pr_txn, const pr_alloc *, uint32_t n, int32_t *rc);
 
   /* A point to come back to. PR_ELIMIT 2^16 marks; PR_EBUSY. */

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark, Suspended};
+use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
 use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
@@ -28,6 +28,7 @@ use crate::plugin_abi::memory::{Output, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog};
 use crate::port::PortName;
 use crate::profile::is_variable;
@@ -313,10 +314,12 @@ pub(super) struct Cycle {
 pub(super) struct Open {
     pub(super) handle: Handle,
     /// The allocator's part of it; lent out during a call.
-    pub(super) suspended: Option<Suspended>,
+    pub(super) paused: Option<Paused>,
     pub(super) what_if: bool,
     /// What it took, in order.
     pub(super) taken: Vec<Handle>,
+    /// What ended in it, in order, if it is a what-if.
+    pub(super) given: Vec<Handle>,
     /// How many numbers it took.
     pub(super) numbers: u32,
     pub(super) marks: Vec<MarkHere>,
@@ -330,6 +333,8 @@ pub(super) struct MarkHere {
     pub(super) mark: Mark,
     /// How many grants had been taken.
     pub(super) taken: usize,
+    /// How many grants had been given.
+    pub(super) given: usize,
     /// How many numbers had been taken.
     pub(super) numbers: u32,
 }

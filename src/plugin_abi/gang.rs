@@ -76,7 +76,7 @@ impl Cycle {
                 former: register.former(wish.key).filter(|_| wish.prefers),
             })
             .collect();
-        self.within(|transaction| transaction.reserve_gang(&members, SameNumbers::Yes))
+        self.within(|trial| trial.reserve_gang(&members, SameNumbers::Yes))
     }
 }
 

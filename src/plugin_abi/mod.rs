@@ -39,9 +39,12 @@ mod reserve;
 mod resolve;
 mod restore;
 mod table;
+mod trial;
 mod txn;
 pub mod types;
 mod unbuilt;
+#[cfg(test)]
+mod what_if_test;
 mod words;
 
 pub use table::pr_get_api;

@@ -242,7 +242,7 @@ impl Cycle {
         let replica = replica_id(&wish.profile, handle);
         let request = &wish.profile.request;
         let reserved = self
-            .within(|transaction| transaction.reserve(wish.host, replica, request, former))
+            .within(|trial| trial.reserve(wish.host, replica, request, former))
             .map_err(plain)?;
         let grant = reserved.map_err(|refused| refusal(&refused, want.host))?;
         self.enter(&mut register, handle, wish, grant)
@@ -286,6 +286,12 @@ impl Cycle {
         let profile = self.profile(want.profile).map_err(plain)?;
         let key = Key::from(want);
         if let Some(known) = register.find(key, want.incarnation) {
+            let given = self.open.as_ref().map(|open| open.given.as_slice());
+            if given.unwrap_or_default().contains(&known.handle) {
+                let words = "its grant is given in this what-if; ask with a higher incarnation";
+                let failure = Failure::said(PR_EAGAIN, words);
+                return Err(Answer::refused(failure, PR_R_RELEASING));
+            }
             return Ok(Looked::Known(Arc::clone(known)));
         }
         if let Some(newest) = register.newest(key)

@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, failure, grants, host, profile, release, report, reserve, resolve, restore, txn,
-    unbuilt, words,
+    context, failure, grants, host, profile, release, report, reserve, resolve, restore, trial,
+    txn, unbuilt, words,
 };
 
 /// What we can do. The supervision calls are in the table but not built, so nobody may count on them.
@@ -33,7 +33,7 @@ static API: PrApi = PrApi {
     explain: unbuilt::explain,
     explain_all: unbuilt::explain_all,
     reserve: reserve::reserve,
-    give: unbuilt::give,
+    give: trial::give,
     mark: txn::mark,
     rollback: txn::rollback,
     commit: txn::commit,

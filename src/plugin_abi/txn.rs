@@ -1,6 +1,6 @@
 //! Transactions: begin, ask, mark, go back, commit or abort.
 
-use crate::allocator::{HostSet, Need, Transaction};
+use crate::allocator::{HostSet, Need};
 use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle, MarkHere, Open};
@@ -9,6 +9,8 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room, read};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::trial::{Paused, Trial};
 use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
 use crate::time::Monotonic;
 
@@ -30,13 +32,15 @@ pub(super) unsafe extern "C" fn txn_begin(
             return Err(Failure::said(PR_EBUSY, "a transaction is open already"));
         }
         cycle.apply_queue(context);
-        let suspended = cycle.allocator.begin(context.at(now_ms)).suspend();
+        let what_if = flags & PR_TXN_WHATIF != 0;
+        let paused = Paused::open(&cycle.allocator, context.at(now_ms), what_if);
         let handle = contexts::next_transaction(context.handle());
         cycle.open = Some(Open {
             handle,
-            suspended: Some(suspended),
-            what_if: flags & PR_TXN_WHATIF != 0,
+            paused: Some(paused),
+            what_if,
             taken: Vec::new(),
+            given: Vec::new(),
             numbers: 0,
             marks: Vec::new(),
             next_mark: 0,
@@ -47,24 +51,24 @@ pub(super) unsafe extern "C" fn txn_begin(
 }
 
 impl Cycle {
-    /// Acts in the allocator's transaction. A panic aborts it.
+    /// Acts in what is open. A panic ends it.
     pub(super) fn within<R>(
         &mut self,
-        act: impl FnOnce(&mut Transaction<'_>) -> R,
+        act: impl FnOnce(&mut Trial<'_>) -> R,
     ) -> Result<R, Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
-        let mut transaction = self.allocator.resume(suspended);
-        let answer = act(&mut transaction);
-        open.suspended = Some(transaction.suspend());
+        let paused = open.paused.take().ok_or(NOT_OPEN)?;
+        let mut trial = paused.resume(&self.allocator);
+        let answer = act(&mut trial);
+        open.paused = Some(trial.suspend());
         Ok(answer)
     }
 
-    /// The allocator's transaction, to be ended: dropped, it aborts.
-    fn resume(&mut self) -> Result<Transaction<'_>, Failure> {
+    /// What is open, to be ended: dropped, it leaves no trace.
+    fn resume(&mut self) -> Result<Trial<'_>, Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
-        Ok(self.allocator.resume(suspended))
+        let paused = open.paused.take().ok_or(NOT_OPEN)?;
+        Ok(paused.resume(&self.allocator))
     }
 }
 
@@ -111,8 +115,18 @@ pub(super) unsafe extern "C" fn feasible(
     })
 }
 
+/// The need in the allocator's words.
+pub(super) fn asked<'a>(profile: &'a Profile, need: &PrNeed) -> Need<'a> {
+    Need {
+        replicas: need.replicas,
+        // 0 is no later than now, which is what it means.
+        at: Some(Monotonic::from_millis(need.at_ms)),
+        ..Need::new(&profile.request, profile.service_id)
+    }
+}
+
 /// Words beyond this name hosts that cannot be.
-const MOST_WORDS: u32 = (1 << 20) / 64;
+pub(super) const MOST_WORDS: u32 = (1 << 20) / 64;
 
 struct Fitting {
     hosts: HostSet,
@@ -129,18 +143,13 @@ fn fitting(
     let mut cycle = context.transaction(txn)?;
     let profile = cycle.profile(need.profile)?;
     let candidates = words.map(HostSet::from_words);
-    let ports = &profile.request;
-    let asked = Need {
-        replicas: need.replicas,
-        // 0 is no later than now, which is what it means.
-        at: Some(Monotonic::from_millis(need.at_ms)),
-        ..Need::new(ports, profile.service_id)
-    };
+    let asked = asked(&profile, need);
     let most = u32::from(u16::MAX);
-    cycle.within(|transaction| {
-        let hosts = transaction.feasible(&asked, candidates.as_ref());
+    cycle.within(|trial| {
+        let mut hosts = HostSet::new();
+        trial.feasible_into(&asked, candidates.as_ref(), &mut hosts);
         let mut times = |host| {
-            let times = transaction.max_replicas(&asked, host, most);
+            let times = trial.max_replicas(&asked, host, most);
             (host, u16::try_from(times).unwrap_or(u16::MAX))
         };
         let most = if count {
@@ -185,7 +194,9 @@ pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
         if cycle.open.as_ref().is_some_and(|open| open.what_if) {
             return Err(Failure::said(PR_ESTATE, "a what-if is never committed"));
         }
-        cycle.resume()?.commit();
+        if let Trial::Real(transaction) = cycle.resume()? {
+            transaction.commit();
+        }
         let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         if !taken.is_empty() {
             cycle.commits += 1;
@@ -227,12 +238,13 @@ impl Cycle {
 
     /// This point of the open transaction, without its becoming one of the caller's marks.
     pub(super) fn here(&mut self) -> Result<MarkHere, Failure> {
-        let mark = self.within(|transaction| transaction.mark())?;
+        let mark = self.within(|trial| trial.mark())?;
         let open = self.open.as_ref().ok_or(NOT_OPEN)?;
         Ok(MarkHere {
             number: open.next_mark,
             mark,
             taken: open.taken.len(),
+            given: open.given.len(),
             numbers: open.numbers,
         })
     }
@@ -251,8 +263,9 @@ impl Cycle {
     pub(super) fn back_to(&mut self, context: &Context, here: MarkHere) -> Result<(), Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         open.numbers = here.numbers;
+        open.given.truncate(here.given);
         let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
-        let back = self.within(|transaction| transaction.rollback(mark))?;
+        let back = self.within(|trial| trial.rollback(mark))?;
         debug_assert!(
             back.is_ok(),
             "the allocator keeps the marks that are kept here"

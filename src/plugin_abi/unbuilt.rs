@@ -23,7 +23,6 @@ unbuilt! {
     export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
     explain(PrTxn, *const PrNeed, u32, *mut PrWhy, u32, *mut u32);
     explain_all(PrTxn, *const PrNeed, *const u64, u32, *mut u32, u32);
-    give(PrTxn, *const PrAlloc, u32, *mut i32);
     holders(PrTxn, u32, *mut u32, *mut PrHeld, u32, *mut u32);
     release_job(PrCtx, u64, u32, u32, u64, *mut u32);
     report_foreign(PrCtx, u32, u64, *const PrForeign, u32);
