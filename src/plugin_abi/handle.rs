@@ -83,6 +83,11 @@ impl Handle {
             | self.generation as u64
     }
 
+    /// What is kept in a slot of the same context.
+    pub(super) const fn alloc(self, slot: u32, generation: u32) -> Self {
+        Self::new(Kind::Alloc, self.place, slot, generation)
+    }
+
     /// The `number`th transaction of all contexts in a place.
     #[expect(
         clippy::cast_possible_truncation,

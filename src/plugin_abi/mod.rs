@@ -18,6 +18,9 @@ pub mod constants;
 mod context;
 mod contexts;
 mod entry;
+mod explain;
+#[cfg(test)]
+mod explain_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;

@@ -2,7 +2,7 @@
 
 use crate::allocator::{
     Allocator, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers, StaleMark,
-    Suspended, SuspendedWhatIf, Transaction, WhatIf,
+    Summary, Suspended, SuspendedWhatIf, Transaction, WhatIf,
 };
 use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::*;
@@ -13,7 +13,7 @@ use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::register::{Stage, not_committed};
 use crate::plugin_abi::release::Batch;
 use crate::plugin_abi::types::{PrAlloc, PrTxn};
-use crate::port_pool::{PortGrant, PortRequest};
+use crate::port_pool::{PortGrant, PortRequest, Why};
 use crate::time::Monotonic;
 
 /// What is open, during a call. Dropped, it leaves no trace.
@@ -76,6 +76,14 @@ impl Trial<'_> {
 
     pub(super) fn max_replicas(&mut self, need: &Need<'_>, host: HostId, most: u32) -> u32 {
         either!(self, it => it.max_replicas(need, host, most))
+    }
+
+    pub(super) fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
+        either!(self, it => it.explain(host, need))
+    }
+
+    pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
+        either!(self, it => it.explain_all(need, candidates))
     }
 
     pub(super) fn reserve(

@@ -1,5 +1,7 @@
 //! Transactions: begin, ask, mark, go back, commit or abort.
 
+use std::sync::atomic::Ordering;
+
 use crate::allocator::{HostSet, Need};
 use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
@@ -199,13 +201,14 @@ pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
         }
         let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         if !taken.is_empty() {
-            cycle.commits += 1;
+            context.counters.commits.fetch_add(1, Ordering::Relaxed);
             let mut register = context.register();
             for handle in taken {
                 register.hold(handle);
             }
         }
-        commit_no.set(cycle.commits);
+        // Only a commit changes it, and only one is at work.
+        commit_no.set(context.counters.commits.load(Ordering::Relaxed));
         Ok(PR_OK)
     })
 }
@@ -215,7 +218,10 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         let mut cycle = context.transaction(txn)?;
         // Dropped without commit, it gives everything back.
-        drop(cycle.resume()?);
+        if let Trial::Real(transaction) = cycle.resume()? {
+            drop(transaction);
+            context.counters.aborts.fetch_add(1, Ordering::Relaxed);
+        }
         let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         let mut register = context.register();
         for handle in taken {
