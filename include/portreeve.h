@@ -158,19 +158,23 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
 
   /* Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
+   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and abort ends it.
    * PR_EBUSY one is open, or another thread is in an H call or in pump. */
   int32_t (*txn_begin)(pr_ctx, uint32_t flags, uint64_t now_ms, pr_txn *);
 
   /* Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction count.
    * cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set in out
    * (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are ignored.
-   * PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY; PR_ENOSYS at_ms later than now. */
+   * PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
   int64_t (*feasible)(pr_txn, const pr_need *, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
 
-  /* Why a host does not fit, one pr_why per cause; need 0 = fits. PR_ENOENT unknown profile; PR_ENOSPC; PR_EBUSY. Not built yet. */
+  /* Why a host does not fit, one pr_why per cause; need 0 = fits. holder: of HELD and RELEASING, else 0; have, want: of TOO_FEW, want also of NO_BLOCK; retry_ms: of
+   * COOLING; pid: of FOREIGN, 0 if unknown; port: 0 if the cause is about no number; proto: 0 and item: PR_ANY if it is about the host. Allocates.
+   * PR_ENOENT unknown profile; PR_ENOSPC; PR_EBUSY. */
   int32_t (*explain)(pr_txn, const pr_need *, uint32_t host, pr_why *, uint32_t cap, uint32_t *need);
 
-  /* Counts the first reason of each host that does not fit. PR_ENOENT unknown profile; PR_EBUSY. Not built yet. */
+  /* Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL = all hosts; bits past the
+   * last host are ignored. Allocates. PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
   int32_t (*explain_all)(pr_txn, const pr_need *, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason, uint32_t n_reasons);
 
   /* Takes numbers at once as tentative: free for nobody, seen by no reader, until commit, rollback or abort. Each of the n grants gets
@@ -178,10 +182,14 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * per element: PR_ENOPORT it does not fit, `reason` says why; PR_EEXIST same key again, with id and numbers; PR_ESTALE a higher incarnation is known;
    *   PR_ENOENT unknown profile or host (reason UNKNOWN_HOST); PR_EAGAIN its older grant is being freed, ask in the next transaction; PR_EINVAL; PR_ELIMIT max_allocs.
    * whole call, nothing taken: PR_EAGAIN before restore_end; PR_ENOSPC ports_cap < *need_ports; PR_ELIMIT n beyond max_allocs, or more numbers than max_ports;
-   *   PR_EBUSY; PR_ENOSYS PR_RESERVE_SAME. */
+   *   PR_EBUSY.
+   * PR_RESERVE_SAME: all want one profile on hosts of their own, else PR_EINVAL for the one that differs; each may fit where all have nothing in common, then each
+   *   is PR_ENOPORT; a key that has numbers is a failure here (PR_EEXIST), unless all n have them and they are the same. */
   int32_t (*reserve)(pr_txn, uint32_t flags, const pr_want *, uint32_t n, pr_grant *, uint16_t *ports, uint32_t ports_cap, uint32_t *need_ports);
 
-  /* In a what-if: as if these ended now and cooled from now. PR_ESTATE not a what-if; PR_EBUSY. Not built yet. */
+  /* In a what-if: as if these ended now and cooled from now, until a rollback to before it. Their keys stay theirs: reserve answers such a key
+   * PR_EAGAIN, a higher incarnation of it is a new grant. whole call: PR_ESTATE not a what-if; PR_ELIMIT n beyond max_allocs; PR_EBUSY.
+   * per element: PR_ESTALE ended, or given already; PR_ESTATE not committed yet. */
   int32_t (*give)(pr_txn, const pr_alloc *, uint32_t n, int32_t *rc);
 
   /* A point to come back to. PR_ELIMIT 2^16 marks; PR_EBUSY. */
@@ -198,7 +206,9 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* Ends the transaction without a trace; the ids of its grants become stale. PR_EBUSY. */
   int32_t (*abort_)(pr_txn);
 
-  /* Every number of a host that is not free, ascending, in pieces: *cursor 0 begins, *n = 0 ends. PR_ENOENT; PR_EBUSY. Not built yet. */
+  /* Every number of a host that is not free, ascending, TCP before UDP, in pieces: *cursor 0 begins, *n = 0 ends; a cursor is good inside its transaction. As it
+   * was when the transaction began: what this one took or gave is not shown. id and replica: of HELD and RELEASING, else 0 and PR_ANY; left_ms: of COOLING;
+   * pid: of FOREIGN, 0 if unknown. Allocates. PR_ENOENT unknown host; PR_ENOSPC cap 0 and something is left; PR_EBUSY. */
   int32_t (*holders)(pr_txn, uint32_t host, uint32_t *cursor, pr_held *, uint32_t cap, uint32_t *n);
 
   /* H: with or without an open transaction; begin and confirm from any thread: queued, in effect at the next txn_begin or pump --- */
@@ -286,7 +296,10 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* PR_TEXT_*: name of a number in pr_endpoint, pr_held. PR_ENOENT; PR_ENOSPC. Not built yet. */
   int32_t (*text)(pr_ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
 
-  /* Counters. Also of a poisoned context. PR_E2BIG. Not built yet. */
+  /* Counters; with other threads at work not of one moment. Also of a poisoned context. allocs: held and releasing; waits: replicas that wait; ports_used: numbers in
+   * grants, tentative ones too; ports_total: numbers of the dynamic ranges; commits: that changed something; aborts: of transactions, not of what-ifs; busy, stale: calls that
+   * were answered so; poisoned: 0 or 1; queued: what the next txn_begin or pump applies; bytes: 0, not counted; snaps, watches, watch_resets: 0 until they are built. size less
+   * than 8 or no multiple of 8 is PR_EINVAL. PR_E2BIG. */
   int32_t (*stats)(pr_ctx, pr_stats *);
 
   /* Text for people; no fd, the core does no IO. Also of a poisoned context. PR_ENOSPC. Not built yet. */

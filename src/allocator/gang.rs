@@ -309,7 +309,7 @@ fn all_same(members: &[GangMember<'_>], locked: &Locked<'_>) -> bool {
     others.iter().all(|other| numbers(other) == first)
 }
 
-fn check_alike(members: &[GangMember<'_>]) -> Result<(), GangError> {
+pub(super) fn check_alike(members: &[GangMember<'_>]) -> Result<(), GangError> {
     let mut hosts = std::collections::BTreeSet::new();
     for (place, member) in members.iter().enumerate() {
         if member.request != members[0].request
@@ -327,7 +327,7 @@ fn check_alike(members: &[GangMember<'_>]) -> Result<(), GangError> {
     Ok(())
 }
 
-fn unknown(host: HostId) -> ReserveError {
+pub(super) fn unknown(host: HostId) -> ReserveError {
     ReserveError::Refused {
         host,
         why: vec![about_host(Cause::UnknownHost)],

@@ -27,6 +27,8 @@ pub struct PoolCounts {
     pub free_both: u32,
     /// Numbers in grants, releasing and tentative ones included.
     pub held: u32,
+    /// Numbers that were released and rest.
+    pub resting: u32,
 }
 
 impl Allocator {
@@ -307,7 +309,8 @@ impl Allocator {
         .collect()
     }
 
-    /// How the host's numbers stand; zeros for an unknown host. Cost: constant.
+    /// How the host's numbers stand; zeros for an unknown host. Cost: linear in what
+    /// rests.
     #[must_use]
     pub fn counts(&self, host: HostId) -> PoolCounts {
         let counts = self.hosts.with(host, |host| PoolCounts {
@@ -316,6 +319,7 @@ impl Allocator {
             free_udp: host.pool.free_count(Protocol::Udp),
             free_both: host.pool.free_count(Protocol::TcpUdp),
             held: host.pool.held_count(),
+            resting: host.pool.resting_count(),
         });
         counts.unwrap_or_default()
     }

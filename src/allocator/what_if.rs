@@ -4,15 +4,21 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::{HostId, ReplicaId};
-use crate::port_pool::{Cause, Causes, Choice, PortGrant, PortPool, PortRequest, UndoLog, Why};
+use crate::port_pool::{
+    Ask, Cause, Causes, Choice, PortGrant, PortPool, PortRequest, UndoLog, Why,
+};
 use crate::time::Monotonic;
 
 use super::feasibility::{Scratch, SeenAwaited};
+use super::gang::{check_alike, unknown};
 use super::host::Host;
 use super::placements::{Owner, Placement, TransactionNo, against};
 use super::question::{Around, about_host};
 use super::work::{Marks, next_number};
-use super::{Allocator, HostSet, Mark, Need, ReleaseError, ReserveError, StaleMark, Summary};
+use super::{
+    Allocator, GangError, GangMember, HostSet, Mark, Need, ReleaseError, ReserveError, SameNumbers,
+    StaleMark, Summary,
+};
 
 /// A transaction that is never committed, on copies of the hosts it touches: a host is copied when
 /// a reservation or a [`Self::give`] first touches it, and stays as it was then; all other hosts are
@@ -222,6 +228,95 @@ impl WhatIf<'_> {
         there.pool.take(replica, request, choice, undo);
         steps.push(Step::Reserved(host, replica));
         Ok(there.pool.grant(replica).unwrap_or_default())
+    }
+
+    /// As [`Transaction::reserve_gang`](super::Transaction::reserve_gang), but only here; with the same
+    /// numbers for all, who has ports already is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`GangError`]; everything is as it was.
+    pub fn reserve_gang(
+        &mut self,
+        members: &[GangMember<'_>],
+        same: SameNumbers,
+    ) -> Result<Vec<PortGrant>, GangError> {
+        if same == SameNumbers::Yes {
+            return self.reserve_same(members);
+        }
+        let before = self.mark();
+        let mut grants = Vec::with_capacity(members.len());
+        for (place, member) in members.iter().enumerate() {
+            let reserved = self.reserve(member.host, member.replica, member.request, member.former);
+            match reserved {
+                Ok(grant) => grants.push(grant),
+                Err(error) => {
+                    let back = self.rollback(before);
+                    debug_assert!(back.is_ok(), "the mark was set just now");
+                    return Err(GangError::Member {
+                        member: place,
+                        error,
+                    });
+                }
+            }
+        }
+        Ok(grants)
+    }
+
+    fn reserve_same(&mut self, members: &[GangMember<'_>]) -> Result<Vec<PortGrant>, GangError> {
+        check_alike(members)?;
+        let allocator = self.allocator;
+        for (place, member) in members.iter().enumerate() {
+            let refused = |error| GangError::Member {
+                member: place,
+                error,
+            };
+            if let Some(claim) = self.claim_against(member.replica) {
+                return Err(refused(ReserveError::of(claim, member.replica)));
+            }
+            let host = copy_of(allocator, &mut self.world.copies, member.host);
+            let Some(host) = host else {
+                return Err(refused(unknown(member.host)));
+            };
+            if let Some(cause) = host.state.cause() {
+                let (host, why) = (member.host, vec![about_host(cause)]);
+                return Err(refused(ReserveError::Refused { host, why }));
+            }
+        }
+        let World {
+            copies,
+            steps,
+            undo,
+            scratch,
+            ..
+        } = &mut *self.world;
+        allocator.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
+        let pools: Vec<(&PortPool, Ask<'_>)> = members
+            .iter()
+            .filter_map(|member| {
+                let host = copies.get(&member.host)?;
+                let service = member.replica.service;
+                let ask = host.ask(service, member.request, member.former, &around);
+                Some((&host.pool, ask))
+            })
+            .collect();
+        let mut why = Vec::new();
+        let fits = PortPool::choose_same(&pools, &mut scratch.choice, Causes::All(&mut why));
+        if !fits && !members.is_empty() {
+            return Err(GangError::NothingInCommon { why });
+        }
+        let mut grants = Vec::with_capacity(members.len());
+        for member in members {
+            let Some(host) = copies.get_mut(&member.host) else {
+                continue;
+            };
+            let choice = &scratch.choice;
+            host.pool.take(member.replica, member.request, choice, undo);
+            steps.push(Step::Reserved(member.host, member.replica));
+            grants.push(host.pool.grant(member.replica).unwrap_or_default());
+        }
+        Ok(grants)
     }
 
     /// From now on `replica` has ended here: its numbers cool from now, as after

@@ -15,20 +15,21 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark, Suspended};
+use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
 use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
-use crate::plugin_abi::entry::{Class, outside};
+use crate::plugin_abi::entry::{Class, even_poisoned, outside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
-use crate::plugin_abi::memory::{Output, read_sized, read_text};
+use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
-use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog};
+use crate::plugin_abi::trial::Paused;
+use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
 use crate::port::PortName;
 use crate::profile::is_variable;
 use crate::time::Monotonic;
@@ -52,6 +53,16 @@ pub(super) unsafe extern "C" fn create(config: *const PrConfig, ctx: *mut PrCtx)
 pub(super) unsafe extern "C" fn destroy(ctx: PrCtx) -> i32 {
     outside(|| {
         contexts::remove(Handle::read(ctx, Kind::Context)?)?;
+        Ok(PR_OK)
+    })
+}
+
+/// See `stats` in the header. Answers for a poisoned context too.
+pub(super) unsafe extern "C" fn stats(ctx: PrCtx, stats: *mut PrStats) -> i32 {
+    even_poisoned(ctx, Kind::Context, Class::Read, |context, _| {
+        // SAFETY: by C's promise null, or as many writable bytes as its size says.
+        let stats = unsafe { SizedOutput::new(stats, "stats") }?;
+        stats.set(context.stats());
         Ok(PR_OK)
     })
 }
@@ -151,28 +162,57 @@ pub(super) struct Context {
     board: Mutex<Board>,
     register: Mutex<Register>,
     table: EndpointTable<Member>,
+    /// The cycle's own, for those who must not wait for it.
+    allocator: Arc<Allocator>,
+    pub(super) counters: Counters,
+}
+
+/// What happened since the context was made.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    /// Commits that changed something.
+    pub(super) commits: AtomicU64,
+    /// Transactions that were aborted; what-ifs are not counted.
+    pub(super) aborts: AtomicU64,
+    /// Calls that were answered `PR_EBUSY`.
+    busy: AtomicU64,
+    /// Calls that were answered `PR_ESTALE`, on an id of this context.
+    stale: AtomicU64,
+}
+
+impl Counters {
+    /// Notes the answer to a call.
+    pub(super) fn note(&self, code: i32) {
+        match code {
+            PR_EBUSY => self.busy.fetch_add(1, Ordering::Relaxed),
+            PR_ESTALE => self.stale.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
 }
 
 impl Context {
     fn new(handle: Handle, settings: Settings) -> Result<Self, Failure> {
         let register = Register::new(handle, settings.limits.allocs)?;
-        let allocator = Allocator::new(AllocatorConfig {
+        let allocator = Arc::new(Allocator::new(AllocatorConfig {
             cooling: settings.cooling,
             foreign_rest: settings.foreign_rest,
             max_hosts: settings.limits.hosts,
             ..AllocatorConfig::default()
-        });
+        }));
         Ok(Self {
             handle,
             process: ProcessMark::make(),
             poisoned: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             newest: AtomicU64::new(0),
-            cycle: Mutex::new(Cycle::new(allocator, settings.restoring)),
+            cycle: Mutex::new(Cycle::new(Arc::clone(&allocator), settings.restoring)),
             board: Mutex::default(),
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
+            allocator,
+            counters: Counters::default(),
             settings,
         })
     }
@@ -267,6 +307,38 @@ impl Context {
         self.register.lock()
     }
 
+    /// What there is, and what happened. Takes the register's lock for a look, and each host's.
+    pub(super) fn stats(&self) -> PrStats {
+        let sums = self.allocator.stats();
+        let mut stats = PrStats {
+            size: u32::try_from(size_of::<PrStats>()).unwrap_or(u32::MAX),
+            flags: 0,
+            hosts: sums.hosts,
+            allocs: sums.grants,
+            waits: sums.waiting,
+            ports_used: 0,
+            ports_total: 0,
+            ports_cooling: 0,
+            commits: self.counters.commits.load(Ordering::Relaxed),
+            aborts: self.counters.aborts.load(Ordering::Relaxed),
+            busy: self.counters.busy.load(Ordering::Relaxed),
+            stale: self.counters.stale.load(Ordering::Relaxed),
+            poisoned: u64::from(self.poisoned.load(Ordering::Acquire)),
+            snaps: 0,
+            watches: 0,
+            watch_resets: 0,
+            queued: self.register().queue.len() as u64,
+            bytes: 0,
+        };
+        for (host, _, _) in self.allocator.hosts() {
+            let counts = self.allocator.counts(host);
+            stats.ports_used += u64::from(counts.held);
+            stats.ports_total += u64::from(counts.dynamic);
+            stats.ports_cooling += u64::from(counts.resting);
+        }
+        stats
+    }
+
     /// Posts what hot calls left, lets `tell` add to it, and shows readers what differs.
     pub(super) fn report<R>(&self, tell: impl FnOnce(&mut Board) -> R) -> R {
         let mut board = self.board.lock();
@@ -290,16 +362,17 @@ impl Context {
 /// Everything that decides: pools, hosts, profiles, and the open transaction.
 #[derive(Debug)]
 pub(super) struct Cycle {
-    pub(super) allocator: Allocator,
+    pub(super) allocator: Arc<Allocator>,
     pub(super) profiles: Vec<Arc<Profile>>,
     /// Every host by name; the board and the grants know it by this number.
     pub(super) hosts: BTreeMap<HostName, HostNo>,
     next_host: u32,
+    /// Above every index at which a host stands.
+    pub(super) end_of_hosts: u32,
     services: BTreeMap<ServiceName, ServiceId>,
     port_names: BTreeMap<PortName, u32>,
     pub(super) restoring: bool,
     pub(super) open: Option<Open>,
-    pub(super) commits: u64,
     /// Grants whose records share a number with another's.
     pub(super) conflicts: BTreeSet<ReplicaId>,
     /// What rests according to records, until the moment of the restart is told.
@@ -313,10 +386,12 @@ pub(super) struct Cycle {
 pub(super) struct Open {
     pub(super) handle: Handle,
     /// The allocator's part of it; lent out during a call.
-    pub(super) suspended: Option<Suspended>,
+    pub(super) paused: Option<Paused>,
     pub(super) what_if: bool,
     /// What it took, in order.
     pub(super) taken: Vec<Handle>,
+    /// What ended in it, in order, if it is a what-if.
+    pub(super) given: Vec<Handle>,
     /// How many numbers it took.
     pub(super) numbers: u32,
     pub(super) marks: Vec<MarkHere>,
@@ -324,28 +399,30 @@ pub(super) struct Open {
 }
 
 /// A point in the open transaction.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct MarkHere {
     pub(super) number: u32,
     pub(super) mark: Mark,
     /// How many grants had been taken.
     pub(super) taken: usize,
+    /// How many grants had been given.
+    pub(super) given: usize,
     /// How many numbers had been taken.
     pub(super) numbers: u32,
 }
 
 impl Cycle {
-    fn new(allocator: Allocator, restoring: bool) -> Self {
+    fn new(allocator: Arc<Allocator>, restoring: bool) -> Self {
         Self {
             allocator,
             profiles: Vec::new(),
             hosts: BTreeMap::new(),
             next_host: 0,
+            end_of_hosts: 0,
             services: BTreeMap::new(),
             port_names: BTreeMap::new(),
             restoring,
             open: None,
-            commits: 0,
             conflicts: BTreeSet::new(),
             resting: Vec::new(),
             queue: Vec::new(),

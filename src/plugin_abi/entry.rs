@@ -36,16 +36,32 @@ pub(super) fn inside<A: From<i32>>(
     class: Class,
     call: impl FnOnce(&Context, Handle) -> Result<A, Failure>,
 ) -> A {
+    even_poisoned(id, kind, class, |context, handle| {
+        context.check_sound()?;
+        call(context, handle)
+    })
+}
+
+/// As [`inside`], also on a context in which a defect was caught.
+pub(super) fn even_poisoned<A: From<i32>>(
+    id: u64,
+    kind: Kind,
+    class: Class,
+    call: impl FnOnce(&Context, Handle) -> Result<A, Failure>,
+) -> A {
     answer(guarded(|| {
         let handle = Handle::read(id, kind)?;
         let found = contexts::find(handle)?;
         let context = found.context().ok_or_else(|| handle.stale())?;
-        context.check_sound()?;
         // Caught here once more, because only here it is known whose state is now in doubt.
-        match catch_unwind(AssertUnwindSafe(|| call(context, handle))) {
+        let answered = match catch_unwind(AssertUnwindSafe(|| call(context, handle))) {
             Ok(answered) => answered,
             Err(panic) => Err(context.poison(&said(&*panic), class)),
+        };
+        if let Err(failure) = &answered {
+            context.counters.note(failure.code());
         }
+        answered
     }))
 }
 

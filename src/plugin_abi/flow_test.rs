@@ -1,6 +1,6 @@
 //! What a right caller gets, from the restore phase to the release.
 
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use super::caller_test::*;
 use crate::plugin_abi::constants::*;
@@ -146,6 +146,185 @@ fn a_refusal_names_its_reason_and_a_gang_is_all_or_nothing() {
     let (code, grant, _) = caller.reserve(txn, want(4, 0, fix, 77));
     assert_eq!((code, grant.reason), (PR_ENOENT, PR_R_UNKNOWN_HOST));
     assert_eq!(caller.reserve(txn, want(4, 0, 99, 0)).0, PR_ENOENT);
+}
+
+#[test]
+fn a_gang_with_the_same_numbers_gets_one_number_that_is_free_on_all_its_hosts() {
+    const SAME: u32 = PR_RESERVE_ALL | PR_RESERVE_SAME;
+    let caller = Caller::new();
+    let web = caller.profile("web.alice", &[any("http")]);
+    let block = PrPort {
+        count: 3,
+        ..any("rpc")
+    };
+    let both = caller.profile("mpi.alice", &[any("http"), block]);
+    // Numbers 20000 and 20001 go on the first host, 20002 on the second.
+    let txn = caller.begin(0);
+    for job in 1..=2 {
+        caller.reserve(txn, want(job, 0, web, 0));
+    }
+    for job in 3..=5 {
+        caller.reserve(txn, want(job, 0, web, 1));
+    }
+    assert_eq!(caller.commit(txn), PR_OK);
+    let txn = caller.begin(0);
+    let gang = [want(9, 0, both, 0), want(9, 1, both, 1)];
+    let (code, grants, ports) = caller.reserve_all(txn, SAME, &gang);
+    assert_eq!(code, PR_OK, "{}", last_error());
+    assert_eq!(ports[..4], ports[4..]);
+    assert_eq!((grants[1].host, grants[1].port_off), (1, 4));
+    // The same again is the same; with a newcomer it is no gang any more, and nothing is taken.
+    let (code, again, same) = caller.reserve_all(txn, SAME, &gang);
+    assert_eq!((code, same), (PR_OK, ports));
+    assert_eq!(again[0].rc, PR_EEXIST);
+    let mixed = [want(8, 0, both, 0), gang[1]];
+    let (code, grants, _) = caller.reserve_all(txn, SAME, &mixed);
+    assert_eq!(code, PR_EEXIST);
+    let told = |grants: &[PrGrant]| grants.iter().map(|grant| grant.rc).collect::<Vec<_>>();
+    assert_eq!(told(&grants), [PR_EAGAIN, PR_EEXIST]);
+    assert_eq!(caller.commit(txn), PR_OK);
+    let mut found = 0;
+    // SAFETY: live locals.
+    let code = unsafe { (caller.api.grant_find)(caller.ctx, &raw const mixed[0], &raw mut found) };
+    assert_eq!(code, PR_ENOENT);
+}
+
+#[test]
+fn a_gang_with_the_same_numbers_is_refused_whole_and_leaves_no_trace() {
+    const SAME: u32 = PR_RESERVE_ALL | PR_RESERVE_SAME;
+    let caller = Caller::new();
+    let lows = [PrRange { lo: 500, hi: 500 }];
+    let highs = [PrRange { lo: 600, hi: 600 }];
+    let hosts = [
+        PrHost {
+            dynamic: lows.as_ptr(),
+            n_dynamic: 1,
+            ..host(2, "n3")
+        },
+        PrHost {
+            dynamic: highs.as_ptr(),
+            n_dynamic: 1,
+            ..host(3, "n4")
+        },
+        PrHost {
+            state: PR_HOST_DRAINED,
+            ..host(4, "n5")
+        },
+    ];
+    assert_eq!(caller.put(&hosts), PR_OK);
+    let web = caller.profile("web.alice", &[any("http")]);
+    let other = caller.profile("other.alice", &[any("http")]);
+    let txn = caller.begin(0);
+    let refused = |gang: [PrWant; 2]| {
+        let (code, grants, _) = caller.reserve_all(txn, SAME, &gang);
+        assert!(grants.iter().all(|grant| grant.id == 0));
+        let told = |at: usize| (grants[at].rc, grants[at].reason);
+        (code, told(0), told(1))
+    };
+    let here = want(1, 0, web, 0);
+    let aside = (PR_EAGAIN, PR_R_NONE);
+    assert_eq!(
+        refused([here, want(1, 1, web, 4)]),
+        (PR_ENOPORT, aside, (PR_ENOPORT, PR_R_DRAINED))
+    );
+    assert_eq!(
+        refused([here, want(1, 1, web, 77)]),
+        (PR_ENOENT, aside, (PR_ENOENT, PR_R_UNKNOWN_HOST))
+    );
+    assert_eq!(
+        refused([here, want(1, 1, other, 1)]),
+        (PR_EINVAL, aside, (PR_EINVAL, PR_R_NONE))
+    );
+    assert_eq!(
+        refused([here, want(1, 1, web, 0)]),
+        (PR_EINVAL, aside, (PR_EINVAL, PR_R_NONE))
+    );
+    assert_eq!(
+        refused([here, PrWant { host: 1, ..here }]),
+        (PR_EINVAL, aside, (PR_EINVAL, PR_R_NONE))
+    );
+    let (code, first, second) = refused([want(1, 0, web, 2), want(1, 1, web, 3)]);
+    assert_eq!(
+        (code, first.0, second.0),
+        (PR_ENOPORT, PR_ENOPORT, PR_ENOPORT)
+    );
+    assert_ne!(first.1, PR_R_NONE);
+    let (code, _, ports) = caller.reserve(txn, here);
+    assert_eq!((code, ports), (PR_OK, vec![20_000]));
+    assert_eq!(
+        caller.reserve_all(txn, PR_RESERVE_SAME, &[here]).0,
+        PR_EINVAL
+    );
+}
+
+#[test]
+fn a_need_may_ask_about_a_later_moment() {
+    let caller = Caller::new();
+    let web = caller.profile("web.alice", &[fixed("http", 8080)]);
+    let other = caller.profile("web.bob", &[fixed("http", 8080)]);
+    for host in [0, 1] {
+        let (id, _) = caller.hold(want(1, host, web, host));
+        assert_eq!(caller.release_confirm(id, 1000), PR_OK);
+    }
+    let txn = caller.begin(1000);
+    let ask = |at_ms| {
+        let need = PrNeed {
+            profile: other,
+            replicas: 1,
+            at_ms,
+        };
+        let (mut word, mut most) = (0, [9_u16; 64]);
+        let count = {
+            let most = most.as_mut_ptr();
+            // SAFETY: one word, and room for 64 numbers.
+            unsafe { (caller.api.feasible)(txn, &raw const need, null(), &raw mut word, most, 1) }
+        };
+        (count, word, most[0])
+    };
+    assert_eq!(ask(0), (0, 0, 0));
+    assert_eq!(ask(60_999), (0, 0, 0));
+    assert_eq!(ask(61_000), (2, 3, 1));
+    assert_eq!(caller.reserve(txn, want(2, 0, other, 0)).0, PR_ENOPORT);
+}
+
+#[test]
+fn the_replicas_that_fit_are_counted_exactly_without_blocks() {
+    let caller = Caller::new();
+    let within = [PrRange {
+        lo: 20_000,
+        hi: 20_039,
+    }];
+    let narrow = PrPort {
+        within: within.as_ptr(),
+        n_within: 1,
+        ..any("a")
+    };
+    let block = PrPort {
+        count: 4,
+        ..any("b")
+    };
+    let narrow = caller.profile("narrow.alice", &[narrow]);
+    let blocks = caller.profile("block.alice", &[block]);
+    let txn = caller.begin(0);
+    let most = |profile, replicas| {
+        let need = PrNeed {
+            profile,
+            replicas,
+            at_ms: 0,
+        };
+        let (mut word, mut most) = (0, [0_u16; 64]);
+        let at = most.as_mut_ptr();
+        // SAFETY: one word, and room for 64 numbers.
+        let count =
+            unsafe { (caller.api.feasible)(txn, &raw const need, null(), &raw mut word, at, 1) };
+        (count, most[0])
+    };
+    assert_eq!(most(narrow, 0), (2, 40));
+    assert_eq!(most(narrow, 40), (2, 40));
+    assert_eq!(most(narrow, 41), (0, 0));
+    let (count, at_least) = most(blocks, 1);
+    assert_eq!(count, 2);
+    assert!((1..=3192).contains(&at_least), "{at_least}");
 }
 
 #[test]

@@ -83,6 +83,11 @@ impl Handle {
             | self.generation as u64
     }
 
+    /// What is kept in a slot of the same context.
+    pub(super) const fn alloc(self, slot: u32, generation: u32) -> Self {
+        Self::new(Kind::Alloc, self.place, slot, generation)
+    }
+
     /// The `number`th transaction of all contexts in a place.
     #[expect(
         clippy::cast_possible_truncation,
@@ -174,13 +179,24 @@ impl<T> Slots<T> {
     ///
     /// `PR_ELIMIT` if there are as many as may be.
     pub(super) fn next(&self) -> Result<Handle, Failure> {
-        let full = Failure::limit("grants", u64::from(self.live) + 1, u64::from(self.most));
-        if self.live >= self.most {
+        self.next_after(0)
+    }
+
+    /// The handle that a value gets which is kept after `others` more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Slots::next`].
+    pub(super) fn next_after(&self, others: u32) -> Result<Handle, Failure> {
+        let live = u64::from(self.live) + u64::from(others);
+        let full = Failure::limit("grants", live + 1, u64::from(self.most));
+        if live >= u64::from(self.most) {
             return Err(full);
         }
-        let (slot, generation) = match self.free.front() {
+        let others = others as usize;
+        let (slot, generation) = match self.free.get(others) {
             Some(slot) => (*slot, self.slots[*slot as usize].generation),
-            None => match u32::try_from(self.slots.len()) {
+            None => match u32::try_from(self.slots.len() + others - self.free.len()) {
                 Ok(slot) if slot < SLOTS => (slot, self.first_generation),
                 _ => return Err(full),
             },
@@ -269,6 +285,18 @@ mod tests {
         }
         assert!(slots.remove(newest).is_none());
         assert_eq!(slots.highest_generation(), 5 + (1 << 20) + 1);
+    }
+
+    #[test]
+    fn the_next_handles_are_known_before_their_values_come() {
+        let mut slots = slots(4);
+        let known: Vec<_> = (0..3).map(|value| slots.insert(value).unwrap()).collect();
+        slots.remove(known[1]);
+        slots.remove(known[0]);
+        let next: Vec<_> = (0..3).map(|at| slots.next_after(at).unwrap()).collect();
+        assert!(slots.next_after(3).is_err());
+        let came: Vec<_> = (0..3).map(|value| slots.insert(value).unwrap()).collect();
+        assert_eq!(next, came);
     }
 
     #[test]

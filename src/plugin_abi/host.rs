@@ -54,6 +54,7 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
     let standing: Vec<_> = standing
         .map(|(index, name, state)| (index.0, name, state))
         .collect();
+    cycle.end_of_hosts = standing.last().map_or(0, |(index, _, _)| index + 1);
     let mut at = BTreeMap::new();
     for (index, name, _) in &standing {
         at.insert(*index, cycle.number_of_host(name));

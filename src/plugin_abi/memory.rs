@@ -256,6 +256,46 @@ impl<T: Plain> Output<T> {
     }
 }
 
+/// A struct of the caller's that begins with its size, of which as much is written as there is room for.
+pub(super) struct SizedOutput<T> {
+    at: *mut T,
+    size: usize,
+}
+
+impl<T: Plain> SizedOutput<T> {
+    /// # Safety
+    ///
+    /// `at` is null, or points to a `uint32_t` and to as many readable and writable bytes as that
+    /// says, for as long as this value lives.
+    pub(super) unsafe fn new(at: *mut T, what: &'static str) -> Result<Self, Failure> {
+        present(at, what)?;
+        // SAFETY: not null and aligned for the stricter `T` (checked); the caller lets the size be read.
+        let size = unsafe { at.cast::<u32>().read() };
+        // Size and flags at least; an older caller's struct may be shorter than ours.
+        let known = size >= 8 && size <= MOST_SIZE && size.is_multiple_of(8);
+        if !known {
+            return Err(Failure::size(what, u64::from(size), 8));
+        }
+        for place in size_of::<T>()..size as usize {
+            // SAFETY: `place` < `size`, all of which may be read.
+            if unsafe { at.cast::<u8>().wrapping_add(place).read() } != 0 {
+                return Err(Failure::value(PR_E2BIG, what, u64::from(size)));
+            }
+        }
+        let size = size as usize;
+        Ok(Self { at, size })
+    }
+
+    pub(super) fn set(&self, value: T) {
+        let known = self.size.min(size_of::<T>());
+        // SAFETY: `known` bytes are in `value`, which has no padding (`Plain`) and is ours, and may be
+        // written at `at` while `self` lives.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), self.at.cast(), known);
+        }
+    }
+}
+
 /// A buffer of the caller's with room for `cap` elements.
 pub(super) struct Room<T> {
     first: *mut T,

@@ -477,6 +477,11 @@ fn a_caught_panic_poisons_its_context_and_no_other() {
     assert!(logged.2 > 0);
     assert_eq!(poisoned.try_begin(0, 0), Err(PR_EPOISON));
     assert!(sound.try_begin(0, 0).is_ok());
+    let mut stats = [0_u64; 17];
+    stats[0] = 136;
+    // SAFETY: the struct has the size it says.
+    let code = unsafe { (poisoned.api.stats)(poisoned.ctx, stats.as_mut_ptr().cast()) };
+    assert_eq!(code, PR_OK);
     assert_eq!(destroy(poisoned.ctx), PR_OK);
 }
 

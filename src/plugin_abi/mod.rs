@@ -18,9 +18,13 @@ pub mod constants;
 mod context;
 mod contexts;
 mod entry;
+mod explain;
+#[cfg(test)]
+mod explain_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;
+mod gang;
 mod grants;
 mod handle;
 mod host;
@@ -38,9 +42,12 @@ mod reserve;
 mod resolve;
 mod restore;
 mod table;
+mod trial;
 mod txn;
 pub mod types;
 mod unbuilt;
+#[cfg(test)]
+mod what_if_test;
 mod words;
 
 pub use table::pr_get_api;

@@ -186,6 +186,11 @@ impl Register {
         self.allocs.next()
     }
 
+    /// The id that an entry gets which comes after `others` more.
+    pub(super) fn next_after(&self, others: u32) -> Result<Handle, Failure> {
+        self.allocs.next_after(others)
+    }
+
     /// Enters a grant under the id that [`Register::next`] said.
     pub(super) fn enter(&mut self, placed: Arc<Placed>, stage: Stage) -> Result<(), Failure> {
         self.by_key

@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn release_confirm(
 }
 
 /// Ids of grants with room for one code each.
-struct Batch {
+pub(super) struct Batch {
     ids: Input<PrAlloc>,
     codes: Room<i32>,
 }
@@ -59,7 +59,7 @@ impl Batch {
     /// # Safety
     ///
     /// `ids` is null or points to `n` ids, `rc` is null or has room for `n` codes, during the call.
-    unsafe fn new(
+    pub(super) unsafe fn new(
         context: &Context,
         ids: *const PrAlloc,
         n: u32,
@@ -75,7 +75,10 @@ impl Batch {
     }
 
     /// Tries each; the answer is the first refusal.
-    fn each(&self, mut act: impl FnMut(Handle) -> Result<(), Failure>) -> Result<i32, Failure> {
+    pub(super) fn each(
+        &self,
+        mut act: impl FnMut(Handle) -> Result<(), Failure>,
+    ) -> Result<i32, Failure> {
         let mut first = None;
         for (place, id) in (0..).zip(self.ids.iter()) {
             let done = Handle::read(id, Kind::Alloc).and_then(&mut act);

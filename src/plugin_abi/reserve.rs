@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::ReserveError;
-use crate::identity::HostId;
+use crate::identity::{HostId, HostName};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::Kind;
+use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
-use crate::plugin_abi::register::{Key, Placed, Stage, replica_id};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::register::{Key, Placed, Register, Stage, replica_id};
 use crate::plugin_abi::types::{PrGrant, PrTxn, PrWant};
 use crate::port_pool::{Cause, PortGrant, Why};
 
@@ -36,12 +37,10 @@ pub(super) unsafe extern "C" fn reserve(
         let ports = unsafe { Room::new(ports, ports_cap, "ports") }?;
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need_ports, "need_ports") }?;
-        let whole = match flags {
-            0 => false,
-            PR_RESERVE_ALL => true,
-            flags if flags == PR_RESERVE_ALL | PR_RESERVE_SAME => {
-                return Err(Failure::said(PR_ENOSYS, "PR_RESERVE_SAME is not built yet"));
-            }
+        let together = match flags {
+            0 => Together::No,
+            PR_RESERVE_ALL => Together::All,
+            flags if flags == PR_RESERVE_ALL | PR_RESERVE_SAME => Together::Same,
             other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
         };
         let mut cycle = context.transaction(txn)?;
@@ -60,17 +59,11 @@ pub(super) unsafe extern "C" fn reserve(
             ));
         }
         ports.fits(needed)?;
-        let before = if whole { Some(cycle.set_mark()?) } else { None };
-        let mut answers: Vec<Answer> = wants.iter().map(|w| cycle.reserve(context, &w)).collect();
-        let failed = answers
-            .iter()
-            .position(|answer| answer.is_failure() && !(whole && answer.code() == PR_EEXIST));
-        if let (Some(before), Some(_)) = (before, failed) {
-            cycle.roll_back(context, before)?;
-            for answer in &mut answers {
-                answer.give_back();
-            }
-        }
+        let (answers, failed) = match together {
+            Together::No => cycle.reserve_each(context, &wants),
+            Together::All => cycle.reserve_all(context, &wants)?,
+            Together::Same => cycle.reserve_same(context, &wants)?,
+        };
         let mut offset = 0;
         for ((place, want), answer) in (0..).zip(wants.iter()).zip(&answers) {
             let host = cycle.host_of(answer).unwrap_or(want.host);
@@ -89,8 +82,20 @@ pub(super) unsafe extern "C" fn reserve(
     })
 }
 
+/// Whether wants stand and fall with each other.
+#[derive(Clone, Copy)]
+enum Together {
+    No,
+    All,
+    /// All, with the same numbers on all hosts.
+    Same,
+}
+
+/// What became of each want, and the first that failed.
+pub(super) type Answers = (Vec<Answer>, Option<usize>);
+
 /// What became of one want.
-enum Answer {
+pub(super) enum Answer {
     New(Arc<Placed>),
     Known(Arc<Placed>),
     Refused {
@@ -101,7 +106,7 @@ enum Answer {
 }
 
 impl Answer {
-    const fn refused(failure: Failure, reason: u32) -> Self {
+    pub(super) const fn refused(failure: Failure, reason: u32) -> Self {
         Self::Refused {
             failure,
             reason,
@@ -109,11 +114,11 @@ impl Answer {
         }
     }
 
-    const fn is_failure(&self) -> bool {
+    pub(super) const fn is_failure(&self) -> bool {
         !matches!(self, Self::New(_))
     }
 
-    const fn code(&self) -> i32 {
+    pub(super) const fn code(&self) -> i32 {
         match self {
             Self::New(_) => PR_OK,
             Self::Known(_) => PR_EEXIST,
@@ -131,11 +136,16 @@ impl Answer {
     }
 
     /// What was taken is back in the pool, because another of the gang was refused.
-    fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         if matches!(self, Self::New(_)) {
-            let others = "another of the gang was refused";
-            *self = Self::refused(Failure::said(PR_EAGAIN, others), PR_R_NONE);
+            *self = Self::given_back();
         }
+    }
+
+    /// The answer to whom another of the gang kept from its numbers.
+    pub(super) const fn given_back() -> Self {
+        let others = "another of the gang was refused";
+        Self::refused(Failure::said(PR_EAGAIN, others), PR_R_NONE)
     }
 
     const fn placed(&self) -> Option<&Arc<Placed>> {
@@ -191,6 +201,30 @@ impl Cycle {
         each.fold(0, u32::saturating_add)
     }
 
+    /// Each by itself.
+    fn reserve_each(&mut self, context: &Context, wants: &Input<PrWant>) -> Answers {
+        let answers: Vec<Answer> = wants.iter().map(|w| self.reserve(context, &w)).collect();
+        let failed = answers.iter().position(Answer::is_failure);
+        (answers, failed)
+    }
+
+    /// All or none; a key that has its numbers already is no failure.
+    fn reserve_all(
+        &mut self,
+        context: &Context,
+        wants: &Input<PrWant>,
+    ) -> Result<Answers, Failure> {
+        let before = self.here()?;
+        let (mut answers, _) = self.reserve_each(context, wants);
+        let fails = |answer: &Answer| answer.is_failure() && answer.code() != PR_EEXIST;
+        let failed = answers.iter().position(fails);
+        if failed.is_some() {
+            self.back_to(context, before)?;
+            answers.iter_mut().for_each(Answer::give_back);
+        }
+        Ok((answers, failed))
+    }
+
     fn reserve(&mut self, context: &Context, want: &PrWant) -> Answer {
         match self.try_reserve(context, want) {
             Ok(answer) | Err(answer) => answer,
@@ -198,7 +232,50 @@ impl Cycle {
     }
 
     fn try_reserve(&mut self, context: &Context, want: &PrWant) -> Result<Answer, Answer> {
-        let plain = |failure| Answer::refused(failure, PR_R_NONE);
+        let mut register = context.register();
+        let wish = match self.look(&register, want)? {
+            Looked::Known(placed) => return Ok(Answer::Known(placed)),
+            Looked::New(wish) => wish,
+        };
+        let handle = register.next().map_err(plain)?;
+        let former = register.former(wish.key).filter(|_| wish.prefers);
+        let replica = replica_id(&wish.profile, handle);
+        let request = &wish.profile.request;
+        let reserved = self
+            .within(|trial| trial.reserve(wish.host, replica, request, former))
+            .map_err(plain)?;
+        let grant = reserved.map_err(|refused| refusal(&refused, want.host))?;
+        self.enter(&mut register, handle, wish, grant)
+            .map_err(plain)
+    }
+
+    /// Enters what was taken under an id.
+    pub(super) fn enter(
+        &mut self,
+        register: &mut Register,
+        handle: Handle,
+        wish: Wish,
+        grant: PortGrant,
+    ) -> Result<Answer, Failure> {
+        let placed = Arc::new(Placed {
+            handle,
+            key: wish.key,
+            incarnation: wish.incarnation,
+            host: self.number_of_host(&wish.host_name),
+            host_name: wish.host_name,
+            profile: wish.profile,
+            grant,
+        });
+        register.enter(Arc::clone(&placed), Stage::Tentative)?;
+        if let Some(open) = &mut self.open {
+            open.taken.push(handle);
+            open.numbers += placed.profile.numbers();
+        }
+        Ok(Answer::New(placed))
+    }
+
+    /// What there is to know of a want before numbers are looked for.
+    pub(super) fn look(&self, register: &Register, want: &PrWant) -> Result<Looked, Answer> {
         if want.flags & !PR_WANT_PREFER != 0 {
             return Err(plain(Failure::value(
                 PR_EINVAL,
@@ -208,9 +285,14 @@ impl Cycle {
         }
         let profile = self.profile(want.profile).map_err(plain)?;
         let key = Key::from(want);
-        let mut register = context.register();
         if let Some(known) = register.find(key, want.incarnation) {
-            return Ok(Answer::Known(Arc::clone(known)));
+            let given = self.open.as_ref().map(|open| open.given.as_slice());
+            if given.unwrap_or_default().contains(&known.handle) {
+                let words = "its grant is given in this what-if; ask with a higher incarnation";
+                let failure = Failure::said(PR_EAGAIN, words);
+                return Err(Answer::refused(failure, PR_R_RELEASING));
+            }
+            return Ok(Looked::Known(Arc::clone(known)));
         }
         if let Some(newest) = register.newest(key)
             && newest.incarnation > want.incarnation
@@ -234,32 +316,14 @@ impl Cycle {
         let Some(host_name) = self.allocator.host_name(host) else {
             return Err(Answer::refused(unknown, PR_R_UNKNOWN_HOST));
         };
-        let number = self.number_of_host(&host_name);
-        let handle = register.next().map_err(plain)?;
-        let prefers = want.flags & PR_WANT_PREFER != 0;
-        let former = register.former(key).filter(|_| prefers);
-        let replica = replica_id(&profile, handle);
-        let reserved = self
-            .within(|transaction| transaction.reserve(host, replica, &profile.request, former))
-            .map_err(plain)?;
-        let grant = reserved.map_err(|refused| refusal(&refused, want.host))?;
-        let placed = Arc::new(Placed {
-            handle,
-            key,
-            incarnation: want.incarnation,
-            host: number,
+        Ok(Looked::New(Wish {
+            host,
             host_name,
             profile,
-            grant,
-        });
-        register
-            .enter(Arc::clone(&placed), Stage::Tentative)
-            .map_err(plain)?;
-        if let Some(open) = &mut self.open {
-            open.taken.push(handle);
-            open.numbers += placed.profile.numbers();
-        }
-        Ok(Answer::New(placed))
+            key,
+            incarnation: want.incarnation,
+            prefers: want.flags & PR_WANT_PREFER != 0,
+        }))
     }
 
     /// Where a grant's host stands now.
@@ -269,12 +333,38 @@ impl Cycle {
     }
 }
 
-fn refusal(refused: &ReserveError, host: u32) -> Answer {
+/// A want that has no numbers yet.
+pub(super) struct Wish {
+    pub(super) host: HostId,
+    host_name: HostName,
+    pub(super) profile: Arc<Profile>,
+    pub(super) key: Key,
+    pub(super) incarnation: u32,
+    pub(super) prefers: bool,
+}
+
+/// A want, before numbers are looked for.
+pub(super) enum Looked {
+    Known(Arc<Placed>),
+    New(Wish),
+}
+
+/// Refused for another reason than the host's numbers.
+pub(super) fn plain(failure: Failure) -> Answer {
+    Answer::refused(failure, PR_R_NONE)
+}
+
+pub(super) fn refusal(refused: &ReserveError, host: u32) -> Answer {
     let ReserveError::Refused { why, .. } = refused else {
         // Every grant has an id of its own here, so no other can be in its way.
         debug_assert!(false, "{refused}");
         return Answer::refused(Failure::value(PR_ESTATE, "host", host.into()), PR_R_NONE);
     };
+    does_not_fit(why, host)
+}
+
+/// The answer to who does not fit, with the first of the causes.
+pub(super) fn does_not_fit(why: &[Why], host: u32) -> Answer {
     let retry = |why: &Why| match why.cause {
         Cause::Cooling { left } => Some(left),
         _ => None,

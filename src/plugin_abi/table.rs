@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, failure, grants, host, profile, release, report, reserve, resolve, restore, txn,
-    unbuilt, words,
+    context, explain, failure, grants, host, profile, release, report, reserve, resolve, restore,
+    trial, txn, unbuilt, words,
 };
 
 /// What we can do. The supervision calls are in the table but not built, so nobody may count on them.
@@ -30,15 +30,15 @@ static API: PrApi = PrApi {
     export_: unbuilt::export_,
     txn_begin: txn::txn_begin,
     feasible: txn::feasible,
-    explain: unbuilt::explain,
-    explain_all: unbuilt::explain_all,
+    explain: explain::explain,
+    explain_all: explain::explain_all,
     reserve: reserve::reserve,
-    give: unbuilt::give,
+    give: trial::give,
     mark: txn::mark,
     rollback: txn::rollback,
     commit: txn::commit,
     abort_: txn::abort,
-    holders: unbuilt::holders,
+    holders: explain::holders,
     release_begin: release::release_begin,
     release_confirm: release::release_confirm,
     release_job: unbuilt::release_job,
@@ -63,7 +63,7 @@ static API: PrApi = PrApi {
     watch_next: unbuilt::watch_next,
     watch_close: unbuilt::watch_close,
     text: unbuilt::text,
-    stats: unbuilt::stats,
+    stats: context::stats,
     dump: unbuilt::dump,
     last_error: failure::last_error,
     strerror_: words::strerror,

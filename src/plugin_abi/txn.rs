@@ -1,6 +1,8 @@
 //! Transactions: begin, ask, mark, go back, commit or abort.
 
-use crate::allocator::{HostSet, Need, Transaction};
+use std::sync::atomic::Ordering;
+
+use crate::allocator::{HostSet, Need};
 use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle, MarkHere, Open};
@@ -9,7 +11,10 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room, read};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::trial::{Paused, Trial};
 use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
+use crate::time::Monotonic;
 
 /// See `txn_begin` in the header.
 pub(super) unsafe extern "C" fn txn_begin(
@@ -29,13 +34,15 @@ pub(super) unsafe extern "C" fn txn_begin(
             return Err(Failure::said(PR_EBUSY, "a transaction is open already"));
         }
         cycle.apply_queue(context);
-        let suspended = cycle.allocator.begin(context.at(now_ms)).suspend();
+        let what_if = flags & PR_TXN_WHATIF != 0;
+        let paused = Paused::open(&cycle.allocator, context.at(now_ms), what_if);
         let handle = contexts::next_transaction(context.handle());
         cycle.open = Some(Open {
             handle,
-            suspended: Some(suspended),
-            what_if: flags & PR_TXN_WHATIF != 0,
+            paused: Some(paused),
+            what_if,
             taken: Vec::new(),
+            given: Vec::new(),
             numbers: 0,
             marks: Vec::new(),
             next_mark: 0,
@@ -46,24 +53,24 @@ pub(super) unsafe extern "C" fn txn_begin(
 }
 
 impl Cycle {
-    /// Acts in the allocator's transaction. A panic aborts it.
+    /// Acts in what is open. A panic ends it.
     pub(super) fn within<R>(
         &mut self,
-        act: impl FnOnce(&mut Transaction<'_>) -> R,
+        act: impl FnOnce(&mut Trial<'_>) -> R,
     ) -> Result<R, Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
-        let mut transaction = self.allocator.resume(suspended);
-        let answer = act(&mut transaction);
-        open.suspended = Some(transaction.suspend());
+        let paused = open.paused.take().ok_or(NOT_OPEN)?;
+        let mut trial = paused.resume(&self.allocator);
+        let answer = act(&mut trial);
+        open.paused = Some(trial.suspend());
         Ok(answer)
     }
 
-    /// The allocator's transaction, to be ended: dropped, it aborts.
-    fn resume(&mut self) -> Result<Transaction<'_>, Failure> {
+    /// What is open, to be ended: dropped, it leaves no trace.
+    fn resume(&mut self) -> Result<Trial<'_>, Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let suspended = open.suspended.take().ok_or(NOT_OPEN)?;
-        Ok(self.allocator.resume(suspended))
+        let paused = open.paused.take().ok_or(NOT_OPEN)?;
+        Ok(paused.resume(&self.allocator))
     }
 }
 
@@ -110,8 +117,18 @@ pub(super) unsafe extern "C" fn feasible(
     })
 }
 
+/// The need in the allocator's words.
+pub(super) fn asked<'a>(profile: &'a Profile, need: &PrNeed) -> Need<'a> {
+    Need {
+        replicas: need.replicas,
+        // 0 is no later than now, which is what it means.
+        at: Some(Monotonic::from_millis(need.at_ms)),
+        ..Need::new(&profile.request, profile.service_id)
+    }
+}
+
 /// Words beyond this name hosts that cannot be.
-const MOST_WORDS: u32 = (1 << 20) / 64;
+pub(super) const MOST_WORDS: u32 = (1 << 20) / 64;
 
 struct Fitting {
     hosts: HostSet,
@@ -127,28 +144,14 @@ fn fitting(
 ) -> Result<Fitting, Failure> {
     let mut cycle = context.transaction(txn)?;
     let profile = cycle.profile(need.profile)?;
-    if need.at_ms > context.at(0).as_millis() {
-        return Err(Failure::said(
-            PR_ENOSYS,
-            "a need later than now is not built yet",
-        ));
-    }
     let candidates = words.map(HostSet::from_words);
-    let ports = &profile.request;
-    let asked = Need {
-        replicas: need.replicas,
-        ..Need::new(ports, profile.service_id)
-    };
-    // What is no matter of counting is tried that often at most, and more if more are asked for.
-    let most = if ports.is_empty() || ports.plain().is_some() {
-        u32::from(u16::MAX)
-    } else {
-        MOST_TRIED.max(need.replicas)
-    };
-    cycle.within(|transaction| {
-        let hosts = transaction.feasible(&asked, candidates.as_ref());
+    let asked = asked(&profile, need);
+    let most = u32::from(u16::MAX);
+    cycle.within(|trial| {
+        let mut hosts = HostSet::new();
+        trial.feasible_into(&asked, candidates.as_ref(), &mut hosts);
         let mut times = |host| {
-            let times = transaction.max_replicas(&asked, host, most);
+            let times = trial.max_replicas(&asked, host, most);
             (host, u16::try_from(times).unwrap_or(u16::MAX))
         };
         let most = if count {
@@ -159,9 +162,6 @@ fn fitting(
         Fitting { hosts, most }
     })
 }
-
-/// How many replicas are tried on one host where that takes a search for each.
-const MOST_TRIED: u32 = 16;
 
 /// See `mark` in the header.
 pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
@@ -196,16 +196,19 @@ pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
         if cycle.open.as_ref().is_some_and(|open| open.what_if) {
             return Err(Failure::said(PR_ESTATE, "a what-if is never committed"));
         }
-        cycle.resume()?.commit();
+        if let Trial::Real(transaction) = cycle.resume()? {
+            transaction.commit();
+        }
         let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         if !taken.is_empty() {
-            cycle.commits += 1;
+            context.counters.commits.fetch_add(1, Ordering::Relaxed);
             let mut register = context.register();
             for handle in taken {
                 register.hold(handle);
             }
         }
-        commit_no.set(cycle.commits);
+        // Only a commit changes it, and only one is at work.
+        commit_no.set(context.counters.commits.load(Ordering::Relaxed));
         Ok(PR_OK)
     })
 }
@@ -215,7 +218,10 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         let mut cycle = context.transaction(txn)?;
         // Dropped without commit, it gives everything back.
-        drop(cycle.resume()?);
+        if let Trial::Real(transaction) = cycle.resume()? {
+            drop(transaction);
+            context.counters.aborts.fetch_add(1, Ordering::Relaxed);
+        }
         let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         let mut register = context.register();
         for handle in taken {
@@ -227,30 +233,45 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
 
 impl Cycle {
     /// Sets a mark in the open transaction.
-    pub(super) fn set_mark(&mut self) -> Result<u32, Failure> {
-        let mark = self.within(|transaction| transaction.mark())?;
+    fn set_mark(&mut self) -> Result<u32, Failure> {
+        let here = self.here()?;
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
-        let number = open.next_mark;
+        let number = here.number;
         open.next_mark = number.wrapping_add(1);
-        open.marks.push(MarkHere {
-            number,
-            mark,
-            taken: open.taken.len(),
-            numbers: open.numbers,
-        });
+        open.marks.push(here);
         Ok(number)
     }
 
+    /// This point of the open transaction, without its becoming one of the caller's marks.
+    pub(super) fn here(&mut self) -> Result<MarkHere, Failure> {
+        let mark = self.within(|trial| trial.mark())?;
+        let open = self.open.as_ref().ok_or(NOT_OPEN)?;
+        Ok(MarkHere {
+            number: open.next_mark,
+            mark,
+            taken: open.taken.len(),
+            given: open.given.len(),
+            numbers: open.numbers,
+        })
+    }
+
     /// Gives back what was taken since a mark. Later marks become stale, this one stays.
-    pub(super) fn roll_back(&mut self, context: &Context, number: u32) -> Result<(), Failure> {
+    fn roll_back(&mut self, context: &Context, number: u32) -> Result<(), Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let place = open.marks.iter().rposition(|here| here.number == number);
         let place = place.ok_or(Failure::value(PR_ESTALE, "mark", u64::from(number)))?;
         open.marks.truncate(place + 1);
-        let here = &open.marks[place];
+        let here = open.marks[place];
+        self.back_to(context, here)
+    }
+
+    /// Gives back what was taken since a point.
+    pub(super) fn back_to(&mut self, context: &Context, here: MarkHere) -> Result<(), Failure> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         open.numbers = here.numbers;
+        open.given.truncate(here.given);
         let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
-        let back = self.within(|transaction| transaction.rollback(mark))?;
+        let back = self.within(|trial| trial.rollback(mark))?;
         debug_assert!(
             back.is_ok(),
             "the allocator keeps the marks that are kept here"

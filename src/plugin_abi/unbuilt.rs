@@ -21,10 +21,6 @@ unbuilt! {
     network_put(PrCtx, *const PrNetwork, u32);
     profile_drop(PrCtx, u32);
     export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
-    explain(PrTxn, *const PrNeed, u32, *mut PrWhy, u32, *mut u32);
-    explain_all(PrTxn, *const PrNeed, *const u64, u32, *mut u32, u32);
-    give(PrTxn, *const PrAlloc, u32, *mut i32);
-    holders(PrTxn, u32, *mut u32, *mut PrHeld, u32, *mut u32);
     release_job(PrCtx, u64, u32, u32, u64, *mut u32);
     report_foreign(PrCtx, u32, u64, *const PrForeign, u32);
     report_conflict(PrCtx, PrAlloc, u16, u32, u32);
@@ -39,7 +35,6 @@ unbuilt! {
     watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
     watch_close(PrWatch);
     text(PrCtx, u32, u32, *mut c_char, u32, *mut u32);
-    stats(PrCtx, *mut PrStats);
     dump(PrCtx, *mut c_char, u32, *mut u32);
     sup_new(PrStr, u64, *mut PrSup);
     sup_load(PrStr, *const c_void, u64, *mut PrSup);

@@ -157,6 +157,21 @@ impl PortPool {
         self.held
     }
 
+    /// How many numbers rest; one that rests on both sides counts once. Cost: linear in the runs, or
+    /// in the words where both sides have many.
+    #[must_use]
+    pub fn resting_count(&self) -> u32 {
+        let [tcp, udp] = Side::BOTH.map(|side| self.resting_on(side));
+        match [tcp, udp].map(|side| side.count_in(Span::ALL)) {
+            [one, 0] | [0, one] => one,
+            _ => {
+                let words = 0..=usize::from(u16::MAX) / 64;
+                let either = words.map(|at| (tcp.word(at) | udp.word(at)).count_ones());
+                either.sum()
+            }
+        }
+    }
+
     /// Whether a replica holds anything here, be it tentatively.
     #[must_use]
     pub fn has_holders(&self) -> bool {

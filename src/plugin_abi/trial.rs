@@ -1,0 +1,154 @@
+//! A transaction or a what-if: what calls inside it need not tell apart.
+
+use crate::allocator::{
+    Allocator, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers, StaleMark,
+    Summary, Suspended, SuspendedWhatIf, Transaction, WhatIf,
+};
+use crate::identity::{HostId, ReplicaId};
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::{Context, Cycle};
+use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::register::{Stage, not_committed};
+use crate::plugin_abi::release::Batch;
+use crate::plugin_abi::types::{PrAlloc, PrTxn};
+use crate::port_pool::{PortGrant, PortRequest, Why};
+use crate::time::Monotonic;
+
+/// What is open, during a call. Dropped, it leaves no trace.
+pub(super) enum Trial<'a> {
+    Real(Transaction<'a>),
+    Imagined(WhatIf<'a>),
+}
+
+/// What is open, between calls.
+#[derive(Debug)]
+pub(super) enum Paused {
+    Real(Suspended),
+    Imagined(SuspendedWhatIf),
+}
+
+impl Paused {
+    /// Opens a transaction or a what-if.
+    pub(super) fn open(allocator: &Allocator, now: Monotonic, what_if: bool) -> Self {
+        if what_if {
+            Self::Imagined(allocator.what_if(now).suspend())
+        } else {
+            Self::Real(allocator.begin(now).suspend())
+        }
+    }
+
+    pub(super) fn resume(self, allocator: &Allocator) -> Trial<'_> {
+        match self {
+            Self::Real(suspended) => Trial::Real(allocator.resume(suspended)),
+            Self::Imagined(suspended) => Trial::Imagined(allocator.resume_what_if(suspended)),
+        }
+    }
+}
+
+/// Says the same to whichever it is.
+macro_rules! either {
+    ($trial:expr, $it:ident => $call:expr) => {
+        match $trial {
+            Trial::Real($it) => $call,
+            Trial::Imagined($it) => $call,
+        }
+    };
+}
+
+impl Trial<'_> {
+    pub(super) fn suspend(self) -> Paused {
+        match self {
+            Self::Real(transaction) => Paused::Real(transaction.suspend()),
+            Self::Imagined(what_if) => Paused::Imagined(what_if.suspend()),
+        }
+    }
+
+    pub(super) fn feasible_into(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        out: &mut HostSet,
+    ) {
+        either!(self, it => it.feasible_into(need, candidates, out));
+    }
+
+    pub(super) fn max_replicas(&mut self, need: &Need<'_>, host: HostId, most: u32) -> u32 {
+        either!(self, it => it.max_replicas(need, host, most))
+    }
+
+    pub(super) fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
+        either!(self, it => it.explain(host, need))
+    }
+
+    pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
+        either!(self, it => it.explain_all(need, candidates))
+    }
+
+    pub(super) fn reserve(
+        &mut self,
+        host: HostId,
+        replica: ReplicaId,
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+    ) -> Result<PortGrant, ReserveError> {
+        either!(self, it => it.reserve(host, replica, request, former))
+    }
+
+    pub(super) fn reserve_gang(
+        &mut self,
+        members: &[GangMember<'_>],
+        same: SameNumbers,
+    ) -> Result<Vec<PortGrant>, GangError> {
+        either!(self, it => it.reserve_gang(members, same))
+    }
+
+    pub(super) fn mark(&mut self) -> Mark {
+        either!(self, it => it.mark())
+    }
+
+    pub(super) fn rollback(&mut self, mark: Mark) -> Result<(), StaleMark> {
+        either!(self, it => it.rollback(mark))
+    }
+}
+
+/// See `give` in the header.
+pub(super) unsafe extern "C" fn give(txn: PrTxn, ids: *const PrAlloc, n: u32, rc: *mut i32) -> i32 {
+    inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
+        // SAFETY: by C's promise null, or `n` readable ids, and null or room for `n` codes.
+        let batch = unsafe { Batch::new(context, ids, n, rc) }?;
+        let mut cycle = context.transaction(txn)?;
+        if cycle.open.as_ref().is_none_or(|open| !open.what_if) {
+            let words = "a grant ends by its release; only in a what-if is it given";
+            return Err(Failure::said(PR_ESTATE, words));
+        }
+        batch.each(|handle| cycle.give(context, handle))
+    })
+}
+
+impl Cycle {
+    /// As if a grant ended now, in the open what-if.
+    fn give(&mut self, context: &Context, handle: Handle) -> Result<(), Failure> {
+        let replica = {
+            let register = context.register();
+            let (placed, stage) = register.get(handle)?;
+            if stage == Stage::Tentative {
+                return Err(not_committed());
+            }
+            placed.replica()
+        };
+        let given = self.within(|trial| match trial {
+            Trial::Imagined(what_if) => what_if.give(replica).is_ok(),
+            Trial::Real(_) => false,
+        })?;
+        if !given {
+            // It was given before.
+            return Err(handle.stale());
+        }
+        if let Some(open) = &mut self.open {
+            open.given.push(handle);
+        }
+        Ok(())
+    }
+}
