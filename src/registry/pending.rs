@@ -76,7 +76,6 @@ impl Registry {
         let candidates: HostSet = seeker.candidates.iter().copied().collect();
         let mut survey = Survey {
             known: count(self.host_names.len()),
-            any_reported: self.lives.values().any(|life| life.reported),
             eligible: count(eligible.len()),
             ..Survey::default()
         };

@@ -158,7 +158,12 @@ fn a_host_that_has_not_told_everything_takes_nothing() {
     rig.submit(&web("db", 1)).unwrap();
     assert_eq!(
         reason(&rig, "db", 0),
-        "no host has reported yet; a host does once its agent runs"
+        "host n1 has not reported since the controller started"
+    );
+    let waits_for = rig.registry.view().services[&name("db")].waits_for.clone();
+    assert_eq!(
+        waits_for.as_deref(),
+        Some("1 replica waits: HOST NOT REPORTED on n1")
     );
     rig.join("n2");
     assert_eq!(hosts(&rig, "db"), ["n2"]);

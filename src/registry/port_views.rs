@@ -120,7 +120,7 @@ impl Registry {
         if !kept.is_empty() {
             views.sort_by_key(|view| view.numbers.first());
         }
-        views
+        joined(views)
     }
 
     /// What is shown of one entry of the pool; nothing of a grant that is not on disk.
@@ -216,6 +216,28 @@ impl Registry {
         let service = self.truth.services.find(&service)?;
         Some(service.name.clone())
     }
+}
+
+/// Makes one of neighbours of which the same is shown: rests differ by less than the second that is told.
+fn joined(views: Vec<PortView>) -> Vec<PortView> {
+    let mut all: Vec<PortView> = Vec::with_capacity(views.len());
+    for view in views {
+        if let Some(last) = all.last_mut()
+            && last.state == "cooling"
+            && last.numbers.last().number().checked_add(1) == Some(view.numbers.first().number())
+            && let Some(numbers) = PortRange::new(last.numbers.first(), view.numbers.last())
+            && *last
+                == (PortView {
+                    numbers: last.numbers,
+                    ..view.clone()
+                })
+        {
+            last.numbers = numbers;
+            continue;
+        }
+        all.push(view);
+    }
+    all
 }
 
 /// What the holder's profile calls the numbers.

@@ -111,4 +111,15 @@ pub struct HostFit {
     pub fits: bool,
     /// What is against it, each blocked port; at most 64.
     pub reasons: Vec<ReasonView>,
+    /// How many causes more there are.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }

@@ -20,8 +20,6 @@ use super::teller::Teller;
 pub(super) struct Survey {
     /// Hosts that are known, whatever the placement allows.
     pub(super) known: u32,
-    /// Whether any host has reported since this start.
-    pub(super) any_reported: bool,
     /// Hosts that the placement allows.
     pub(super) eligible: u32,
     /// How many of them are in `fitting` and `by_code`.
@@ -125,6 +123,7 @@ impl Survey {
             host: at.host.clone(),
             fits: at.against.is_empty(),
             reasons: teller.reasons(at).collect(),
+            left_out: u32::try_from(at.left_out).unwrap_or(u32::MAX),
         };
         self.named.iter().map(fit).collect()
     }
@@ -174,7 +173,7 @@ impl Survey {
     }
 
     fn sentence(&self, teller: &Teller<'_>) -> String {
-        if !self.any_reported {
+        if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
         if self.eligible == 0 {
@@ -219,7 +218,7 @@ impl Survey {
     }
 
     fn short(&self, teller: &Teller<'_>) -> String {
-        if !self.any_reported {
+        if self.known == 0 {
             return "no host has reported".to_owned();
         }
         match &self.named[..] {
@@ -235,8 +234,18 @@ impl Survey {
                 }
             },
             _ if self.asked < self.eligible => format!("none of {} fits", hosts(self.eligible)),
-            _ => self.sum(),
+            _ => match self.example(teller) {
+                Some(example) => format!("{example}; {}", self.sum()),
+                None => self.sum(),
+            },
         }
+    }
+
+    /// What is in the way on the first host where that is a port: the sum alone says not which.
+    fn example(&self, teller: &Teller<'_>) -> Option<String> {
+        let first = |at: &'_ Surveyed| at.against.first().is_some_and(|it| it.port.is_some());
+        let at = self.named.iter().find(|at| first(at))?;
+        Some(teller.short(&at.host, at.against.first()?))
     }
 }
 

@@ -268,7 +268,9 @@ fn hosts_beyond_the_third_are_summed_by_their_first_cause() {
         rig.registry.view().services[&name("web")]
             .waits_for
             .as_deref(),
-        Some("2 replicas wait: 0 of 5 hosts fit; 4 HELD, 1 FOREIGN")
+        Some(
+            "2 replicas wait: 8080/tcp HELD by web.alice/0 on n1; 0 of 5 hosts fit; 4 HELD, 1 FOREIGN"
+        )
     );
     // P37: scaling back clears it.
     rig.ask(Command::Scale {
@@ -505,6 +507,57 @@ fn a_hosts_ports_come_with_its_ranges_counts_and_reserved_numbers() {
     assert_eq!(rig.registry.view().hosts[&host].counts, counts);
     let unknown = "n9".parse().unwrap();
     assert_eq!(rig.registry.host_ports(rig.now, &alice(), &unknown), None);
+}
+
+#[test]
+fn neighbours_that_rest_equally_long_to_the_second_are_one_line() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&with_port("web", 3, "\"any\"")).unwrap();
+    stop(&mut rig, "web");
+    for index in 0..3 {
+        rig.ends("web", index, Final::Stopped);
+        rig.pass(Duration::from_millis(1));
+    }
+    let resting = |rig: &mut Rig| -> Vec<(String, Option<u64>)> {
+        let ports = rig.ports("n1", &alice()).ports.into_iter();
+        let resting = ports.filter(|port| port.state == "cooling");
+        resting
+            .map(|port| (port.numbers.to_string(), port.left_s))
+            .collect()
+    };
+    assert_eq!(resting(&mut rig), [("20000-20002".to_owned(), Some(60))]);
+    // A second is between the first and the others.
+    rig.pass(Duration::from_millis(997));
+    assert_eq!(
+        resting(&mut rig),
+        [
+            ("20000".to_owned(), Some(59)),
+            ("20001-20002".to_owned(), Some(60))
+        ]
+    );
+    assert_eq!(rig.ports("n1", &alice()).counts.cooling, 3);
+}
+
+#[test]
+fn explain_says_how_many_causes_it_leaves_out() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let seventy = |name: &str| {
+        let ports = (0..70).map(|at| format!("p{at} = {}\n", 9000 + at));
+        with_port(name, 1, "8999") + &ports.collect::<String>()
+    };
+    rig.submit(&seventy("one")).unwrap();
+    let fit = explain(&mut rig, &alice(), &of_profile(&seventy("other"))).unwrap();
+    assert_eq!((fit.hosts[0].reasons.len(), fit.hosts[0].left_out), (64, 7));
+    let fit = explain(
+        &mut rig,
+        &alice(),
+        &of_profile(&with_port("third", 1, "8999")),
+    )
+    .unwrap();
+    let text = serde_json::to_string(&fit.hosts).unwrap();
+    assert!(!text.contains("left_out"), "{text}");
 }
 
 #[test]

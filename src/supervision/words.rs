@@ -106,7 +106,7 @@ impl fmt::Display for Final {
                     (Some(comm), Some(pid)) => write!(f, "{comm} (pid {pid})"),
                     (Some(comm), None) => f.write_str(comm),
                     (None, Some(pid)) => write!(f, "pid {pid}"),
-                    (None, None) => f.write_str("a process that cannot be read"),
+                    (None, None) => f.write_str("another process"),
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -282,9 +282,7 @@ impl Client {
             let answer = sender.send_request(request).await.map_err(cut)?;
             let (parts, body) = answer.into_parts();
             let body = Limited::new(body, Self::MAX_BODY).collect().await;
-            let body = body
-                .map_err(|cause| self.garbled(cause.to_string()))?
-                .to_bytes();
+            let body = body.map_err(|cause| self.half(&*cause))?.to_bytes();
             Ok(Reply {
                 status: parts.status,
                 headers: parts.headers,
@@ -307,6 +305,16 @@ impl Client {
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
         serde_json::from_slice(body).map_err(|cause| self.garbled(cause.to_string()))
+    }
+
+    /// An answer that began and has no end here.
+    fn half(&self, cause: &(dyn std::error::Error + Send + Sync + 'static)) -> ClientError {
+        let target = self.target.clone();
+        if cause.is::<LengthLimitError>() {
+            return ClientError::TooLong { target };
+        }
+        let reason = cause.to_string();
+        ClientError::Unreachable { target, reason }
     }
 
     fn garbled(&self, reason: String) -> ClientError {
@@ -345,6 +353,12 @@ pub enum ClientError {
         /// How long it had.
         within: Duration,
     },
+    /// The answer has more bytes than [`Client::MAX_BODY`].
+    #[error("{target} answers with more than {} MiB; ask for less, such as one service", Client::MAX_BODY >> 20)]
+    TooLong {
+        /// Where.
+        target: Target,
+    },
     /// The answer is not ours.
     #[error("{target} answered what is not the portreeve protocol: {reason}")]
     Garbled {
@@ -353,4 +367,55 @@ pub enum ClientError {
         /// What was found.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What a call of a controller says that answers these bytes, the last so many times, and goes.
+    async fn answered(
+        head: &str,
+        rest: &[u8],
+        times: usize,
+    ) -> Result<serde_json::Value, ClientError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::new(target.parse().unwrap());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            _ = stream.read(&mut asked).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            for _ in 0..times {
+                if stream.write_all(rest).await.is_err() {
+                    break;
+                }
+            }
+        };
+        let call = client.get("/", Duration::from_secs(60));
+        tokio::join!(call, serve).0
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_goes_in_the_middle_of_an_answer_does_not_answer() {
+        let answer = answered("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n", b"{", 1).await;
+        assert!(
+            matches!(answer, Err(ClientError::Unreachable { .. })),
+            "{answer:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_too_long() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n";
+        let answer = answered(head, &[b' '; 1 << 20], 65).await;
+        assert!(
+            matches!(answer, Err(ClientError::TooLong { .. })),
+            "{answer:?}"
+        );
+    }
 }

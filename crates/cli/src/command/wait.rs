@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use portreeve_api::body::ServiceView;
+use portreeve_api::body::{ReplicaView, ServiceView};
 use portreeve_api::{ClientError, paths};
 use tokio::time::Instant;
 
@@ -13,6 +13,9 @@ use crate::exit::{Code, Failure};
 use crate::names::ServiceArg;
 use crate::output::print;
 use crate::span::Span;
+
+/// How many states of replicas a line tells; who waits for one and the same is one.
+const TOLD: usize = 8;
 
 /// Wait until a service is ready, and no restart or replacement of it is under way.
 ///
@@ -180,11 +183,77 @@ fn describe(service: &ServiceView) -> String {
     if let Some(under_way) = &service.under_way {
         text.push_str(&format!(", {under_way}"));
     }
+    let mut groups: Vec<(u32, u32, &ReplicaView)> = Vec::new();
     for replica in service.replicas.iter().filter(|replica| !replica.ready) {
-        text.push_str(&format!(", replica {} {}", replica.replica, replica.state));
+        let alike = |it: &ReplicaView| (&it.state, &it.reason) == (&replica.state, &replica.reason);
+        match groups.last_mut() {
+            Some((_, last, first)) if *last + 1 == replica.replica && alike(first) => {
+                *last = replica.replica;
+            }
+            _ => groups.push((replica.replica, replica.replica, replica)),
+        }
+    }
+    for (first, last, replica) in groups.iter().take(TOLD) {
+        let whose = if first == last {
+            format!("replica {first}")
+        } else {
+            format!("replicas {first} to {last}")
+        };
+        text.push_str(&format!(", {whose} {}", replica.state));
         if let Some(reason) = &replica.reason {
             text.push_str(&format!(" ({reason})"));
         }
     }
+    let untold = groups.iter().skip(TOLD);
+    let untold: u32 = untold.map(|(first, last, _)| last - first + 1).sum();
+    if untold > 0 {
+        text.push_str(&format!(", and {untold} more not ready"));
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(index: u32, state: &str, reason: &str) -> ReplicaView {
+        let view = serde_json::json!({
+            "replica": index, "incarnation": 1, "job_state": "PEND", "state": state, "ready": false,
+            "reason": reason, "reasons": [], "restarts": 0, "restarts_total": 0, "user_restarts": 0,
+            "ports": {}, "since": 0,
+        });
+        serde_json::from_value(view).unwrap()
+    }
+
+    fn service(replicas: Vec<ReplicaView>) -> ServiceView {
+        let view = serde_json::json!({
+            "service": "web.alice", "owner": "alice", "state": "running", "desired": replicas.len(), "ready": 0,
+            "submitted": 0, "changed": 0, "revision": 1, "replicas": replicas, "id": 1,
+            "profile": { "kind": "service", "name": "web", "command": "true" },
+        });
+        serde_json::from_value(view).unwrap()
+    }
+
+    #[test]
+    fn replicas_that_wait_for_the_same_are_told_as_one() {
+        let mut replicas: Vec<_> = (0..2000)
+            .map(|index| replica(index, "pending", "no free port"))
+            .collect();
+        replicas[7] = replica(7, "backoff", "exit 1");
+        assert_eq!(
+            describe(&service(replicas)),
+            "0 of 2000 ready, replicas 0 to 6 pending (no free port), replica 7 backoff (exit 1), \
+             replicas 8 to 1999 pending (no free port)"
+        );
+    }
+
+    #[test]
+    fn what_is_told_has_an_end() {
+        let replicas = (0..20).map(|index| replica(index, "backoff", &format!("exit {index}")));
+        let told = describe(&service(replicas.collect()));
+        assert!(
+            told.ends_with("replica 7 backoff (exit 7), and 12 more not ready"),
+            "{told}"
+        );
+    }
 }
