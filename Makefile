@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test external long fix sim bench
+.PHONY: verify quick test scripts external long fix sim bench
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -21,7 +21,12 @@ test:
 ifneq ($(QUICK),done)
 	$(MAKE) quick
 endif
+	$(MAKE) scripts
 	$(MAKE) external
+
+# The invariants of supervision over 100,000 random scripts; `long` runs a million.
+scripts:
+	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
 # What needs Debian packages, real daemons or minutes (a million operations on the allocator); installs the packages where
 # it may, else names what it skips.
@@ -33,7 +38,7 @@ external:
 # The same with full figures: more rounds, more cases.
 long:
 	.ci/install-packages
-	PROPTEST_CASES=20000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
+	PROPTEST_CASES=20000 PORTREEVE_SCRIPTS=1000000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
 
 fix:
 	$(CARGO) fmt --all

@@ -8,9 +8,11 @@
     reason = "a test that cannot read its files has failed"
 )]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use portreeve::profile::{Profile, known_fields};
+use portreeve::identity::Label;
+use portreeve::profile::{Body, Layer, Profile, Written, known_fields};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
@@ -49,6 +51,40 @@ fn every_sample_profile_is_valid_and_reads_back_from_its_json() {
             text.contains("\n# Run: "),
             "{file} does not say how to run it"
         );
+    }
+}
+
+#[test]
+fn a_sample_over_itself_or_under_nothing_is_the_same_profile() {
+    for (file, text) in samples() {
+        let alone = Profile::from_toml(&text).unwrap().profile;
+        let site = BTreeMap::from([("base".parse::<Label>().unwrap(), text.clone())]);
+        let read = |text: &str, flags: &[String]| {
+            let body = Body::Toml(text.as_bytes());
+            let checked = Profile::from_layers(Written { body, flags }, &site);
+            checked.unwrap_or_else(|errors| panic!("{}", errors.in_file(&file)))
+        };
+        let extends = "extends = \"site/base\"\n";
+        let over_itself = read(&format!("{extends}{text}"), &[]);
+        assert_eq!(over_itself.profile, alone, "{file}");
+        let nothing = read(extends, &[]);
+        assert_eq!(nothing.profile, alone, "{file}");
+        let of_site = nothing
+            .values
+            .iter()
+            .filter(|it| it.layer != Layer::Default);
+        let name = Label::clone(&nothing.extends[0]);
+        assert!(of_site.clone().count() >= 2, "{file}");
+        for value in of_site {
+            assert_eq!(
+                value.layer,
+                Layer::Site(name.clone()),
+                "{file}: {}",
+                value.field
+            );
+        }
+        let flagged = read(&text, &["labels.only-here=x".to_owned()]);
+        assert_eq!(flagged.profile.labels["only-here"], "x", "{file}");
     }
 }
 

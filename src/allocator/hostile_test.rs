@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::identity::HostId;
+use crate::identity::{HostId, ServiceId};
 use crate::port::Protocol;
 use crate::port_pool::{PoolRanges, PortGrant};
 use crate::time::Monotonic;
@@ -14,7 +14,7 @@ use super::testing::{
 
 use super::{
     AfterRelease, Allocator, AllocatorConfig, GrantRecord, HostSet, HostSpec, HostState, Need,
-    PutHostError, ReleaseError,
+    PutHostError, ReleaseError, ReserveError,
 };
 
 const HOST: HostId = HostId(0);
@@ -248,4 +248,84 @@ fn host_numbers_at_and_beyond_the_limit_are_refused_everywhere() {
         assert_eq!(open.explain(host, &need).len(), 1);
     }
     assert_eq!(whole(&world), before);
+}
+
+#[test]
+fn a_what_if_keeps_what_it_saw_of_a_replica_that_is_gone_since() {
+    let world = hosts(1, "20000-20005");
+    let (open, held, tried) = (replica(1, 0, 0), replica(2, 0, 0), replica(3, 0, 0));
+    let one = ask("a=any");
+    grant(&world, 0, held, "a=any").unwrap();
+    let mut transaction = world.begin(seconds(0));
+    transaction.reserve(HOST, open, &one, None).unwrap();
+    let mut what_if = world.what_if(seconds(0));
+    what_if.reserve(HOST, tried, &one, None).unwrap();
+    drop(transaction);
+    world
+        .confirm_release(held, seconds(0), AfterRelease::Free)
+        .unwrap();
+    for (who, number) in [(held, "20000"), (open, "20001")] {
+        let same = what_if.reserve(HOST, who, &one, None).unwrap();
+        assert_eq!(numbers(&same), number, "as it was seen");
+        let other = what_if.reserve(HOST, who, &ask("b=any"), None);
+        assert!(matches!(other, Err(ReserveError::HoldsOther { .. })));
+    }
+}
+
+#[test]
+fn who_is_being_placed_holds_nobody_up_who_waits() {
+    let world = hosts(1, "20000-20001");
+    let holders = [replica(1, 0, 0), replica(1, 1, 0)];
+    for holder in holders {
+        grant(&world, 0, holder, "a=any").unwrap();
+    }
+    let (first, second, has) = (replica(2, 0, 0), replica(3, 0, 0), replica(1, 1, 0));
+    for waiter in [has, first, second] {
+        world.wait(waiter, None, &ask("a=any"));
+    }
+    world
+        .confirm_release(holders[0], seconds(0), AfterRelease::Free)
+        .unwrap();
+    assert_eq!(
+        world.take_woken(seconds(0)),
+        [has, first],
+        "asked again it is answered"
+    );
+    let mut transaction = world.begin(seconds(0));
+    transaction
+        .reserve(HOST, first, &ask("a=any"), None)
+        .unwrap();
+    world
+        .confirm_release(holders[1], seconds(0), AfterRelease::Free)
+        .unwrap();
+    world.stop_waiting(has);
+    assert_eq!(world.take_woken(seconds(0)), [second]);
+}
+
+#[test]
+fn services_that_are_long_gone_take_no_room_with_the_numbers_they_had() {
+    let config = AllocatorConfig {
+        direct_below: 0,
+        ..AllocatorConfig::default()
+    };
+    let world = hosts_by(config, 40, "20000-20005");
+    let fixed = ask("a=9100");
+    let asks = |service| {
+        let mut transaction = world.begin(seconds(0));
+        transaction
+            .feasible(&Need::new(&fixed, ServiceId(service)), None)
+            .len()
+    };
+    assert_eq!(asks(7), 40);
+    for host in 0..40 {
+        let who = replica(u64::from(host), 0, 0);
+        grant(&world, host, who, "a=9100").unwrap();
+        world
+            .confirm_release(who, seconds(u64::from(host)), AfterRelease::Cool)
+            .unwrap();
+    }
+    assert_eq!((asks(7), asks(99), world.watches.kept()), (1, 0, 40));
+    world.on_deadline(seconds(98));
+    world.compact();
+    assert_eq!((asks(39), asks(99), world.watches.kept()), (40, 39, 1));
 }

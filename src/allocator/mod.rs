@@ -273,6 +273,7 @@ impl Allocator {
             self.hosts.with(id, |host| host.pool.compact());
         }
         self.placements.compact(self.now());
+        self.watches.compact();
         self.deadlines.compact();
     }
 

@@ -1,15 +1,17 @@
 //! What the allocator promises beside the cases: transactions, grants, hosts, waits, explanations.
 
-use crate::identity::HostId;
+use std::time::Duration;
+
+use crate::identity::{HostId, ServiceId};
 use crate::port::Protocol;
 use crate::port_pool::{PortState, Side};
 
 use super::testing::{
-    ask, grant, granted, hosts, nginx_on, numbers, port, ranges, replica, seconds, whole,
+    ask, grant, granted, hosts, hosts_by, nginx_on, numbers, port, ranges, replica, seconds, whole,
 };
 use super::{
-    AfterRelease, Conflict, GrantRecord, HostSet, HostSpec, HostState, Need, PutHostError, Removal,
-    RemoveHostError, ReserveError,
+    AfterRelease, AllocatorConfig, Conflict, Export, GrantRecord, HostSet, HostSpec, HostState,
+    Need, PutHostError, Removal, RemoveHostError, ReserveError,
 };
 
 const HOST: HostId = HostId(0);
@@ -315,5 +317,118 @@ fn a_host_that_comes_into_service_has_room_for_those_who_wait_once() {
         assert!(world.take_freed().contains(HOST), "after {away:?}");
         world.set_host_state(HOST, HostState::Up).unwrap();
         assert!(world.take_freed().is_empty(), "it was told of");
+    }
+}
+
+#[test]
+fn what_an_open_transaction_took_is_shown_to_nobody() {
+    let world = hosts(1, "20000-20001");
+    let mut transaction = world.begin(seconds(0));
+    transaction
+        .reserve(HostId(0), replica(1, 0, 0), &ask("a=20000/tcp+udp"), None)
+        .unwrap();
+    for side in Side::BOTH {
+        let state = world.port_state(HostId(0), side, port(20000));
+        assert_eq!(state, PortState::Free);
+    }
+    assert_eq!(world.ports(HostId(0)), []);
+    assert_eq!(world.export(), Export::default());
+    assert_eq!(world.grant(replica(1, 0, 0)), None);
+}
+
+#[test]
+fn what_is_being_released_is_exported_as_such() {
+    let world = hosts(1, "20000-20001");
+    grant(&world, 0, replica(1, 0, 0), "a=any").unwrap();
+    world.begin_release(replica(1, 0, 0)).unwrap();
+    let releasing: Vec<bool> = world
+        .export()
+        .grants
+        .iter()
+        .map(|it| it.releasing)
+        .collect();
+    assert_eq!(releasing, [true]);
+}
+
+#[test]
+fn numbers_rest_as_long_as_their_host_says_wherever_it_stands_by_then() {
+    let world = hosts(2, "20000-20001");
+    let spec = |name: &str| {
+        let mut spec = HostSpec::new(name.parse().unwrap());
+        spec.ranges = ranges("20000-20001", "1024-65535", "");
+        spec.cooling = Some(Duration::from_secs(7));
+        spec
+    };
+    world.put_host(HostId(0), spec("n0")).unwrap();
+    for (who, host) in [(replica(1, 0, 0), 0), (replica(1, 1, 0), 1)] {
+        grant(&world, host, who, "a=9100").unwrap();
+        world
+            .confirm_release(who, seconds(1), AfterRelease::Cool)
+            .unwrap();
+    }
+    assert_eq!(world.next_deadline(), Some(seconds(8)));
+    let places = vec![(HostId(1), spec("n0")), (HostId(5), spec("n1"))];
+    world.put_hosts(places).unwrap();
+    world.on_deadline(seconds(7));
+    let rests = |host| {
+        let state = world.port_state(HostId(host), Side::Tcp, port(9100));
+        matches!(state, PortState::Cooling { .. })
+    };
+    assert!(rests(1) && rests(5));
+    assert!(world.on_deadline(seconds(8)).contains(HostId(1)));
+    assert!(!rests(1) && rests(5));
+    assert!(world.on_deadline(seconds(61)).contains(HostId(5)));
+    assert!(!rests(5));
+}
+
+#[test]
+fn a_question_about_later_sees_what_rests_as_it_will_be_by_then() {
+    let config = AllocatorConfig {
+        // By the sets of watched numbers, and host by host.
+        direct_below: 0,
+        ..AllocatorConfig::default()
+    };
+    for config in [config, AllocatorConfig::default()] {
+        let world = hosts_by(config, 3, "20000-20001");
+        for host in 0..2 {
+            let who = replica(1, host, 0);
+            grant(&world, host, who, "a=9100").unwrap();
+            world
+                .confirm_release(who, seconds(u64::from(host)), AfterRelease::Cool)
+                .unwrap();
+        }
+        let fixed = ask("a=9100");
+        let at = |s| Need {
+            at: Some(seconds(s)),
+            ..Need::new(&fixed, ServiceId(2))
+        };
+        let mut transaction = world.begin(seconds(1));
+        for (s, hosts) in [(59, &[2][..]), (60, &[0, 2]), (61, &[0, 1, 2])] {
+            let found = transaction.feasible(&at(s), None);
+            let found: Vec<u32> = found.iter().map(|host| host.0).collect();
+            assert_eq!(found, hosts, "at {s} s");
+        }
+        assert_eq!(transaction.max_replicas(&at(60), HostId(0), 9), 1);
+        assert_eq!(transaction.explain(HostId(0), &at(60)), []);
+        assert!(transaction.explain_first(HostId(1), &at(60)).is_some());
+    }
+}
+
+#[test]
+fn what_was_given_in_a_what_if_is_held_again_once_it_is_taken_back() {
+    let world = hosts(1, "20000-20000");
+    let holder = replica(1, 0, 0);
+    grant(&world, 0, holder, "a=any").unwrap();
+    let one = ask("a=any");
+    let need = Need::new(&one, ServiceId(2));
+    let mut what_if = world.what_if(seconds(0));
+    let mark = what_if.mark();
+    for _ in 0..2 {
+        assert!(what_if.feasible(&need, None).is_empty());
+        what_if.give(holder).unwrap();
+        assert!(what_if.give(holder).is_err(), "given already");
+        let taken = what_if.reserve(HOST, replica(2, 0, 0), &one, None);
+        assert_eq!(numbers(&taken.unwrap()), "20000");
+        what_if.rollback(mark).unwrap();
     }
 }

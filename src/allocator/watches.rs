@@ -162,6 +162,15 @@ impl Watches {
         self.directory.lock().asked.len()
     }
 
+    /// Gives back the sets of services for which nothing cools any more.
+    pub(super) fn compact(&self) {
+        for entry in &self.entries {
+            let mut entry = entry.lock();
+            entry.own.retain(|own| own.count > 0);
+            entry.own.shrink_to_fit();
+        }
+    }
+
     fn tell(&self, host: HostId, key: Key, status: FixedStatus) {
         let slot = self.directory.lock().slots.get(&key).copied();
         let Some(slot) = slot else { return };
@@ -238,6 +247,13 @@ impl Watches {
             Side::Udp => SIDE_WORDS,
         };
         &self.bits[offset + usize::from(word)]
+    }
+
+    /// How many sets of services are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        let own = self.entries.iter().map(|entry| entry.lock().own.len());
+        own.sum()
     }
 
     /// Called under the lock of the directory.

@@ -201,6 +201,15 @@ impl WhatIf<'_> {
             let why = vec![about_host(Cause::UnknownHost)];
             return Err(ReserveError::Refused { host, why });
         };
+        if there.pool.phase(replica).is_some() {
+            // It was here when the host was copied, and is gone from the real one since.
+            let same = there
+                .holds(replica, request)
+                .then(|| there.pool.grant(replica));
+            return same
+                .flatten()
+                .ok_or(ReserveError::HoldsOther { replica, host });
+        }
         let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
         let ask = there.ask(replica.service, request, former, &around);
         let choice = &mut scratch.choice;
@@ -318,7 +327,10 @@ impl WhatIf<'_> {
     }
 
     /// What stands here against placing `replica`.
-    fn claim_against(&self, replica: ReplicaId) -> Option<super::placements::ClaimError> {
+    pub(super) fn claim_against(
+        &self,
+        replica: ReplicaId,
+    ) -> Option<super::placements::ClaimError> {
         let given: BTreeSet<(HostId, ReplicaId)> = self.given().collect();
         let same = |it: &ReplicaId| it.service == replica.service && it.index == replica.index;
         let mut placed = self.allocator.placements.list(replica);

@@ -16,7 +16,8 @@ type Kind = (Option<HostId>, Vec<(Side, Port)>);
 impl Allocator {
     /// Who waits and fits now, oldest first, if there is new room since the last call. Of those who
     /// wait for alike (the same host or any, the same fixed numbers) it stops at the first that no
-    /// longer fits, so nobody overtakes an older one. Each that is told counts as placed for those
+    /// longer fits, so nobody overtakes an older one; who is being placed, or has other ports, is
+    /// passed over. Each that is told counts as placed for those
     /// after it: one free number wakes one.
     ///
     /// This reserves nothing. Who is told and does not ask, or is refused, stays waiting, and is
@@ -55,7 +56,7 @@ impl Allocator {
                 .any(|host| world.reserve(host, replica, &request, None).is_ok());
             if placed {
                 woken.push(replica);
-            } else {
+            } else if world.claim_against(replica).is_none() {
                 stopped.insert(kind);
             }
         }

@@ -202,7 +202,11 @@ impl Holdings {
         let spans = &mut self.slots[slot as usize].spans;
         spans.clear();
         if spans.spilled() {
-            self.spare_rooms.push(std::mem::take(spans));
+            let room = std::mem::take(spans);
+            // That of a record was not made here.
+            if self.spare_rooms.len() < self.rooms {
+                self.spare_rooms.push(room);
+            }
         }
         self.vacant.push(slot);
     }
@@ -238,3 +242,27 @@ impl PartialEq for Holdings {
 }
 
 impl Eq for Holdings {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::granted;
+    use super::super::{Draw, PoolRanges, PortPool};
+    use super::*;
+    use crate::identity::{Incarnation, ServiceId};
+
+    #[test]
+    fn records_that_come_and_go_leave_no_room_behind() {
+        let mut pool = PortPool::new(PoolRanges::default(), Draw::default());
+        let who = ReplicaId {
+            service: ServiceId(1),
+            index: 0,
+            incarnation: Incarnation(0),
+        };
+        let many = granted("a=1 b=3 c=5 d=7 e=9 f=11");
+        for _ in 0..1000 {
+            pool.restore(who, &many, Phase::Held);
+            pool.release(who, None);
+        }
+        assert!(pool.holdings.spare_rooms.is_empty());
+    }
+}

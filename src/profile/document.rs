@@ -74,6 +74,26 @@ impl Node {
         toml_table(table, None)
     }
 
+    /// Counts its places from another beginning.
+    pub(super) fn move_by(&mut self, bytes: usize) {
+        let moved = |span: &mut Option<Range<usize>>| {
+            if let Some(span) = span {
+                *span = span.start + bytes..span.end + bytes;
+            }
+        };
+        moved(&mut self.span);
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.move_by(bytes)),
+            Value::Table(entries) => {
+                for (key, node) in entries {
+                    moved(&mut key.span);
+                    node.move_by(bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The tree of a JSON value, or `None` if it is nested deeper than any profile.
     pub(super) fn from_json(json: &serde_json::Value) -> Option<Self> {
         json_node(json, 0)

@@ -18,7 +18,10 @@ pub struct ProfileErrors {
 pub struct ProfileError {
     /// The field, such as `ports.http` or `command[2]`; empty for the profile as a whole.
     pub field: String,
-    /// Where it stands, if the profile came as a text.
+    /// Which layer it stands in, such as `site/gpu-service` or `--set replicas`; `None`: the submitted profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// Where it stands in that layer, if that came as a text.
     #[serde(flatten)]
     pub place: Option<Place>,
     /// What is wrong, with the value.
@@ -41,7 +44,10 @@ pub struct Place {
 pub struct Warning {
     /// The field it is about.
     pub field: String,
-    /// Where it stands, if the profile came as a text.
+    /// Which layer it stands in; `None`: the submitted profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// Where it stands in that layer, if that came as a text.
     #[serde(flatten)]
     pub place: Option<Place>,
     /// One sentence: what happens, and what to write instead.
@@ -64,7 +70,8 @@ impl ProfileErrors {
         self.further
     }
 
-    /// The errors as lines `file:line:column: field: problem; allowed`.
+    /// The errors as lines `file:line:column: field: problem; allowed`; what stands in another layer begins
+    /// with that one's name.
     pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| self.lines(Some(file), f))
     }
@@ -74,7 +81,7 @@ impl ProfileErrors {
             if nth > 0 {
                 f.write_str("\n")?;
             }
-            match (file, error.place) {
+            match (error.layer.as_deref().or(file), error.place) {
                 (Some(file), Some(place)) => write!(f, "{file}:{place}: ")?,
                 (Some(file), None) => write!(f, "{file}: ")?,
                 (None, Some(place)) => write!(f, "{place}: ")?,
@@ -97,10 +104,11 @@ impl ProfileErrors {
 }
 
 impl Warning {
-    /// The warning as a line `file:line:column: warning: field: text`.
+    /// The warning as a line `file:line:column: warning: field: text`; one in another layer begins with
+    /// that one's name.
     pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
-            f.write_str(file)?;
+            f.write_str(self.layer.as_deref().unwrap_or(file))?;
             if let Some(place) = self.place {
                 write!(f, ":{place}")?;
             }
@@ -146,6 +154,9 @@ impl fmt::Display for Place {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(layer) = &self.layer {
+            write!(f, "{layer}: ")?;
+        }
         if let Some(place) = self.place {
             write!(f, "line {}: ", place.line)?;
         }

@@ -1,12 +1,18 @@
 //! The written profile: TOML or JSON in, valid domain types out, every error with its place.
 //!
+//! What is submitted may stand on profiles of the site and have flags set over it ([`Profile::from_layers`]);
+//! the result is the effective profile, and for each value the layer that set it.
+//!
 //! A [`Profile`] that exists is valid. Its serde form is the profile's own JSON schema, so what is stored
 //! or sent is read back by the same parser.
 
 mod document;
 mod error;
 mod host_list;
+mod layers;
 mod lines;
+mod merge;
+mod origin;
 mod parse;
 mod read;
 mod syntax;
@@ -24,7 +30,11 @@ use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
-pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, known_fields};
+pub use layers::{
+    Body, Layer, MAX_FLAGS, MAX_LAYERS, ParseLayerError, SiteProfiles, Source, Written,
+};
+pub use origin::EffectiveValue;
+pub use parse::{Checked, MAX_FILE, MAX_JSON, PREFIX, check_site_profile, known_fields};
 pub use read::is_variable;
 pub use template::{ParseTemplateError, Segment, Template};
 
@@ -207,6 +217,9 @@ pub struct PlacementRule {
     pub labels: BTreeMap<String, String>,
 }
 
+#[cfg(test)]
+#[path = "layers_test.rs"]
+mod layers_tests;
 #[cfg(test)]
 #[path = "stored_test.rs"]
 mod stored_tests;

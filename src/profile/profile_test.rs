@@ -577,10 +577,7 @@ fn what_is_unwise_is_told_but_accepted() {
 
 #[test]
 fn small_rules_hold() {
-    refuses(
-        "extends = \"site/gpu\"",
-        "profiles in layers are not read yet",
-    );
+    refuses("extends = \"site/gpu\"", "the site has no profile site/gpu");
     refuses("kind = \"batch\"", "\"batch\" is not known");
     refuses("replicas = 100001", "or \"per-host\"");
     refuses("replicas = \"all\"", "no number of replicas");

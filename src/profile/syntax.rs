@@ -24,6 +24,17 @@ impl Lost {
     pub(super) fn may_hold(&self, name: &str) -> bool {
         self.everything || self.text.contains(name)
     }
+
+    /// Whatever is asked for may have been lost.
+    pub(super) const fn everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// What another text lost is lost too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.everything |= other.everything;
+        self.text.push_str(&other.text);
+    }
 }
 
 /// How often the rest of a text is read again; larger texts than any real profile are read once.

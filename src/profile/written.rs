@@ -13,7 +13,6 @@ use crate::supervision::{
 use crate::time::Spelled;
 
 use super::document::{Node, Value};
-use super::read::unwritten_window;
 use super::{
     Audience, Command, DeclaredPort, HttpProbe, ListenerOwner, OnCutOff, PlacementRule, Probe,
     Profile, Replicas, Template, Visibility, host_list,
@@ -155,7 +154,11 @@ fn span(span: Duration) -> Node {
 
 fn give_up(rule: &GiveUp, backoff: &Backoff, startup: Option<&ProbeTiming>) -> Node {
     let mut all: Entries<'_> = vec![("max_restarts", Node::number(rule.max_restarts))];
-    let by_rule = Window::Span(unwritten_window(rule.max_restarts, backoff, startup));
+    let by_rule = Window::Span(GiveUp::unwritten_window(
+        rule.max_restarts,
+        backoff,
+        startup,
+    ));
     match rule.window {
         // By the rule it may be longer than what may be written.
         window if window == by_rule => {}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{HostName, Incarnation, ServiceName};
 use crate::port::PortRanges;
 use crate::port_pool::Foreign;
-use crate::profile::Profile;
+use crate::profile::{Profile, Source};
 use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::Status;
@@ -87,6 +87,8 @@ pub struct Submission {
     pub service: ServiceName,
     /// What to run.
     pub profile: Profile,
+    /// What the profile was made of, where it came as a text.
+    pub source: Option<Source>,
     /// Whether a changed profile may replace a running one.
     pub replace: bool,
 }

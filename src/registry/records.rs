@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{HostId, HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::PortRange;
 use crate::port_pool::PortGrant;
-use crate::profile::Profile;
+use crate::profile::{Profile, Source};
 use crate::rights::Caller;
 use crate::supervision::{Failure, Status};
 use crate::time::WallClock;
@@ -40,6 +40,9 @@ pub(super) struct Service {
     pub(super) uid: u32,
     /// Profiles by generation: the newest, and those that replicas still run.
     pub(super) profiles: BTreeMap<u64, Arc<Profile>>,
+    /// What the newest profile was made of, as it was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<Arc<Source>>,
     /// The newest; +1 with each replaced profile.
     pub(super) generation: u64,
     pub(super) desired: u32,

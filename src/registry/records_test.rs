@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
+use crate::profile::Source;
 use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::WallClock;
 
@@ -133,6 +134,7 @@ fn services_survive_with_every_profile_that_is_in_use() {
         owner: alice(),
         uid: 1001,
         profiles,
+        source: None,
         generation: 3,
         desired: 4,
         wish: Wish::Stopped,
@@ -140,6 +142,14 @@ fn services_survive_with_every_profile_that_is_in_use() {
         roll: None,
         incarnation_floor: 6,
     };
+    survives(&service);
+    // As records before it were: without a source.
+    assert!(!String::from_utf8_lossy(&encode(&service)).contains("source"));
+    service.source = Some(Arc::new(Source {
+        text: web("web", 4),
+        flags: vec!["replicas=3".to_owned()],
+        extends: vec!["gpu-service".parse().unwrap()],
+    }));
     survives(&service);
     for kind in [RollKind::Replace, RollKind::Restart] {
         service.roll = Some(Roll {

@@ -409,6 +409,7 @@ pub(super) fn submission(toml: &str, replace: bool) -> Command {
     Command::Submit(Submission {
         service: name(profile.name.as_str()),
         profile,
+        source: None,
         replace,
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::identity::{ServiceId, ServiceName};
 use crate::port::Port;
 use crate::port_pool::Want;
-use crate::profile::{Profile, Replicas};
+use crate::profile::{Profile, Replicas, Source};
 use crate::rights::Caller;
 
 use super::commands::{answer, copies, gap_note, order_of};
@@ -43,7 +43,7 @@ impl Registry {
             });
         }
         if service.is_none() {
-            return self.submit_new(by, &name, submission.profile);
+            return self.submit_new(by, &name, submission.profile, submission.source);
         }
         if seen.is_none() {
             return Err(Refusal::Unfit {
@@ -82,6 +82,9 @@ impl Registry {
                 service: name,
                 difference: changes.join(", "),
             });
+        }
+        if let Some(service) = self.truth.services.change(&id) {
+            service.source = submission.source.map(Arc::new);
         }
         Ok(self.replace(&name, id, by, submission.profile, &changes))
     }
@@ -130,6 +133,7 @@ impl Registry {
         by: &Caller,
         name: &ServiceName,
         profile: Profile,
+        source: Option<Source>,
     ) -> Result<Answer, Refusal> {
         let unfit = |reason: String| Refusal::Unfit {
             service: name.clone(),
@@ -167,6 +171,7 @@ impl Registry {
             owner: by.clone(),
             uid,
             profiles: BTreeMap::from([(0, Arc::new(profile))]),
+            source: source.map(Arc::new),
             generation: 0,
             desired,
             wish: Wish::Running,

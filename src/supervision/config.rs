@@ -58,6 +58,31 @@ pub struct Backoff {
     pub reset_after: Duration,
 }
 
+impl Backoff {
+    /// The wait after `in_a_row` restarts in a row, jitter left out.
+    #[must_use]
+    pub fn wait(&self, in_a_row: u32) -> Duration {
+        let doubled = 2_u32
+            .checked_pow(in_a_row)
+            .and_then(|factor| self.initial.checked_mul(factor));
+        doubled.map_or(self.max, |wait| wait.min(self.max))
+    }
+
+    /// The sum of the waits before the first `restarts` restarts, jitter left out. Cost: one step a restart.
+    #[must_use]
+    pub fn waits_of(&self, restarts: u32) -> Duration {
+        let waits = (0..restarts).map(|in_a_row| self.wait(in_a_row));
+        waits.fold(Duration::ZERO, Duration::saturating_add)
+    }
+
+    /// The least that jitter leaves of a wait, or of a sum of waits.
+    #[must_use]
+    pub fn shortest(&self, wait: Duration) -> Duration {
+        let kept = u32::from(1000 - self.jitter_permille.min(1000));
+        wait.saturating_mul(kept) / 1000
+    }
+}
+
 /// The sliding window of granted restarts, and what follows when it is full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveUp {
@@ -67,6 +92,24 @@ pub struct GiveUp {
     pub window: Window,
     /// What follows.
     pub then: Then,
+}
+
+impl GiveUp {
+    /// No window by the rule is shorter.
+    pub const SHORTEST_WINDOW: Duration = Duration::from_secs(600);
+
+    /// The window of a rule that names none: wide enough that crashes and start-ups that time out reach it.
+    #[must_use]
+    pub fn unwritten_window(
+        max_restarts: u32,
+        backoff: &Backoff,
+        startup: Option<&ProbeTiming>,
+    ) -> Duration {
+        let startups = startup.map_or(Duration::ZERO, ProbeTiming::span);
+        let startups = startups.saturating_mul(max_restarts);
+        let spread = backoff.waits_of(max_restarts).saturating_add(startups);
+        Self::SHORTEST_WINDOW.max(spread.saturating_mul(2))
+    }
 }
 
 /// How long a granted restart counts.
@@ -105,6 +148,21 @@ pub struct ProbeTiming {
     pub failure_threshold: u32,
     /// Consecutive successes that decide, at least 1; above 1 only for readiness.
     pub success_threshold: u32,
+}
+
+impl ProbeTiming {
+    /// From the beginning until every probe that may fail has had its interval.
+    #[must_use]
+    pub const fn span(&self) -> Duration {
+        let probes = self.interval.saturating_mul(self.failure_threshold);
+        self.initial_delay.saturating_add(probes)
+    }
+
+    /// From start to start of probes that each take their whole timeout.
+    #[must_use]
+    pub fn slowest_pace(&self) -> Duration {
+        self.interval.max(self.timeout)
+    }
 }
 
 /// How a run is stopped.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{Backoff, Config, GiveUp, RestartPolicy, Window};
+use super::config::{Config, GiveUp, RestartPolicy, Window};
 use super::vocabulary::{ExitCause, ExitStatus};
 use crate::identity::Run;
 use crate::time::Monotonic;
@@ -56,7 +56,7 @@ impl Budget {
             }
             self.granted.push_back(now);
         }
-        let wait = wait(&config.backoff, self.in_a_row);
+        let wait = config.backoff.wait(self.in_a_row);
         self.in_a_row = self.in_a_row.saturating_add(1);
         Ok(shortened(
             wait,
@@ -112,14 +112,6 @@ pub(super) const fn policy_restarts(policy: RestartPolicy, success: bool) -> boo
     }
 }
 
-/// The wait after `in_a_row` restarts in a row, without jitter.
-fn wait(backoff: &Backoff, in_a_row: u32) -> Duration {
-    let doubled = 2_u32
-        .checked_pow(in_a_row)
-        .and_then(|factor| backoff.initial.checked_mul(factor));
-    doubled.map_or(backoff.max, |wait| wait.min(backoff.max))
-}
-
 /// `wait` less up to `jitter_permille` thousandths of it, as `random` decides.
 ///
 /// Jitter only shortens: the longest wait a user wrote is never exceeded.
@@ -142,6 +134,7 @@ pub(super) const fn mix(seed: u64, salt: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::Backoff;
     use super::*;
 
     fn backoff(initial: u64, max: u64) -> Backoff {
@@ -157,9 +150,9 @@ mod tests {
     fn waits_double_up_to_the_longest() {
         // probes 57
         let rule = backoff(10, 300);
-        let waits: Vec<_> = (0..7).map(|k| wait(&rule, k).as_secs()).collect();
+        let waits: Vec<_> = (0..7).map(|k| rule.wait(k).as_secs()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(wait(&rule, u32::MAX).as_secs(), 300);
+        assert_eq!(rule.wait(u32::MAX).as_secs(), 300);
     }
 
     #[test]

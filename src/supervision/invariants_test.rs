@@ -36,7 +36,7 @@ proptest! {
 
 /// One thing that may happen; runs and probes are meant relative to the newest.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Wait(u64),
     /// Until the next deadline, and a little more.
     WaitForDeadline(u64),
@@ -46,7 +46,7 @@ enum Step {
 }
 
 #[derive(Clone, Debug)]
-enum OfRun {
+pub(super) enum OfRun {
     PreExecStarted,
     Spawned,
     SpawnFailed,
@@ -162,38 +162,54 @@ pub(super) fn rules() -> impl Strategy<Value = Config> {
         )
 }
 
-/// Drives a machine and holds what it says against what was said before.
-struct Observer {
+/// Drives a machine and holds what it says against what was said before: the eleven of supervision.md 1.7.
+///
+/// One live run, and a spawn only after the last group was empty (`Spawn`); ready and not ready alternate, and ready
+/// only while up (`observe`, `observe_report`); one more restart at each automatic `Restarted`; no more grants in any
+/// window than the rule has (`Backoff`); no spawn after a stop; no deadline in the past (`take`); nothing after the
+/// end, and the end is not ready; old and repeated events have no effect (`take`).
+pub(super) struct Observer {
     machine: Machine,
     now: Monotonic,
     ready: bool,
-    restarts: u32,
+    pub(super) was_ready: bool,
+    pub(super) restarts: u32,
     stopped: bool,
-    ended: bool,
+    pub(super) ended: bool,
+    /// Writes the machine and reads it back before every step, not only before some.
+    pub(super) restores: bool,
     /// The newest run whose group was seen empty.
     emptied: Run,
     spawned: Run,
     probes: [u32; 3],
     grants: Vec<Monotonic>,
+    /// It was said of this run, or of its end, that it is stuck.
+    stuck: bool,
 }
 
 impl Observer {
-    fn new(rules: Config, seed: u64) -> Self {
+    pub(super) fn new(rules: Config, seed: u64) -> Self {
         Self {
             machine: Machine::new(rules, seed),
             now: Monotonic::from_millis(1000),
             ready: false,
+            was_ready: false,
             restarts: 0,
             stopped: false,
             ended: false,
+            restores: false,
             emptied: Run(0),
             spawned: Run(0),
             probes: [0; 3],
             grants: Vec::new(),
+            stuck: false,
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    pub(super) fn take(&mut self, step: &Step) {
+        if self.restores {
+            self.restore();
+        }
         match step {
             Step::Wait(ms) => {
                 self.now = self.now + Duration::from_millis(*ms);
@@ -216,7 +232,12 @@ impl Observer {
                     self.emptied = self.machine.run();
                 }
                 let before = (*ago > 0).then(|| self.machine.clone());
+                let reaped = self.machine.state() == State::Reaping;
                 let said = self.hand(event.clone());
+                if !reaped && self.machine.state() == State::Reaping {
+                    // From here on it is the others of its group that may be stuck.
+                    self.stuck = false;
+                }
                 if let Some(before) = before {
                     assert!(
                         said.is_empty() && self.machine == before,
@@ -308,6 +329,7 @@ impl Observer {
                     );
                     self.spawned = *run;
                     self.probes = [0; 3];
+                    self.stuck = false;
                 }
                 Effect::Probe { kind, probe, .. } => {
                     assert_eq!(probe.0, self.probes[*kind as usize] + 1);
@@ -333,6 +355,7 @@ impl Observer {
             Report::Ready => {
                 assert!(!self.ready, "ready twice");
                 self.ready = true;
+                self.was_ready = true;
             }
             Report::NotReady(_) => {
                 assert!(self.ready, "not ready twice");
@@ -354,7 +377,10 @@ impl Observer {
                     assert!(inside.count() <= rule.max_restarts as usize);
                 }
             }
-            Report::Stuck => {}
+            Report::Stuck => {
+                assert!(!self.stuck, "stuck twice");
+                self.stuck = true;
+            }
             Report::Final(_) => {
                 assert!(!self.ready, "ended while ready");
                 self.ended = true;
@@ -419,6 +445,57 @@ fn a_stop_while_stuck_arms_no_deadline_and_ends_with_the_group() {
     let said = drive(&mut machine, 70_000, vec![Event::Stop { grace: None }]);
     assert_eq!((machine.next_deadline(), said), (None, vec![]));
     let said = drive(&mut machine, 80_000, vec![Event::GroupEmpty { run }]);
+    assert_eq!(reports(&said), [&Report::Final(Final::Stopped)]);
+}
+
+#[test]
+fn a_port_conflict_is_an_end_of_its_own_that_charges_nothing() {
+    let run = Run(1);
+    let conflict = || Event::PortConflict {
+        run,
+        port: Port::MAX,
+        protocol: Protocol::Tcp,
+        pid: Some(41),
+        comm: Some("python3".to_owned()),
+    };
+    let end = Final::PortConflict {
+        port: Port::MAX,
+        protocol: Protocol::Tcp,
+        pid: Some(41),
+        comm: Some("python3".to_owned()),
+    };
+    let mut rules = config(RestartPolicy::Always);
+    rules.give_up = Some(super::virtual_driver::give_up(0, 60));
+    // In place of the spawn, and at an exit before the first readiness.
+    for spawned in [false, true] {
+        let mut machine = Machine::new(rules.clone(), 0);
+        drive(&mut machine, 0, vec![Event::Start]);
+        if spawned {
+            drive(&mut machine, 1, vec![Event::Spawned { run }]);
+        }
+        let said = drive(&mut machine, 500, vec![conflict()]);
+        // Its ports are freed only when nothing of it lives.
+        assert_eq!(said, [Effect::KillGroup { run }]);
+        // Another start could only fail.
+        assert_eq!(drive(&mut machine, 600, vec![Event::UserRestart]), []);
+        let said = drive(&mut machine, 700, vec![Event::GroupEmpty { run }]);
+        assert_eq!(reports(&said), [&Report::Final(end.clone())]);
+        assert_eq!(machine.state(), State::Final(end.clone()));
+        assert_eq!(machine.restarts(), 0);
+        assert_eq!(machine.standing().last_failure, None);
+    }
+    // Under a stop it is an ordinary end.
+    let mut machine = Machine::new(rules, 0);
+    drive(&mut machine, 0, vec![Event::Start]);
+    let said = drive(
+        &mut machine,
+        1,
+        vec![
+            Event::Stop { grace: None },
+            conflict(),
+            Event::GroupEmpty { run },
+        ],
+    );
     assert_eq!(reports(&said), [&Report::Final(Final::Stopped)]);
 }
 

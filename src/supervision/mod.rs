@@ -6,6 +6,7 @@
 mod agenda;
 mod config;
 mod decision;
+mod forecast;
 mod machine;
 mod phase;
 pub mod record;
@@ -17,6 +18,7 @@ mod words;
 
 pub use agenda::Agenda;
 pub use config::{Backoff, Config, GiveUp, ProbeTiming, RestartPolicy, StopRule, Then, Window};
+pub use forecast::{Between, Forecast, GivesUp, ProbeForm, ProbeForms};
 pub use machine::{Machine, RunFailure, Standing};
 pub use stall::{LONGEST_STALL, is_stall};
 pub use status::{Failure, Final, State, Status};
@@ -30,5 +32,9 @@ pub use words::signal_name;
 mod cases_test;
 #[cfg(test)]
 mod invariants_test;
+#[cfg(test)]
+mod probes_test;
+#[cfg(test)]
+mod scripts_test;
 #[cfg(test)]
 mod virtual_driver;

@@ -4,6 +4,7 @@
     reason = "a test that cannot set its world up has failed"
 )]
 
+mod chaos;
 mod million;
 mod threads;
 mod warm;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::Tokens;
 
+use portreeve::profile::EffectiveValue;
+use portreeve::supervision::Forecast;
+
 pub use portreeve::registry::{
     Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit, HostPorts,
     HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport, ReplicaView,
@@ -203,11 +206,28 @@ pub struct WhoAmI {
     pub admin: bool,
 }
 
+/// `POST /explain`, and a service's `explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Where a replica would fit now, and what is against every other host.
+    #[serde(flatten)]
+    pub fit: FitView,
+    /// Of a profile: the effective one, value by value, each with the layer that set it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effective: Vec<EffectiveValue>,
+    /// What its rules will do in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
+}
+
 /// `POST /check` and a successful submit: what to know although nothing is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// The service's label.
     pub name: String,
+    /// The namespace, where the profile names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// One sentence each.
     pub warnings: Vec<String>,
 }

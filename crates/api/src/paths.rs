@@ -6,6 +6,26 @@ use std::fmt::Display;
 
 use portreeve::identity::{HostName, Incarnation};
 
+/// `path` with these parameters, whatever bytes their values have.
+#[must_use]
+pub fn with_parameters(path: &str, parameters: &[(&str, &str)]) -> String {
+    let mut whole = path.to_owned();
+    for (nth, (name, value)) in parameters.iter().enumerate() {
+        whole.push(if nth == 0 { '?' } else { '&' });
+        whole.push_str(name);
+        whole.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    whole.push(char::from(byte));
+                }
+                _ => whole.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    whole
+}
+
 /// The root of the native tree.
 pub const ROOT: &str = "/api/v1";
 

@@ -45,6 +45,11 @@ impl Failure {
         Self::new(Code::Failure, message.to_string())
     }
 
+    /// Why it ended.
+    pub(crate) const fn code(&self) -> Code {
+        self.code
+    }
+
     /// Says the message on standard error and gives the code to the shell.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {

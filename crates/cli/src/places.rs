@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use portreeve_api::Target;
+use portreeve_api::site_profiles::SiteFolder;
 
 /// The folders of one user, or of the system when root runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,13 @@ impl Places {
             .join("portreeve");
         Self { run, data }
     }
+}
+
+/// Where a site's profiles are: the folder named, else root's own.
+pub(crate) fn site_profiles(named: Option<PathBuf>) -> SiteFolder {
+    const SYSTEM: &str = "/etc/portreeve/profiles";
+    let usual = || nix::unistd::geteuid().is_root().then(|| SYSTEM.into());
+    SiteFolder::at(named.or_else(usual))
 }
 
 /// The socket of a controller below a run folder.

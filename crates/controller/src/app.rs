@@ -6,6 +6,7 @@ use std::time::Duration;
 use portreeve::identity::ServiceName;
 use portreeve::registry::ServiceView;
 use portreeve::rights::Caller;
+use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
@@ -30,6 +31,7 @@ pub(crate) struct App {
     /// The controller's own account; it may do everything.
     pub(crate) own_uid: u32,
     pub(crate) single_host: bool,
+    pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
 }
 

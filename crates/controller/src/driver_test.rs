@@ -77,6 +77,7 @@ fn submit(name: &str) -> (Caller, Command) {
     let submission = Submission {
         service: format!("{name}.alice").parse().unwrap(),
         profile,
+        source: None,
         replace: false,
     };
     (by, Command::Submit(submission))

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use portreeve::registry::{self, Registry, Store};
 use portreeve_api::Target;
+use portreeve_api::site_profiles::SiteFolder;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -65,6 +66,8 @@ pub struct Config {
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
     pub cooling: Duration,
+    /// The site's profiles that submitted ones may extend.
+    pub site_profiles: SiteFolder,
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -111,6 +114,7 @@ impl Controller {
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
         let (stopping, stop) = StopSwitch::new();
+        warn_of_broken(&config.site_profiles).await;
         let app = Arc::new(App {
             shown,
             queue,
@@ -120,6 +124,7 @@ impl Controller {
             instance: random_name()?,
             own_uid: nix::unistd::geteuid().as_raw(),
             single_host: config.single_host,
+            site_profiles: config.site_profiles.clone(),
             stopping: stop,
         });
         let opened = open(&config).await?;
@@ -178,6 +183,19 @@ impl Drop for Controller {
     fn drop(&mut self) {
         for task in self.listeners.iter().chain(&self.driver) {
             task.abort();
+        }
+    }
+}
+
+/// Says at once what would be refused when somebody extends it.
+async fn warn_of_broken(site: &SiteFolder) {
+    let folder = site.clone();
+    for (name, errors) in vital::blocking("site profiles", move || folder.broken()).await {
+        for error in errors.as_slice() {
+            let layer = error.layer.as_deref().unwrap_or_default();
+            let place = error.place.map(|place| place.to_string());
+            let place = place.unwrap_or_default();
+            tracing::warn!("site/{name} cannot be extended: {layer}:{place}: {error}");
         }
     }
 }
@@ -249,6 +267,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod hosts;
+    mod layers;
     mod life;
     mod limits;
     mod services;

@@ -11,6 +11,7 @@ use portreeve::profile::Profile;
 use portreeve::registry::{Answer, HostFacts, ServiceView};
 use portreeve::supervision::{State, Status};
 use portreeve_api::body::{DesiredReplica, DesiredSet, Lease};
+use portreeve_api::site_profiles::SiteFolder;
 use portreeve_api::{Client, ClientError, Problem, Target, paths};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
@@ -153,6 +154,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         single_host: true,
         cooling: Duration::from_secs(60),
+        site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
     }
 }
 

@@ -48,12 +48,11 @@ impl Expectation {
     }
 
     fn is_met_by(&self, entry: &Entry) -> bool {
-        self.at.is_none_or(|at| at == entry.at) && self.speaks_of(entry)
+        self.at.is_none_or(|at| at == entry.at) && self.speaks_of(entry, &entry.what.to_string())
     }
 
     /// Replica and words fit, whatever the time.
-    fn speaks_of(&self, entry: &Entry) -> bool {
-        let said = entry.what.to_string();
+    fn speaks_of(&self, entry: &Entry, said: &str) -> bool {
         let follows = said.strip_prefix(&self.words);
         // Whole words: `RESTARTED 1` is not the begin of `RESTARTED 10`.
         let whole = follows.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()));
@@ -88,24 +87,35 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// Holds what was seen against what was expected: in this order, with others between unless `complete`.
+/// Holds what was seen against what was expected: in this order, with others between unless `complete`. Also how
+/// many more differences there are than are told.
 pub(crate) fn unmet(
     seen: &[Entry],
     expected: &[Expectation],
     never: &[Expectation],
     complete: bool,
-) -> Vec<Unmet> {
+) -> (Vec<Unmet>, usize) {
     let mut unmet = Vec::new();
     let mut met = vec![false; seen.len()];
     let mut from = 0;
+    let mut more = 0;
     for one in expected {
-        let found = seen[from..].iter().position(|entry| one.is_met_by(entry));
+        // They are in the order of time, and there may be millions.
+        let at = one.at.unwrap_or_default();
+        let first = seen.partition_point(|entry| entry.at < at).max(from);
+        let then = seen[first..].iter().take_while(|entry| entry.at == at);
+        let found = then.map(|entry| one.is_met_by(entry)).position(|met| met);
         if let Some(found) = found {
-            met[from + found] = true;
-            from += found + 1;
+            met[first + found] = true;
+            from = first + found + 1;
             continue;
         }
-        let instead = seen[from..].iter().find(|entry| one.speaks_of(entry));
+        if unmet.len() >= MOST_TOLD {
+            more += 1;
+            continue;
+        }
+        let mut later = seen[from..].iter();
+        let instead = later.find(|entry| one.speaks_of(entry, &entry.what.to_string()));
         let instead = instead.or_else(|| one.nearest_of_its_kind(seen));
         let instead = match instead {
             Some(entry) => format!("instead: {}", brief(entry)),
@@ -113,24 +123,43 @@ pub(crate) fn unmet(
         };
         unmet.push(Unmet(format!("expected: {}\n {instead}", one.text)));
     }
-    for one in never {
-        if let Some(entry) = seen.iter().find(|entry| one.is_met_by(entry)) {
-            let seen = brief(entry);
-            unmet.push(Unmet(format!(
-                "never expected: {}\n seen: {seen}",
-                one.text
-            )));
+    let mut tell = |text: String| {
+        if unmet.len() < MOST_TOLD {
+            unmet.push(Unmet(text));
+        } else {
+            more += 1;
         }
+    };
+    let mut never: Vec<_> = never.iter().collect();
+    for entry in seen {
+        if never.is_empty() {
+            break;
+        }
+        let said = entry.what.to_string();
+        never.retain(|one| {
+            let is_seen = one.speaks_of(entry, &said);
+            if is_seen {
+                tell(format!(
+                    "never expected: {}\n seen: {}",
+                    one.text,
+                    brief(entry)
+                ));
+            }
+            !is_seen
+        });
     }
     if complete {
-        let more = seen.iter().zip(met).filter(|(entry, met)| {
-            let is_report = matches!(entry.what, What::Report(_));
-            is_report && !met
-        });
-        unmet.extend(more.map(|(entry, _)| Unmet(format!("not expected: {}", brief(entry)))));
+        for (entry, met) in seen.iter().zip(met) {
+            if !met && matches!(entry.what, What::Report(_)) {
+                tell(format!("not expected: {}", brief(entry)));
+            }
+        }
     }
-    unmet
+    (unmet, more)
 }
+
+/// The most differences that are told; what is behind them costs a look through everything that was seen.
+const MOST_TOLD: usize = 50;
 
 fn brief(entry: &Entry) -> String {
     format!("{} @{} {}", Seconds(entry.at), entry.replica, entry.what)
@@ -157,7 +186,7 @@ mod tests {
             let parse = |text: &&str| Expectation::parse(text, timed).unwrap();
             texts.iter().map(parse).collect::<Vec<_>>()
         };
-        let unmet = unmet(
+        let (unmet, _) = unmet(
             &seen,
             &parse(expected, true),
             &parse(never, false),

@@ -1,6 +1,7 @@
 //! One replica on virtual time: what its machine wants done is done to scripted processes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use portreeve::identity::Run;
@@ -11,7 +12,7 @@ use portreeve::supervision::{
 };
 use portreeve::time::Monotonic;
 
-use crate::scenario::{Act, Answer, Outage, OutageKind, RunScript, Scenario, Stranger};
+use crate::scenario::{Act, Answer, Outage, OutageKind, Scenario, Scripts, Stranger};
 use crate::timeline::{Entry, What};
 
 /// A machine, its processes and its worker.
@@ -19,7 +20,7 @@ pub(crate) struct Replica {
     index: u32,
     pub(crate) machine: Machine,
     agenda: Agenda,
-    scripts: Vec<RunScript>,
+    scripts: Arc<Scripts>,
     /// The newest run whose process was begun.
     life: Life,
     /// The newest run that was ready.
@@ -53,12 +54,10 @@ struct InFlight {
 impl Replica {
     pub(crate) fn new(scenario: &Scenario, index: u32) -> Self {
         let own = |of: &Option<u32>| of.is_none_or(|of| of == index);
-        let named = scenario.runs.iter().any(|(of, _)| *of == Some(index));
-        let of = named.then_some(index);
-        let scripts = scenario.runs.iter().filter(|(replica, _)| *replica == of);
-        let mut outages: Vec<_> = scenario.outages.clone();
-        outages.retain(|outage| own(&outage.replica));
-        outages.sort_by_key(|outage| outage.from);
+        let runs = scenario.runs.get(&Some(index));
+        let scripts = runs.or_else(|| scenario.runs.get(&None)).cloned();
+        let outages = scenario.outages.iter();
+        let outages = outages.filter(|outage| own(&outage.replica)).copied();
         let strangers = scenario.strangers.iter().filter(|one| own(&one.replica));
         let mut agenda = Agenda::new();
         agenda.put(Monotonic::default(), Event::Start);
@@ -74,13 +73,13 @@ impl Replica {
             index,
             machine: Machine::new(scenario.profile.supervision.clone(), seed),
             agenda,
-            scripts: scripts.map(|(_, script)| script.clone()).collect(),
+            scripts: scripts.unwrap_or_default(),
             life: Life::default(),
             ready_run: None,
             pre_exec_done: scenario.profile.pre_exec.is_none(),
             in_flight: BTreeMap::new(),
             answered_by_process: answered_by_process(&scenario.profile),
-            outages: outages.into(),
+            outages: outages.collect(),
             absent: false,
             strangers: strangers.copied().collect(),
         }
@@ -211,7 +210,7 @@ impl Replica {
             Effect::Spawn { run } => self.spawn(now, run),
             Effect::Term { run } => {
                 self.saw(now, What::Term, seen);
-                if let Some((takes, status)) = self.script(run).on_term {
+                if let Some((takes, status)) = self.scripts.of(run).on_term {
                     self.end(now + takes, run, status);
                 }
             }
@@ -254,7 +253,9 @@ impl Replica {
         if self.stranger_is_there(now) {
             return self.agenda.put(now, conflict(run));
         }
-        let script = self.script(run);
+        // Shared, so that it does not hold on to the replica.
+        let scripts = Arc::clone(&self.scripts);
+        let script = scripts.of(run);
         let mut begins = now;
         if !self.pre_exec_done {
             let (takes, status) = script
@@ -283,7 +284,8 @@ impl Replica {
     }
 
     fn kill(&mut self, now: Monotonic, run: Run, seen: &mut Vec<Entry>) {
-        let script = self.script(run);
+        let scripts = Arc::clone(&self.scripts);
+        let script = scripts.of(run);
         let lives = self.life.run == run && self.life.exited.is_none();
         if lives && self.life.pre_exec {
             self.saw(now, What::Kill, seen);
@@ -315,7 +317,7 @@ impl Replica {
 
     fn answer(&self, now: Monotonic, run: Run, kind: ProbeKind) -> Answer {
         let age = now.since(self.life.spawned.unwrap_or(now));
-        let script = self.script(run);
+        let script = self.scripts.of(run);
         let hangs = script.hangs.is_some_and(|from| age >= from);
         if hangs && self.answered_by_process.contains(&kind) {
             return Answer::Never;
@@ -331,18 +333,6 @@ impl Replica {
     fn stranger_is_there(&self, now: Monotonic) -> bool {
         let mut strangers = self.strangers.iter();
         strangers.any(|one| (one.from..one.to).contains(&now))
-    }
-
-    /// What the run does: scripts in turn, the last one for all that follow.
-    fn script(&self, run: Run) -> RunScript {
-        let mut place = run.0;
-        for script in &self.scripts {
-            if place <= script.times {
-                return script.clone();
-            }
-            place -= script.times;
-        }
-        self.scripts.last().cloned().unwrap_or_default()
     }
 
     fn saw(&self, at: Monotonic, what: What, seen: &mut Vec<Entry>) {

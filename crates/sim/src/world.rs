@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 use crate::timeline::{Entry, What};
 
 /// The most steps in one instant; beyond it the script makes time stand still.
-const MOST_AT_ONCE: u64 = 10_000;
+const MOST_AT_ONCE: u64 = 100_000;
 /// The most steps and the most entries of one run, so that it ends and fits into memory.
 const MOST_STEPS: u64 = 50_000_000;
 const MOST_ENTRIES: usize = 2_000_000;
@@ -26,6 +26,8 @@ pub struct Played {
     pub outcomes: Vec<Outcome>,
     /// What the scenario expected and did not see.
     pub unmet: Vec<Unmet>,
+    /// How many more there are than are told in `unmet`.
+    pub more_unmet: usize,
 }
 
 /// Where one replica stands at the end.
@@ -76,7 +78,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
             return Err(PlayError::TooLong { at: now });
         }
     }
-    let unmet = expectation::unmet(
+    let (unmet, more_unmet) = expectation::unmet(
         &timeline,
         &scenario.expected,
         &scenario.never,
@@ -86,6 +88,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
         outcomes: outcomes(&replicas, &timeline, scenario.until),
         timeline,
         unmet,
+        more_unmet,
     })
 }
 

@@ -157,3 +157,107 @@ fn every_sample_profile_gets_ready_and_gives_up_a_crash_loop_unless_it_says_neve
     }
     assert!(played >= 29, "{played}");
 }
+
+const SERVICE: &str = "[service]\nkind = \"service\"\nname = \"web\"\ncommand = [\"web\"]\n";
+
+fn told(text: &str) -> String {
+    let refused = Scenario::from_toml(text, |_| unreachable!());
+    refused.unwrap_err().in_file("x.toml").to_string()
+}
+
+#[test]
+fn a_profile_that_is_not_below_its_header_is_refused_where_it_stands() {
+    let inline = "{ kind = \"service\", name = \"web\", command = [\"web\"] }";
+    for (text, place) in [
+        (format!("until = \"1s\"\nservice = {inline}\n"), "2:13"),
+        ("until = \"1s\"\nservice.name = \"web\"\n".to_owned(), "2:9"),
+        (
+            format!("until = \"1s\"\n{SERVICE}[ service . restart ]\npolicy = \"never\"\n"),
+            "6:13",
+        ),
+        (
+            format!("until = \"1s\"\n{SERVICE}[\"service\".restart.backoff]\njitter = 0.0\n"),
+            "6:12",
+        ),
+    ] {
+        let told = told(&text);
+        let begin = format!("x.toml:{place}: service: this is not read");
+        assert!(told.starts_with(&begin), "{told}");
+    }
+    let array = told(&format!("until = \"1s\"\n{SERVICE}[[service.foo]]\n"));
+    assert!(array.starts_with("x.toml:6:11: service.foo"), "{array}");
+}
+
+#[test]
+fn a_long_scenario_is_no_long_profile() {
+    let users = "[[user]]\nat = \"1s\"\nact = \"restart\"\n".repeat(9000);
+    let text = format!("until = \"2s\"\n{users}{SERVICE}");
+    // All of them at once are one restart.
+    assert_eq!(play(&read(&text)).unwrap().outcomes[0].runs, 2);
+}
+
+#[test]
+fn a_worker_goes_only_when_it_is_there() {
+    let worker = |from, to, of| format!("[[worker]]\nkilled = \"{from}s\"\nback = \"{to}s\"\n{of}");
+    let begin = format!("until = \"1m\"\nreplicas = 2\n{SERVICE}");
+    let (first, second) = ("replica = 0\n", "replica = 1\n");
+    for (one, other) in [("", ""), ("", first), (first, ""), (first, first)] {
+        let text = format!("{begin}{}{}", worker(10, 20, one), worker(12, 15, other));
+        let told = told(&text);
+        assert!(told.contains(": worker: the worker is away"), "{told}");
+    }
+    for (one, other) in [
+        (worker(10, 20, first), worker(12, 15, second)),
+        (worker(20, 30, ""), worker(10, 20, "")),
+    ] {
+        let played = play(&read(&format!("{begin}{one}{other}"))).unwrap();
+        assert!(played.timeline.is_sorted_by_key(|entry| entry.at));
+    }
+}
+
+#[test]
+fn no_scenario_takes_more_than_its_share_of_time_and_memory() {
+    let many = format!("until = \"1s\"\nreplicas = 10000\n{SERVICE}");
+    // Told apart by replica, these were 10^8 scripts.
+    let runs = format!("{many}{}", "[[run]]\n".repeat(9999));
+    assert_eq!(play(&read(&runs)).unwrap().outcomes.len(), 10_000);
+    let strangers = format!("{many}{}", "[[stranger]]\nfrom = \"9s\"\n".repeat(101));
+    assert!(told(&strangers).contains("at most 1000000 in all"));
+    // A look for each place, and one for each value, made minutes of these.
+    let keys = |of| (0..70_000).map(move |n| format!("{of}{n} = \"\"\n"));
+    let unknown = keys("a").collect::<String>();
+    assert_eq!(told(&unknown).lines().count(), 100);
+    let values = format!(
+        "until = \"1s\"\n{SERVICE}[service.env]\n{}",
+        keys("A").collect::<String>()
+    );
+    assert!(told(&values).contains("the profile is too long"));
+}
+
+#[test]
+fn of_many_differences_the_first_are_told_and_the_rest_is_counted() {
+    let lines = |words: &str, count| {
+        let line = |n| format!("\"{words} {n}\",");
+        (0..count).map(line).collect::<String>()
+    };
+    let text = format!(
+        "until = \"1h\"\nexpect = [{}]\nnever = [{}]\ncomplete = true\n{SERVICE}\
+         restart = {{ give_up = \"never\", backoff = {{ initial = \"100ms\", max = \"100ms\" }} }}\n\
+         [[run]]\nexit = {{ after = \"1s\" }}\n",
+        lines("1s STUCK", 1000),
+        lines("BACKOFF", 1000)
+    );
+    let played = play(&read(&text)).unwrap();
+    assert_eq!(played.unmet.len(), 50);
+    let reports = played.timeline.iter();
+    let reports = reports.filter(|entry| matches!(entry.what, portreeve_sim::What::Report(_)));
+    assert_eq!(played.more_unmet, 950 + reports.count());
+}
+
+#[test]
+fn a_key_that_moves_a_cursor_is_told_in_quotes() {
+    let told = told(&format!(
+        "until = \"1s\"\n{SERVICE}[[run]]\n\"a\\u001b[2J\" = 1\n"
+    ));
+    assert!(told.contains("run.\"a\\u{1b}[2J\": unknown"), "{told}");
+}

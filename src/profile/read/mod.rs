@@ -19,7 +19,6 @@ use super::document::{Key, Node, Value};
 use super::syntax::Lost;
 
 pub use command::is_variable;
-pub(super) use restart::unwritten_window;
 pub(super) use service::TABLES;
 
 /// Who reads, and what was noted.
@@ -28,6 +27,8 @@ pub(super) struct Reader<'d> {
     prefix: Option<&'d str>,
     /// What of a broken text could not be read: absence then proves nothing.
     lost: &'d Lost,
+    /// Only a part is read, that others stand over and under: rules over several fields wait for the whole.
+    partial: bool,
     pub(super) errors: Vec<Note>,
     /// How many errors more there are than are kept.
     pub(super) further: usize,
@@ -38,7 +39,7 @@ pub(super) struct Reader<'d> {
 const MOST_ERRORS: usize = 1000;
 
 /// An error or a warning with its place in bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Note {
     pub(super) field: String,
     pub(super) at: Option<usize>,
@@ -66,10 +67,18 @@ impl<'d> Reader<'d> {
         Self {
             prefix,
             lost,
+            partial: false,
             errors: Vec::new(),
             further: 0,
             warnings: Vec::new(),
         }
+    }
+
+    /// A reader of one layer by itself. `lost` says that everything missing may stand elsewhere.
+    pub(super) const fn of_part(prefix: Option<&'d str>, lost: &'d Lost) -> Self {
+        let mut reader = Self::new(prefix, lost);
+        reader.partial = true;
+        reader
     }
 
     /// Notes that the value of `field` is wrong.
@@ -233,7 +242,7 @@ pub(super) fn path_of(path: &str, name: &str) -> String {
 }
 
 /// The known word a mistyped one most likely means.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     // A long name is no typing error, and its distance would cost its length squared.
     if name.len() > 64 {
         return None;

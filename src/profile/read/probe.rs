@@ -159,7 +159,7 @@ impl<'d> Reader<'d> {
             let delay = reader.span_or(delay, &(Duration::ZERO..=DAY), Duration::ZERO);
             (interval, timeout, delay)
         });
-        let overlong = sound && timeout > interval;
+        let overlong = sound && !self.partial && timeout > interval;
         if overlong && let Some(field) = table.field("timeout") {
             let text = format_args!(
                 "{} is longer than the interval of {}: the next probe starts when the one before has ended",
@@ -182,7 +182,7 @@ impl<'d> Reader<'d> {
                 let problem = "within needs probes that end before the next one starts";
                 self.refuse(&field, problem, "write a timeout of at most the interval");
             }
-            if sound && within <= initial_delay {
+            if sound && !self.partial && within <= initial_delay {
                 let delay = Spelled(initial_delay);
                 let problem = format_args!("it is over before the first probe at {delay}");
                 self.refuse(&field, problem, "write more than initial_delay");

@@ -31,7 +31,6 @@ const RESET_AFTER: RangeInclusive<Duration> = Duration::from_millis(100)..=secs(
 const MAX_RESTARTS: RangeInclusive<u32> = 0..=10_000;
 const WINDOW: RangeInclusive<Duration> = secs(1)..=secs(365 * 86_400);
 const REST: RangeInclusive<Duration> = secs(1)..=secs(3600);
-const SHORTEST_WINDOW: Duration = secs(600);
 const DEFAULT_RESTARTS: u32 = 10;
 
 /// The signal that asks a process to end.
@@ -90,6 +89,7 @@ impl<'d> Reader<'d> {
             (initial, max)
         });
         if sound
+            && !self.partial
             && max < initial
             && let Some(field) = part("max")
         {
@@ -140,7 +140,7 @@ impl<'d> Reader<'d> {
     ) -> Option<GiveUp> {
         let by_rule = |max_restarts| GiveUp {
             max_restarts,
-            window: Window::Span(unwritten_window(max_restarts, backoff, startup)),
+            window: Window::Span(GiveUp::unwritten_window(max_restarts, backoff, startup)),
             then: Then::Exit,
         };
         let Some(field) = field else {
@@ -168,6 +168,7 @@ impl<'d> Reader<'d> {
         give_up.then = self.then(&table);
         if sound
             && backoff_sound
+            && !self.partial
             && let (Some(field), Window::Span(window)) = (table.field("window"), give_up.window)
         {
             self.reachable(&field, &give_up, window, backoff, startup);
@@ -193,6 +194,12 @@ impl<'d> Reader<'d> {
                 max_requeues: self.number_or(max_requeues, &(0..=1000), 5),
             };
         }
+        if self.partial && table.field("then").is_none() {
+            // Another layer may say that it is requeued; the bounds hold all the same.
+            rest.and_then(|field| self.span(&field, &REST));
+            max_requeues.and_then(|field| self.number(&field, &(0..=1000), ""));
+            return Then::Exit;
+        }
         for field in [rest, max_requeues].into_iter().flatten() {
             let problem = "it says how to requeue, but nothing is requeued";
             self.refuse(
@@ -214,22 +221,21 @@ impl<'d> Reader<'d> {
         startup: Option<&ProbeTiming>,
     ) {
         let restarts = give_up.max_restarts;
-        let delays = sum_of_delays(restarts, backoff);
-        let kept = u32::from(1000 - backoff.jitter_permille.min(1000));
-        let shortest = delays.saturating_mul(kept) / 1000;
+        let delays = backoff.waits_of(restarts);
+        let shortest = backoff.shortest(delays);
         let window_text = Spelled(window);
         if restarts > 0 && shortest >= window {
             let problem = format!(
                 "{restarts} restarts in {window_text} can never happen: their waits {} add up to {}{}",
                 first_delays(restarts, backoff),
                 Spelled(delays),
-                if kept < 1000 {
+                if shortest < delays {
                     format!(", at least {} after jitter", Spelled(shortest))
                 } else {
                     String::new()
                 }
             );
-            let by_rule = Spelled(unwritten_window(restarts, backoff, startup));
+            let by_rule = Spelled(GiveUp::unwritten_window(restarts, backoff, startup));
             let allowed = format!(
                 "write a window above {}, or leave it out (it is then {by_rule})",
                 Spelled(shortest)
@@ -237,7 +243,8 @@ impl<'d> Reader<'d> {
             self.refuse(field, problem, &allowed);
             return;
         }
-        let startups = startup_window(startup).saturating_mul(restarts);
+        let startups = startup.map_or(Duration::ZERO, ProbeTiming::span);
+        let startups = startups.saturating_mul(restarts);
         if !startups.is_zero() && startups.saturating_add(delays) >= window {
             let problem = format_args!(
                 "start-ups that time out never reach the rule: {restarts} of them take {} and their waits {}, not less than the window of {window_text}",
@@ -303,43 +310,13 @@ fn signal_number(name: &str) -> Option<i32> {
     (1..=31).find(|number| signal_name(*number) == Some(bare))
 }
 
-/// The window of a rule that names none: wide enough that crashes and start-ups that time out reach it.
-pub(in crate::profile) fn unwritten_window(
-    restarts: u32,
-    backoff: &Backoff,
-    startup: Option<&ProbeTiming>,
-) -> Duration {
-    let startups = startup_window(startup).saturating_mul(restarts);
-    let spread = sum_of_delays(restarts, backoff).saturating_add(startups);
-    SHORTEST_WINDOW.max(spread.saturating_mul(2))
-}
-
-/// The sum of the waits before the first `restarts` restarts, jitter left out.
-fn sum_of_delays(restarts: u32, backoff: &Backoff) -> Duration {
-    let delays = delays(backoff).take(restarts as usize);
-    delays.fold(Duration::ZERO, Duration::saturating_add)
-}
-
-fn delays(backoff: &Backoff) -> impl Iterator<Item = Duration> {
-    let max = backoff.max;
-    let next = move |delay: &Duration| Some(delay.saturating_mul(2).min(max));
-    std::iter::successors(Some(backoff.initial.min(max)), next)
-}
-
 /// `1s + 2s + 4s + …`, for the arithmetic of a refusal.
 fn first_delays(restarts: u32, backoff: &Backoff) -> String {
-    const SHOWN: usize = 6;
-    let shown = delays(backoff).take((restarts as usize).min(SHOWN));
+    const SHOWN: u32 = 6;
+    let shown = (0..restarts.min(SHOWN)).map(|in_a_row| backoff.wait(in_a_row));
     let mut text: Vec<_> = shown.map(|delay| Spelled(delay).to_string()).collect();
-    if restarts as usize > SHOWN {
+    if restarts > SHOWN {
         text.push("…".to_owned());
     }
     text.join(" + ")
-}
-
-fn startup_window(startup: Option<&ProbeTiming>) -> Duration {
-    startup.map_or(Duration::ZERO, |timing| {
-        let probes = timing.interval.saturating_mul(timing.failure_threshold);
-        timing.initial_delay.saturating_add(probes)
-    })
 }

@@ -62,9 +62,13 @@ impl<'d> Reader<'d> {
             self.word(&field, &[("service", ())]);
         }
         if let Some(field) = root.field("extends") {
-            let problem =
-                "profiles in layers are not read yet, and a part of one would be another service";
-            self.refuse(&field, problem, "write every field in this profile");
+            // The layers were put together before; one that is left has nothing to stand on here.
+            let problem = "it stands here twice, or in a profile that is complete";
+            self.refuse(
+                &field,
+                problem,
+                "write it once, in a profile that is submitted",
+            );
         }
         let name = self.name(&root);
         let namespace: Option<Namespace> = root.field("namespace").and_then(|field| {

@@ -38,6 +38,9 @@ pub(crate) struct Controller {
     /// All on one machine: loopback addresses are published
     #[arg(long)]
     single_host: bool,
+    /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
+    #[arg(long, value_name = "DIR")]
+    site_profiles: Option<PathBuf>,
 }
 
 impl Controller {
@@ -51,6 +54,7 @@ impl Controller {
             listen: self.listen,
             single_host: self.single_host,
             cooling: self.cooling.0,
+            site_profiles: places::site_profiles(self.site_profiles),
         };
         let controller = ControllerDaemon::start(config)
             .await

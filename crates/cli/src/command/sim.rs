@@ -37,8 +37,8 @@ impl Sim {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let name = self.file.display().to_string();
         let text = text(&self.file, MAX_SCENARIO)
-            .and_then(|bytes| String::from_utf8(bytes).map_err(|cause| cause.to_string()))
             .map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
+        let text = utf8(text).map_err(|cause| Failure::plain(format!("{name}:{cause}")))?;
         let beside = self.file.parent().unwrap_or(Path::new(""));
         let mut scenario =
             Scenario::from_toml(&text, |path| text_of(beside, path)).map_err(|errors| {
@@ -79,7 +79,10 @@ impl Sim {
             // The code counts even where nobody can read the words.
             _ = writeln!(told, "{name}: {unmet}");
         }
-        let count = match played.unmet.len() {
+        if played.more_unmet > 0 {
+            _ = writeln!(told, "{name}: and {} more", played.more_unmet);
+        }
+        let count = match played.unmet.len() + played.more_unmet {
             1 => "1 expectation is".to_owned(),
             many => format!("{many} expectations are"),
         };
@@ -93,6 +96,21 @@ fn text(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     read.map(|_| bytes).map_err(|cause| cause.to_string())
+}
+
+/// The text, or where it is none.
+fn utf8(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let sound = error.utf8_error().valid_up_to();
+        let bytes = error.as_bytes();
+        let before = String::from_utf8_lossy(&bytes[..sound]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        format!(
+            "{line}:{column}: the byte 0x{:02x} is not UTF-8; write the file in UTF-8",
+            bytes[sound]
+        )
+    })
 }
 
 /// A profile that a scenario names, relative to the scenario's own folder.

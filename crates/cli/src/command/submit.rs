@@ -1,23 +1,35 @@
 //! `submit` and `check`: a written profile on its way in.
 
-use std::fs::File;
-use std::io::Read;
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
-use portreeve::profile::{Checked, MAX_FILE, Profile};
-use portreeve_api::body::Answer;
-use portreeve_api::{Client, paths};
+use portreeve::identity::Label;
+use portreeve::profile::{Body, Checked, Profile, SiteProfiles, Written};
+use portreeve_api::body::{self, Answer};
+use portreeve_api::site_profiles::{SiteFolder, first_bytes, first_bytes_of};
+use portreeve_api::{Client, ClientError, Problem, paths};
+use serde::de::DeserializeOwned;
 
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ServiceArg;
 use crate::output::print;
+use crate::places;
 
 use super::services::PATIENCE;
 use super::verbs::print_answer;
+
+/// What is set over a profile; shared by what reads profiles.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// Set one field over the profile, such as replicas=3 or restart.policy=never; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub(crate) set: Vec<String>,
+}
 
 /// Create a service from a profile, or replace it.
 ///
@@ -30,21 +42,27 @@ pub(crate) struct Submit {
     /// Replace the running service of this name, one replica at a time
     #[arg(long)]
     replace: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 impl Submit {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let checked = read(&self.file).map_err(|refused| {
-            // Lines that begin with the file's name are those that an editor finds.
-            eprintln!("{refused}");
-            Failure::plain("the profile is refused; nothing is stored")
-        })?;
-        let mut answer = submit(&connect.client()?, &checked.profile, self.replace).await?;
+        let draft = Draft::read(&self.file, self.flags.set).map_err(plainly)?;
+        let told = draft.check_alone().map_err(plainly)?;
+        let mut answer = draft.submit(&connect.client()?, self.replace).await?;
         // The controller warns of the same; here it was said with its line.
-        let told = |note: &String| checked.warnings.iter().any(|it| note.ends_with(&it.text));
-        answer.notes.retain(|note| !told(note));
+        answer
+            .notes
+            .retain(|note| !told.iter().any(|it| note.ends_with(it)));
         print_answer(&answer)
     }
+}
+
+/// Lines that begin with the file's name are those that an editor finds.
+fn plainly(refused: Failure) -> Failure {
+    eprintln!("{refused}");
+    Failure::plain("the profile is refused; nothing is stored")
 }
 
 /// Validate profiles without storing anything.
@@ -52,16 +70,26 @@ impl Submit {
 /// Every error of every file is printed with file, line and column. The same rules as submit.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The profiles, TOML; `-` reads standard input
-    #[arg(required = true)]
+    /// The profiles, TOML, `-` reads standard input; none with --site-profiles: that folder is checked
+    #[arg(required_unless_present = "site_profiles")]
     files: Vec<PathBuf>,
+    /// The site's profiles, as the controller has them: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
+    #[arg(long, value_name = "DIR")]
+    site_profiles: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let site = places::site_profiles(self.site_profiles);
+        if self.files.is_empty() {
+            return check_site(&site);
+        }
         let mut bad = 0;
         for file in &self.files {
-            match read(file) {
+            let draft = Draft::read(file, self.flags.set.clone());
+            match draft.and_then(|draft| draft.check(&site)) {
                 Ok(checked) => {
                     let name = &checked.profile.name;
                     print(&format!("{}: ok, service {name}\n", shown(file)))?;
@@ -85,31 +113,186 @@ impl Check {
     }
 }
 
-/// Reads and checks a profile, `-` from standard input; its warnings go to standard error.
-pub(crate) fn read(file: &Path) -> Result<Checked, Failure> {
-    let name = shown(file);
-    let bytes = first_bytes(file).map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
-    let checked = Profile::from_toml_bytes(&bytes)
-        .map_err(|errors| Failure::plain(errors.in_file(&name).to_string()))?;
-    for warning in &checked.warnings {
-        eprintln!("{name}: warning: {warning}");
+/// Checks every profile of the site by itself.
+fn check_site(site: &SiteFolder) -> Result<ExitCode, Failure> {
+    let (names, broken) = (site.names(), site.broken());
+    if let (true, Some(folder)) = (names.is_empty(), site.path()) {
+        let folder = folder.display();
+        return Err(Failure::plain(format!("{folder}: no NAME.toml is there")));
     }
-    Ok(checked)
+    for name in &names {
+        match broken.iter().find(|(other, _)| other == name) {
+            Some((_, errors)) => eprintln!("{errors}"),
+            None => print(&format!("site/{name}: ok\n"))?,
+        }
+    }
+    match broken.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        bad => Err(Failure::plain(format!(
+            "{bad} of the site's {} profiles cannot be extended",
+            names.len()
+        ))),
+    }
 }
 
-/// The file as far as a profile may reach, and one byte more: it may be a device without an end.
-fn first_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
-    let most = u64::try_from(MAX_FILE)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
-    let mut bytes = Vec::new();
-    if is_standard_input(file) {
-        // Not as /dev/stdin: that opens it anew, which fails on a socket, and on what only the caller may open.
-        std::io::stdin().take(most).read_to_end(&mut bytes)?;
-    } else {
-        File::open(file)?.take(most).read_to_end(&mut bytes)?;
+/// A profile as written, with what is set over it. The controller makes the effective profile of it: it has the
+/// site's own.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    file: String,
+    bytes: Vec<u8>,
+    flags: Vec<String>,
+}
+
+impl Draft {
+    /// Reads the file, whatever it holds.
+    pub(crate) fn read(file: &Path, flags: Vec<String>) -> Result<Self, Failure> {
+        let name = shown(file);
+        let bytes = if is_standard_input(file) {
+            // Not as /dev/stdin: that opens it anew, which fails on a socket, and on what only the caller may open.
+            first_bytes_of(std::io::stdin())
+        } else {
+            first_bytes(file)
+        };
+        let bytes = bytes.map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
+        Ok(Self {
+            file: name,
+            bytes,
+            flags,
+        })
     }
-    Ok(bytes)
+
+    /// Checks it over these profiles of the site; its warnings go to standard error.
+    pub(crate) fn check(&self, site: &dyn SiteProfiles) -> Result<Checked, Failure> {
+        let checked = Profile::from_layers(self.written(), site)
+            .map_err(|errors| Failure::plain(errors.in_file(&self.file)))?;
+        for warning in &checked.warnings {
+            eprintln!("{}: warning: {warning}", self.file);
+        }
+        Ok(checked)
+    }
+
+    /// Checks what can be checked without the controller, and says what was warned of.
+    pub(crate) fn check_alone(&self) -> Result<Vec<String>, Failure> {
+        let site = Elsewhere::default();
+        let checked = self.check_quietly(&site);
+        if site.asked.get() {
+            // Only the controller knows the whole.
+            return Ok(Vec::new());
+        }
+        let checked = checked?;
+        for warning in &checked.warnings {
+            eprintln!("{}: warning: {warning}", self.file);
+        }
+        Ok(checked.warnings.into_iter().map(|it| it.text).collect())
+    }
+
+    fn check_quietly(&self, site: &dyn SiteProfiles) -> Result<Checked, Failure> {
+        Profile::from_layers(self.written(), site)
+            .map_err(|errors| Failure::plain(errors.in_file(&self.file)))
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written {
+            body: Body::Toml(&self.bytes),
+            flags: &self.flags,
+        }
+    }
+
+    /// Sends it as it is written. What is wrong in a layer of the site is told by the controller.
+    pub(crate) async fn submit(&self, client: &Client, replace: bool) -> Result<Answer, Failure> {
+        let site = Elsewhere::default();
+        let (label, namespace) = match self.check_quietly(&site) {
+            Ok(checked) => (
+                checked.profile.name.to_string(),
+                checked.profile.namespace.map(|name| name.to_string()),
+            ),
+            // Its name may stand in a layer that is not here.
+            Err(_) => {
+                let checked: body::Checked = self
+                    .send(client, Method::POST, &paths::check(), &[])
+                    .await?;
+                (checked.name, checked.namespace)
+            }
+        };
+        let name = match namespace {
+            Some(namespace) => format!("{label}.{namespace}"),
+            None => label,
+        };
+        let name: ServiceArg = name
+            .parse()
+            .map_err(|cause: String| Failure::new(Code::Usage, cause))?;
+        let replace: &[_] = if replace { &[("replace", "1")] } else { &[] };
+        self.send(client, Method::PUT, &paths::service(&name), replace)
+            .await
+    }
+
+    /// Sends it as a request's body, with what is set over it.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        client: &Client,
+        method: Method,
+        path: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<T, Failure> {
+        let mut parameters = parameters.to_vec();
+        parameters.extend(self.flags.iter().map(|flag| ("set", flag.as_str())));
+        let path = paths::with_parameters(path, &parameters);
+        let bytes = self.bytes.clone().into();
+        let sent = client.send(method, &path, Some(bytes), "application/toml", PATIENCE);
+        match sent.await {
+            Ok(reply) => serde_json::from_slice(&reply.body)
+                .map_err(|cause| Failure::plain(format!("the controller's answer: {cause}"))),
+            Err(ClientError::Refused(problem)) if problem.code == "profile_invalid" => {
+                Err(plainly(Failure::plain(self.lines_of(&problem))))
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// The controller's refusal as the lines that `check` prints.
+    fn lines_of(&self, problem: &Problem) -> String {
+        let errors = problem.more.get("errors").and_then(|all| all.as_array());
+        let line = |error: &serde_json::Value| {
+            let text = |name: &str| error[name].as_str().filter(|text| !text.is_empty());
+            let mut line = text("layer").unwrap_or(&self.file).to_owned();
+            if let (Some(nth), Some(column)) = (error["line"].as_u64(), error["column"].as_u64()) {
+                line.push_str(&format!(":{nth}:{column}"));
+            }
+            let parts = [text("field"), text("message")];
+            for part in parts.into_iter().flatten() {
+                line.push_str(": ");
+                line.push_str(part);
+            }
+            if let Some(allowed) = text("allowed") {
+                line.push_str("; ");
+                line.push_str(allowed);
+            }
+            line
+        };
+        let lines: Vec<_> = errors.into_iter().flatten().map(line).collect();
+        match lines.is_empty() {
+            true => problem.detail.clone(),
+            false => lines.join("\n"),
+        }
+    }
+}
+
+/// The site's profiles where only the controller has them: notes whether one was asked for.
+#[derive(Default)]
+struct Elsewhere {
+    asked: Cell<bool>,
+}
+
+impl SiteProfiles for Elsewhere {
+    fn read(&self, _name: &Label) -> Result<Option<Cow<'_, [u8]>>, String> {
+        self.asked.set(true);
+        Ok(None)
+    }
+
+    fn names(&self) -> Vec<Label> {
+        Vec::new()
+    }
 }
 
 /// The name under which a profile's errors are told.
@@ -123,24 +306,4 @@ fn shown(file: &Path) -> String {
 
 fn is_standard_input(file: &Path) -> bool {
     file == Path::new("-")
-}
-
-/// Sends a checked profile. The controller checks it again by the same rules.
-pub(crate) async fn submit(
-    client: &Client,
-    profile: &Profile,
-    replace: bool,
-) -> Result<Answer, Failure> {
-    let name = match &profile.namespace {
-        Some(namespace) => format!("{}.{namespace}", profile.name),
-        None => profile.name.to_string(),
-    };
-    let name: ServiceArg = name
-        .parse()
-        .map_err(|cause: String| Failure::new(Code::Usage, cause))?;
-    let mut path = paths::service(&name);
-    if replace {
-        path.push_str("?replace=1");
-    }
-    Ok(client.call(Method::PUT, &path, profile, PATIENCE).await?)
 }

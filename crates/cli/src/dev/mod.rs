@@ -19,7 +19,7 @@ use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 
 use crate::command::daemon::{HostOptions, Told, agent_config};
-use crate::command::submit;
+use crate::command::submit::Draft;
 use crate::exit::{Code, Failure};
 use crate::places::{self, Places};
 use crate::span::Span;
@@ -48,6 +48,9 @@ pub(crate) struct Dev {
     /// How long a freed port rests
     #[arg(long, value_name = "TIME", default_value = "60s")]
     cooling: Span,
+    /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
+    #[arg(long, value_name = "DIR")]
+    site_profiles: Option<PathBuf>,
     #[command(flatten)]
     host: HostOptions,
 }
@@ -78,6 +81,7 @@ impl Dev {
             listen: self.listen.clone(),
             single_host: true,
             cooling: self.cooling.0,
+            site_profiles: places::site_profiles(self.site_profiles.clone()),
         });
         let controller = controller.await.map_err(|cause| in_the_way(&cause))?;
         let client = Client::new(Target::Unix(socket));
@@ -103,13 +107,17 @@ impl Dev {
         ended
     }
 
-    fn read_profiles(&self) -> Result<Vec<portreeve::profile::Profile>, Failure> {
+    fn read_profiles(&self) -> Result<Vec<Draft>, Failure> {
+        let site = places::site_profiles(self.site_profiles.clone());
+        let mut drafts: Vec<Draft> = Vec::new();
         let mut profiles: Vec<portreeve::profile::Profile> = Vec::new();
         let mut files = Vec::new();
         let mut refused = 0;
         for file in &self.profiles {
-            let profile = match submit::read(file) {
-                Ok(checked) => checked.profile,
+            let read = Draft::read(file, Vec::new());
+            let read = read.and_then(|draft| Ok((draft.check(&site)?, draft)));
+            let (profile, draft) = match read {
+                Ok((checked, draft)) => (checked.profile, draft),
                 Err(failure) => {
                     refused += 1;
                     eprintln!("{failure}");
@@ -132,10 +140,11 @@ impl Dev {
                 continue;
             }
             profiles.push(profile);
+            drafts.push(draft);
             files.push(file);
         }
         match refused {
-            0 => Ok(profiles),
+            0 => Ok(drafts),
             1 => Err(Failure::plain("1 profile refused; nothing was started")),
             many => Err(Failure::plain(format!(
                 "{many} profiles refused; nothing was started"
@@ -148,7 +157,7 @@ impl Dev {
 async fn serve(
     client: &Client,
     home: &Home,
-    profiles: &[portreeve::profile::Profile],
+    profiles: &[Draft],
     addresses: &[String],
     mut told: Told,
 ) -> Result<(), Failure> {
@@ -156,7 +165,7 @@ async fn serve(
     let lives = async {
         resume::start_again(client, home).await?;
         for profile in profiles {
-            submit::submit(client, profile, true).await?;
+            profile.submit(client, true).await?;
         }
         show(client, &mut screen).await
     };

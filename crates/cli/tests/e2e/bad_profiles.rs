@@ -129,3 +129,64 @@ fn the_rest_api_refuses_a_profile_with_its_errors_as_a_list() {
     assert!(errors.iter().any(|error| error["line"] == 8), "{problem:#}");
     assert_eq!(world.run(&["service", "bad"]).code, Some(4));
 }
+
+#[test]
+fn a_profile_over_one_of_the_site_is_checked_and_submitted_alike() {
+    let Some(world) = World::new() else { return };
+    std::fs::create_dir(world.path("site")).unwrap();
+    let base = world.profile(
+        "site/base.toml",
+        "replicas = 2\n[restart]\npolicy = \"on-failure\"\n",
+    );
+    let folder = world.path("site").display().to_string();
+    let hello_text = hello("hello", 1, "", USUAL);
+    let good = world.profile("hello.toml", &hello_text);
+    let over = hello("over", 1, "", USUAL).replace("replicas = 1\n", "");
+    let over = world.profile("over.toml", &format!("extends = \"site/base\"\n{over}"));
+    let site = ["--site-profiles", folder.as_str()];
+    let checked = world.run(&["check", &over, site[0], site[1]]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let alone = world.run(&["check", &over]);
+    assert!(
+        alone.code == Some(1) && alone.stderr.contains("the site has no profile site/base"),
+        "{alone:?}"
+    );
+    let whole = world.run(&["check", site[0], site[1]]);
+    assert_eq!(
+        (whole.code, whole.stdout.as_str()),
+        (Some(0), "site/base: ok\n"),
+        "{whole:?}"
+    );
+    let _dev = world.dev(&[site[0], site[1], &good]);
+    let submitted = world.run(&["submit", &over]);
+    assert_eq!(submitted.code, Some(0), "{submitted:?}");
+    assert!(submitted.stdout.contains("2 replicas"), "{submitted:?}");
+    std::fs::write(&base, "replicas = 2\n[restart]\npolicy = \"alway\"\n").unwrap();
+    for (verb, more) in [("check", &site[..]), ("submit", &[])] {
+        let words: Vec<&str> = [verb, &over]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
+        let outcome = world.run(&words);
+        let told = "site/base:3:10: restart.policy: \"alway\" is not known, did you mean \"always\"?; write \"always\", \"on-failure\" or \"never\"";
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(
+            outcome.stderr.lines().any(|line| line == told),
+            "{outcome:?}"
+        );
+    }
+    let whole = world.run(&["check", site[0], site[1]]);
+    assert!(
+        whole.code == Some(1) && whole.stderr.contains("site/base:3:10: restart.policy"),
+        "{whole:?}"
+    );
+    std::fs::write(&base, "replicas = 2\n[restart]\npolicy = \"never\"\n").unwrap();
+    let differs = world.run(&["submit", &over]);
+    assert!(
+        differs.code == Some(1) && differs.stderr.contains("restart"),
+        "{differs:?}"
+    );
+    let flagged = world.run(&["submit", &over, "--set", "replicas=3", "--replace"]);
+    assert_eq!(flagged.code, Some(0), "{flagged:?}");
+    assert!(flagged.stdout.contains("3 replicas"), "{flagged:?}");
+}

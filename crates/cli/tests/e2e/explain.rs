@@ -48,7 +48,7 @@ fn every_cause_is_told_per_host_and_port_before_a_submit_and_after_it() {
     let file = world.profile("wants.toml", &wants);
 
     // Before: a line each, the sum beside it, nothing stored.
-    let fit = world.run(&["explain", &file]);
+    let fit = world.run(&["explain", &file, "--show", "placement"]);
     assert_eq!(fit.code, Some(1), "{fit:?}");
     let lines: Vec<Vec<&str>> = fit
         .stdout
@@ -145,7 +145,7 @@ fn a_profile_that_fits_is_told_where_and_may_come_by_standard_input() {
     let Some(world) = World::new() else { return };
     let _dev = quiet_dev(&world, &["--host", "n1"]);
     let mut child = world
-        .portreeve(&["explain", "-"])
+        .portreeve(&["explain", "-", "--show", "placement"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -260,4 +260,60 @@ fn ports_of_a_host_are_lines_in_a_pipe_and_whole_as_json() {
     let unknown = world.run(&["ports", "n9"]);
     assert_eq!(unknown.code, Some(4), "{unknown:?}");
     assert!(unknown.stderr.contains("no host n9"), "{unknown:?}");
+}
+
+#[test]
+fn a_profile_is_explained_with_the_layer_of_each_value_and_what_its_rules_will_do() {
+    let Some(world) = World::new() else { return };
+    std::fs::create_dir(world.path("site")).unwrap();
+    let site = world.path("site").display().to_string();
+    world.profile(
+        "site/slow.toml",
+        "[restart]\nbackoff = { initial = \"10s\", max = \"300s\" }\n",
+    );
+    let text = "name = \"llm\"\nextends = \"site/slow\"\ncommand = [\"serve\"]\n[ports]\nhttp = \"any\"\n\
+                [liveness]\nhttp = { path = \"/health\" }\n";
+    let file = world.profile("llm.toml", text);
+    let set = ["--set", "stop.grace=20s"];
+    let alone = world.run(&["explain", &file, set[0], set[1], "--site-profiles", &site]);
+    assert_eq!(alone.code, Some(6), "{alone:?}");
+    let _dev = quiet_dev(&world, &["--host", "n1", "--site-profiles", &site]);
+    // The controller has the site's profiles.
+    let told = world.run(&["explain", &file, set[0], set[1]]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let parts: Vec<_> = told.stdout.split("\n\n").collect();
+    let [placement, values, forecast] = parts.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*placement, "n1\tyes\t-\t-\t-\t-\t-\t-");
+    assert_eq!(alone.stdout, format!("{values}\n\n{forecast}"));
+    for line in [
+        "name\t\"llm\"\tprofile",
+        "restart.backoff.max\t\"5m\"\tsite/slow",
+        "restart.backoff.jitter\t0.1\tdefault",
+        "restart.give_up.window\t\"1h20s\"\tdefault",
+        "stop.grace\t\"20s\"\tflag",
+    ] {
+        assert!(
+            values.lines().any(|it| it == line),
+            "{line:?} is missing: {values}"
+        );
+    }
+    assert!(
+        forecast.contains("at the failure after 10 restarts within 1h20s; where every run fails at once, 27m9s to 30m10s after the first failure"),
+        "{forecast}"
+    );
+    assert!(
+        forecast.contains("hang, until it is ended: 23s to 33s\n"),
+        "{forecast}"
+    );
+    let json = world.run(&["explain", &file, "-o", "json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["forecast"]["give_up"]["window"], "1h20s");
+    assert_eq!(json["effective"][0]["layer"], "default");
+    assert_eq!(json["hosts"][0]["fits"], true);
+    let only = world.ok(&["explain", &file, "--show", "forecast"]);
+    assert_eq!(only, *forecast);
+    let running = world.ok(&["explain", "--service", "quiet", "--show", "forecast"]);
+    assert!(running.contains("waits before a restart"), "{running}");
 }

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Request};
 use portreeve::registry::{Explain, FitView, ReasonView};
+use portreeve_api::body::Explained;
 
 use crate::app::App;
 
@@ -21,13 +22,15 @@ use super::{profile, seen};
 pub(crate) async fn profile(
     State(app): State<Arc<App>>,
     asker: Asker,
-    query: Query,
+    mut query: Query,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
+    let flags = query.texts("set");
     query.end()?;
     let headers = request.headers().clone();
-    let checked = profile::read(request).await?;
+    let (checked, _) = profile::read(&app, request, flags).await?;
     let written = checked.profile;
+    let forecast = Some(written.forecast());
     let name = match &written.namespace {
         Some(namespace) => format!("{}.{namespace}", written.name),
         None => written.name.to_string(),
@@ -40,7 +43,12 @@ pub(crate) async fn profile(
     let mut fit = ask(&app, &asker, what).await?;
     fit.notes
         .extend(checked.warnings.iter().map(ToString::to_string));
-    Ok(told(&fit, &headers))
+    let explained = Explained {
+        fit,
+        effective: checked.values,
+        forecast,
+    };
+    Ok(told(&explained, &headers))
 }
 
 /// `GET /services/{service}/explain?replica=N`.
@@ -56,8 +64,14 @@ pub(crate) async fn service(
     let service = asker.service(&names)?;
     let seen = app.visible(asker.caller(), &service)?;
     seen::readable(&seen, asker.caller(), "reasons")?;
+    let forecast = Some(seen.profile.forecast());
     let what = Explain::Service { service, replica };
-    Ok(told(&ask(&app, &asker, what).await?, &headers))
+    let explained = Explained {
+        fit: ask(&app, &asker, what).await?,
+        effective: Vec::new(),
+        forecast,
+    };
+    Ok(told(&explained, &headers))
 }
 
 async fn ask(app: &App, asker: &Asker, what: Explain) -> Result<FitView, Refused> {
@@ -65,10 +79,11 @@ async fn ask(app: &App, asker: &Asker, what: Explain) -> Result<FitView, Refused
     Ok(fit.ok_or_else(Refused::stopping)??)
 }
 
-fn told(fit: &FitView, headers: &HeaderMap) -> Response {
+fn told(explained: &Explained, headers: &HeaderMap) -> Response {
     if !wants_text(headers) {
-        return json(fit);
+        return json(explained);
     }
+    let fit = &explained.fit;
     let mut lines = format!("{}\n", fit.sentence);
     for reason in fit.hosts.iter().flat_map(|host| &host.reasons) {
         lines.push_str(&line(reason));

@@ -2,29 +2,54 @@
 
 use axum::body::Body;
 use http::{Request, StatusCode};
-use portreeve::profile::{Checked, Profile, ProfileError, ProfileErrors};
+use portreeve::profile::{
+    Body as ProfileBody, Checked, Profile, ProfileError, ProfileErrors, Source, Written,
+};
+
+use crate::app::App;
+use crate::vital;
 
 use super::body::{self, MediaType};
 use super::refused::Refused;
 
-/// Reads and checks the profile in the body.
-pub(crate) async fn read(request: Request<Body>) -> Result<Checked, Refused> {
+/// Reads and checks the profile in the body, over the site's profiles and under the flags.
+pub(crate) async fn read(
+    app: &App,
+    request: Request<Body>,
+    flags: Vec<String>,
+) -> Result<(Checked, Source), Refused> {
     let media_type = MediaType::of(request.headers());
     if matches!(media_type, MediaType::Other | MediaType::Unsaid) {
         return Err(body::unsupported("application/json or application/toml"));
     }
     let body = body::whole(request, body::MAX).await?;
-    let checked = match media_type {
-        MediaType::Toml => Profile::from_toml_bytes(&body),
-        _ => Profile::from_json_bytes(&body),
-    };
-    checked.map_err(|errors| invalid(&errors))
+    let site = app.site_profiles.clone();
+    // Reads the files of the layers.
+    let read = vital::blocking("profile", move || {
+        let body_of = |bytes| match media_type {
+            MediaType::Toml => ProfileBody::Toml(bytes),
+            _ => ProfileBody::Json(bytes),
+        };
+        let written = Written {
+            body: body_of(&body),
+            flags: &flags,
+        };
+        let checked = Profile::from_layers(written, &site)?;
+        let source = Source {
+            text: String::from_utf8_lossy(&body).into_owned(),
+            flags,
+            extends: checked.extends.clone(),
+        };
+        Ok((checked, source))
+    });
+    read.await.map_err(|errors: ProfileErrors| invalid(&errors))
 }
 
 /// Everything that is wrong, each with its place, field and what is allowed.
 fn invalid(errors: &ProfileErrors) -> Refused {
     let one = |error: &ProfileError| {
         serde_json::json!({
+            "layer": error.layer,
             "line": error.place.map(|place| place.line),
             "column": error.place.map(|place| place.column),
             "field": error.field,

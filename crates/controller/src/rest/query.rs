@@ -48,6 +48,11 @@ impl Query {
         }
     }
 
+    /// Every value of a parameter that may be given more than once, in order.
+    pub(crate) fn texts(&mut self, name: &str) -> Vec<String> {
+        self.given.remove(name).unwrap_or_default()
+    }
+
     /// The parameter read as a `T`, if given.
     pub(crate) fn read<T: FromStr>(
         &mut self,

@@ -100,10 +100,11 @@ pub(crate) async fn submit(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     let replace = query.flag("replace")?;
+    let flags = query.texts("set");
     query.end()?;
     let service = asker.service(&names)?;
     let caller = asker.acting()?;
-    let checked = profile::read(request).await?;
+    let (checked, source) = profile::read(&app, request, flags).await?;
     let written = &checked.profile;
     let namespace_differs = |written| *service.namespace() != written;
     if *service.label() != written.name || written.namespace.clone().is_some_and(namespace_differs)
@@ -130,6 +131,7 @@ pub(crate) async fn submit(
     let submission = Submission {
         service,
         profile: checked.profile,
+        source: Some(source),
         replace,
     };
     let mut answer = command(&app, caller, Command::Submit(submission)).await?;
@@ -140,10 +142,19 @@ pub(crate) async fn submit(
 }
 
 /// `POST /check`.
-pub(crate) async fn check(_asker: Asker, request: Request<Body>) -> Result<Response, Refused> {
-    let checked = profile::read(request).await?;
+pub(crate) async fn check(
+    State(app): State<Arc<App>>,
+    _asker: Asker,
+    mut query: Query,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    let flags = query.texts("set");
+    query.end()?;
+    let (checked, _) = profile::read(&app, request, flags).await?;
+    let namespace = checked.profile.namespace.as_ref();
     Ok(json(&Checked {
         name: checked.profile.name.to_string(),
+        namespace: namespace.map(ToString::to_string),
         warnings: checked.warnings.iter().map(ToString::to_string).collect(),
     }))
 }

@@ -4,9 +4,12 @@ mod read;
 mod service;
 mod table;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use portreeve::identity::Run;
 use portreeve::profile::{Profile, ProfileErrors};
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
 use portreeve::time::Monotonic;
@@ -26,8 +29,9 @@ pub struct Scenario {
     pub(crate) seed: u64,
     pub(crate) until: Monotonic,
     /// What runs do, in the order of the runs; each for one replica or for all that have none of their own.
-    pub(crate) runs: Vec<(Option<u32>, RunScript)>,
+    pub(crate) runs: BTreeMap<Option<u32>, Arc<Scripts>>,
     pub(crate) users: Vec<UserAct>,
+    /// In order; of one replica, each begins when the one before is over.
     pub(crate) outages: Vec<Outage>,
     pub(crate) strangers: Vec<Stranger>,
     pub(crate) expected: Vec<Expectation>,
@@ -107,6 +111,40 @@ impl fmt::Display for ScenarioErrors {
 }
 
 impl std::error::Error for ScenarioErrors {}
+
+/// What the runs of a replica do, in turn; the last script is for all that follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    /// Each with the last run that it is for; never empty.
+    by_last_run: Vec<(u64, RunScript)>,
+}
+
+impl Scripts {
+    fn new(scripts: Vec<RunScript>) -> Self {
+        let mut last = 0;
+        let mut by_last_run = Vec::with_capacity(scripts.len());
+        for script in scripts {
+            last += u64::from(script.times);
+            by_last_run.push((last, script));
+        }
+        if by_last_run.is_empty() {
+            by_last_run.push((1, RunScript::default()));
+        }
+        Self { by_last_run }
+    }
+
+    pub(crate) fn of(&self, run: Run) -> &RunScript {
+        let run = u64::from(run.0);
+        let place = self.by_last_run.partition_point(|(last, _)| *last < run);
+        &self.by_last_run[place.min(self.by_last_run.len() - 1)].1
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
 
 /// What the processes of one run do. Spans are from the spawn unless said otherwise.
 #[derive(Clone, Debug)]

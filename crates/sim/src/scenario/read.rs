@@ -1,8 +1,10 @@
 //! From the text of a scenario to what it means.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::profile::{Profile, Replicas};
+use portreeve::profile::{Checked, Profile, ProfileErrors, Replicas};
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome, signal_name};
 use portreeve::time::Monotonic;
 use toml::de::DeTable;
@@ -10,14 +12,18 @@ use toml::de::DeTable;
 use super::table::{Notes, Problem, Table};
 use super::{
     Act, Answer, MAX_SCENARIO, Outage, OutageKind, ProbeScript, RunScript, Scenario,
-    ScenarioErrors, Stranger, UserAct,
+    ScenarioErrors, Scripts, Stranger, UserAct,
 };
 use crate::expectation::Expectation;
-use crate::scenario::service::profile_text;
+use crate::scenario::service::service_text;
 
 /// The most replicas of one scenario, and the most tables or lines of one kind.
 const MOST_REPLICAS: u64 = 10_000;
 const MOST_TABLES: usize = 10_000;
+/// The most `[[run.probe]]` of one run and lines of `never`: each is held against everything that is seen.
+const MOST_HELD: usize = 1_000;
+/// The most tables of all replicas together.
+const MOST_TOGETHER: usize = 1_000_000;
 const EVER: Duration = Duration::MAX;
 
 pub(super) fn read(
@@ -65,9 +71,10 @@ pub(super) fn read(
                 (None, None)
             }
         },
-        (None, Some(own)) => match Profile::from_toml(&profile_text(text, entries)) {
-            Ok(checked) => (Some(checked.profile), None),
-            Err(errors) => {
+        (None, Some(own)) => match profile_of(text, entries, &own, &notes) {
+            None => (None, None),
+            Some(Ok(checked)) => (Some(checked.profile), None),
+            Some(Err(errors)) => {
                 // What is missing stands where the profile begins.
                 let (nowhere, begin) = (notes.place(0), notes.place(own.at()));
                 for error in errors.as_slice() {
@@ -107,6 +114,27 @@ pub(super) fn read(
     }
 }
 
+/// The profile under `[service]`; `None`: it is written in another form, which is told.
+fn profile_of(
+    text: &str,
+    document: &DeTable<'_>,
+    service: &Table<'_, '_>,
+    notes: &Notes<'_>,
+) -> Option<Result<Checked, ProfileErrors>> {
+    let read = service_text(text, document, service.entries());
+    if let Some(at) = read.elsewhere {
+        let allowed = "write lines such as [service] and [service.restart], without blanks and quotes, and the fields below";
+        notes.note(
+            at,
+            "service",
+            "this is not read as part of the profile",
+            allowed,
+        );
+        return None;
+    }
+    Some(Profile::from_toml(&read.profile))
+}
+
 fn one(problem: Problem) -> ScenarioErrors {
     ScenarioErrors {
         problems: vec![problem],
@@ -131,10 +159,12 @@ fn scenario(root: &Table<'_, '_>, profile: Option<Profile>) -> Option<Scenario> 
         Replicas::PerHost => Some(1),
     });
     let bound = replicas.map(u64::from);
-    let mut runs = Vec::new();
+    let mut runs = BTreeMap::new();
     for table in root.tables("run", MOST_TABLES) {
         let replica = replica(&table, bound);
-        runs.push((replica, run(&table)));
+        runs.entry(replica)
+            .or_insert_with(Vec::new)
+            .push(run(&table));
         table.end();
     }
     let mut users = Vec::new();
@@ -144,9 +174,10 @@ fn scenario(root: &Table<'_, '_>, profile: Option<Profile>) -> Option<Scenario> 
     }
     let mut outages = Vec::new();
     for table in root.tables("worker", MOST_TABLES) {
-        outages.extend(outage(&table, bound));
+        outages.extend(outage(&table, bound).map(|one| (table.at(), one)));
         table.end();
     }
+    let outages = in_turn(root, outages);
     let mut strangers = Vec::new();
     for table in root.tables("stranger", MOST_TABLES) {
         let (from, to) = between(&table);
@@ -157,24 +188,44 @@ fn scenario(root: &Table<'_, '_>, profile: Option<Profile>) -> Option<Scenario> 
         });
         table.end();
     }
+    let of_each = users.iter().filter(|one| one.replica.is_none()).count()
+        + outages.iter().filter(|one| one.replica.is_none()).count()
+        + strangers.iter().filter(|one| one.replica.is_none()).count();
+    if let Some(count) = replicas
+        && of_each.saturating_mul(count as usize) > MOST_TOGETHER
+    {
+        let problem = format!("{count} replicas with {of_each} tables for each of them");
+        let allowed = format!(
+            "write fewer [[user]], [[worker]] and [[stranger]], at most {MOST_TOGETHER} in all"
+        );
+        root.wrong("replicas", problem, &allowed);
+    }
+    let runs = runs.into_iter();
     Some(Scenario {
-        expected: expectations(root, "expect", true),
-        never: expectations(root, "never", false),
+        expected: expectations(root, "expect", MOST_TABLES, true),
+        never: expectations(root, "never", MOST_HELD, false),
         complete: root.flag("complete").unwrap_or(false),
         profile: profile?,
         replicas: replicas?,
         seed,
         until: moment(until?),
-        runs,
+        runs: runs
+            .map(|(replica, scripts)| (replica, Arc::new(Scripts::new(scripts))))
+            .collect(),
         users,
         outages,
         strangers,
     })
 }
 
-fn expectations(root: &Table<'_, '_>, key: &'static str, timed: bool) -> Vec<Expectation> {
+fn expectations(
+    root: &Table<'_, '_>,
+    key: &'static str,
+    most: usize,
+    timed: bool,
+) -> Vec<Expectation> {
     let mut read = Vec::new();
-    for (text, span) in root.texts(key, MOST_TABLES) {
+    for (text, span) in root.texts(key, most) {
         match Expectation::parse(text, timed) {
             Ok(one) => read.push(one),
             Err(problem) => root.note(span.start, key, problem),
@@ -211,7 +262,7 @@ fn run(table: &Table<'_, '_>) -> RunScript {
     } else if let Some(span) = table.span("leftover") {
         script.leftover = Some(span);
     }
-    for inner in table.tables("probe", MOST_TABLES) {
+    for inner in table.tables("probe", MOST_HELD) {
         script.probes.extend(probe(&inner));
         inner.end();
     }
@@ -356,6 +407,29 @@ fn outage(table: &Table<'_, '_>, replicas: Option<u64>) -> Option<Outage> {
         to: moment(to),
         kind,
     })
+}
+
+/// The times without a worker, in order. One that begins while another lasts is told.
+fn in_turn(root: &Table<'_, '_>, mut outages: Vec<(usize, Outage)>) -> Vec<Outage> {
+    outages.sort_by_key(|(_, outage)| outage.from);
+    // Until when a worker is away: of every replica, of some replica, of this replica.
+    let (mut every, mut some) = (Monotonic::default(), Monotonic::default());
+    let mut own = BTreeMap::<u32, Monotonic>::new();
+    for (at, outage) in &outages {
+        let away_until = match outage.replica {
+            None => some,
+            Some(replica) => own.get(&replica).copied().unwrap_or_default().max(every),
+        };
+        if outage.from < away_until {
+            root.note(*at, "worker", "the worker is away already when it begins");
+        }
+        some = some.max(outage.to);
+        match outage.replica {
+            None => every = every.max(outage.to),
+            Some(replica) => _ = own.insert(replica, outage.to),
+        }
+    }
+    outages.into_iter().map(|(_, outage)| outage).collect()
 }
 
 fn between(table: &Table<'_, '_>) -> (Duration, Duration) {

@@ -38,6 +38,8 @@ impl fmt::Display for Problem {
 
 /// The longest span of virtual time anywhere: 366 days.
 pub(super) const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// No known key is longer, with a slip or three.
+const LONGEST_NAME: usize = 40;
 /// The most problems told at once.
 const MOST_PROBLEMS: usize = 100;
 
@@ -56,6 +58,10 @@ impl<'t> Notes<'t> {
     }
 
     pub(super) fn note(&self, at: usize, field: &str, problem: impl fmt::Display, allowed: &str) {
+        // To find a place costs a look at all before it, which a file of nothing but mistakes must not multiply.
+        if self.is_full() {
+            return;
+        }
         let problem = Problem {
             place: Some(self.place(at)),
             field: field.to_owned(),
@@ -66,10 +72,13 @@ impl<'t> Notes<'t> {
     }
 
     pub(super) fn add(&self, at: usize, problem: Problem) {
-        let mut problems = self.problems.borrow_mut();
-        if problems.len() < MOST_PROBLEMS {
-            problems.push((at, problem));
+        if !self.is_full() {
+            self.problems.borrow_mut().push((at, problem));
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.problems.borrow().len() >= MOST_PROBLEMS
     }
 
     pub(super) fn place(&self, at: usize) -> Place {
@@ -114,6 +123,11 @@ impl<'a, 't> Table<'a, 't> {
             at,
             asked: RefCell::new(Vec::new()),
         }
+    }
+
+    /// Its keys and values.
+    pub(super) const fn entries(&self) -> &'a DeTable<'t> {
+        self.entries
     }
 
     /// Where it begins.
@@ -286,11 +300,15 @@ impl<'a, 't> Table<'a, 't> {
         let asked = self.asked.borrow();
         for (key, _) in self.entries {
             let name = key.get_ref();
+            if self.notes.is_full() {
+                return;
+            }
             if asked.iter().any(|known| known == name) {
                 continue;
             }
             let nearest = asked
                 .iter()
+                .filter(|_| name.len() <= LONGEST_NAME)
                 .map(|known| (strsim::damerau_levenshtein(known, name), *known))
                 .filter(|(distance, _)| *distance <= 3)
                 .min();
@@ -329,8 +347,17 @@ impl<'a, 't> Table<'a, 't> {
 }
 
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
+    let bare = key
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    // In quotes it is one key, and moves no cursor.
+    let key = if bare {
         key.to_owned()
+    } else {
+        format!("{key:?}")
+    };
+    if path.is_empty() {
+        key
     } else {
         format!("{path}.{key}")
     }
