@@ -195,14 +195,8 @@ fn scaled_past_the_hosts_the_last_says_why_at_once_and_scaling_back_clears_it() 
     assert_eq!(third["reason_sums"]["causes"][0]["hosts"], 2, "{third:#}");
     let listed = cluster.world.ok(&["services"]);
     assert!(
-<<<<<<< HEAD
         listed.contains("1 replica waits: 8080/tcp HELD by web.")
             && listed.contains("; 0 of 2 hosts fit; 2 HELD"),
-=======
-        listed.contains(
-            "1 replica waits: 8080/tcp HELD by web.root/0 on n1; 0 of 2 hosts fit; 2 HELD"
-        ),
->>>>>>> origin/main
         "{listed}"
     );
     // The same causes for who asks before.
