@@ -654,3 +654,16 @@ fn a_new_worker_repeats_no_startup_probe() {
     world.run_until(100_000);
     assert_eq!(world.log, ["0 R"]);
 }
+
+#[test]
+fn the_window_forgets_one_restart_at_a_time() {
+    // supervision 1.3 rule 10: at 11 that of 0 is out and that of 6 is not, so 13 is the third within 10 s.
+    let mut rules = config(Always);
+    rules.backoff.initial = std::time::Duration::from_millis(100);
+    rules.backoff.max = rules.backoff.initial;
+    rules.give_up = Some(give_up(2, 10));
+    let mut world = World::new(rules, "0:x1 | 5.9:x1 | 4.9:x1 | 1.9:x1 | up");
+    world.run_until(20_000);
+    let last = world.log.last().map(String::as_str);
+    assert_eq!(last, Some("13 GAVEUP(x1,3)"), "{:#?}", world.log);
+}
