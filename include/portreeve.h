@@ -130,7 +130,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * PR_E2BIG. */
   int32_t (*host_put)(pr_ctx, const pr_host *, uint32_t n);
 
-  /* Removes a host. PR_ENOENT no such host; PR_EBUSY numbers are held (PR_REMOVE_FORCE) or a transaction is open. Not built yet. */
+  /* Removes a host. PR_ENOENT no such host; PR_EBUSY numbers are held (with PR_REMOVE_FORCE their grants end: their ids are stale) or a
+   * transaction is open. */
   int32_t (*host_remove)(pr_ctx, uint32_t host, uint32_t flags);
 
   /* Names networks that pr_port.network may choose. PR_EBUSY a transaction is open; PR_E2BIG; PR_ELIMIT. Not built yet. */
@@ -140,7 +141,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * PR_EBUSY a transaction is open; PR_ELIMIT more than max_profiles, 256 numbers or 1,024 ranges; PR_E2BIG; PR_ENOSYS a port names a network. */
   int32_t (*profile_put)(pr_ctx, const pr_profile *, uint32_t *id);
 
-  /* Takes no new asks for a profile; kept until its last grant and wait are gone. PR_ENOENT; PR_EBUSY. Not built yet. */
+  /* Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again. PR_ENOENT; PR_EBUSY a transaction is open. */
   int32_t (*profile_drop)(pr_ctx, uint32_t id);
 
   /* Brings back what the scheduler's own records say is held, only before restore_end. Each pr_grant (or NULL) gets the new id and its own code.
@@ -221,7 +222,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * per element: PR_ESTALE ended, or already confirmed; PR_ESTATE not committed yet. PR_ELIMIT n beyond max_allocs. */
   int32_t (*release_confirm)(pr_ctx, const pr_alloc *, uint32_t n, uint32_t flags, uint64_t now_ms, int32_t *rc);
 
-  /* Releases every grant of a job, or of one step of it (PR_ANY = all). PR_EBUSY. Not built yet. */
+  /* Releases every grant of a job, or of one step of it (PR_ANY = all): confirm 0 begins, 1 confirms as release_confirm with flags 0. *done: how many; what is not
+   * committed, and with confirm 0 what has begun already, is passed over. PR_EBUSY another thread is in an H call or in pump. */
   int32_t (*release_job)(pr_ctx, uint64_t job, uint32_t step, uint32_t confirm, uint64_t now_ms, uint32_t *done);
 
   /* The id of a key; incarnation PR_ANY = newest. profile, host and flags of the key are not read. PR_ENOENT. */
@@ -247,19 +249,23 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. PR_ENOENT; PR_ESTALE seq not greater; PR_ELIMIT n > 256. */
   int32_t (*report_addr)(pr_ctx, uint32_t host, uint64_t seq, const pr_addr *, uint32_t n);
 
-  /* Where strangers listen, the whole list. PR_ENOENT; PR_ESTALE seq not greater; PR_ELIMIT. Not built yet. */
+  /* Where strangers listen, the whole list. In effect from the next txn_begin or pump on; comm is NUL-padded. PR_ENOENT; PR_ESTALE seq not greater;
+   * PR_ELIMIT more than 131,070 elements or numbers. */
   int32_t (*report_foreign)(pr_ctx, uint32_t host, uint64_t seq, const pr_foreign *, uint32_t n);
 
-  /* A bind was refused: foreign for foreign_rest_ms; ask again with incarnation + 1. PR_ENOENT not a number of this grant. Not built yet. */
+  /* A bind was refused: foreign for foreign_rest_ms, from the largest now_ms that was told; ask again with incarnation + 1. In effect from the next txn_begin or
+   * pump on; the grant keeps its numbers until it is released. PR_ENOENT not a number of this grant on that side; PR_ESTATE not committed yet. */
   int32_t (*report_conflict)(pr_ctx, pr_alloc, uint16_t port, uint32_t proto, uint32_t pid);
 
   /* Readiness of replicas; published at once. per element: PR_ESTALE ended, or (run, seq) not greater; PR_ESTATE not committed yet. PR_ELIMIT n beyond max_allocs. */
   int32_t (*report_ready)(pr_ctx, const pr_ready *, uint32_t n, int32_t *rc);
 
-  /* Waiting asks: host or PR_ANY; "any" leaves their fixed numbers alone. PR_ENOENT unknown profile; PR_ELIMIT max_waits. Not built yet. */
+  /* Waiting asks: host (an index, whoever stands there) or PR_ANY; "any" leaves their fixed numbers alone. In effect from the next txn_begin or pump on. A key that
+   * waits for the same keeps its place; for something else it waits anew. per element: PR_ENOENT unknown profile or host; PR_EEXIST the key has numbers;
+   * PR_EINVAL; PR_ELIMIT max_waits. whole call: PR_ELIMIT n beyond max_waits. */
   int32_t (*wait_put)(pr_ctx, const pr_want *, uint32_t n, int32_t *rc);
 
-  /* Forgets waiting asks; a successful reserve of the key does too. PR_ENOENT. Not built yet. */
+  /* Forgets waiting asks; the commit of a grant of the key does too. per element: PR_ENOENT the key does not wait. PR_ELIMIT n beyond max_waits. */
   int32_t (*wait_drop)(pr_ctx, const pr_want *, uint32_t n, int32_t *rc);
 
   /* A: any thread ----------------------------------------------------------------------------------------------------------- */
@@ -267,7 +273,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* One per context, ours; poll it, never read it. PR_EIO no descriptor left. Not built yet. */
   int32_t (*wait_fd)(pr_ctx, int32_t *fd);
 
-  /* Asks that fit now, oldest first, each once per time it turned so. Not built yet. */
+  /* Asks that fit now, as pump found them, oldest first; of those that wait for alike none overtakes an older one. Nothing is reserved: who stays waiting is told again
+   * when there is new room. *flags PR_MORE: some are left. Until wait_fd is built, ask after each pump. */
   int32_t (*wait_next)(pr_ctx, pr_want *, uint32_t cap, uint32_t *n, uint32_t *flags);
 
   /* Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the order of the profile.

@@ -157,6 +157,12 @@ impl Allocator {
         }
     }
 
+    /// As if every host had new room: the next [`Self::take_woken`] asks for everybody who waits. For
+    /// callers that cannot ask once more after [`Self::wait`].
+    pub fn look_again(&self) {
+        self.census.free_all();
+    }
+
     /// `replica` waits no more. Whether it did.
     pub fn stop_waiting(&self, replica: ReplicaId) -> bool {
         let mut requests = self.waiting.requests();

@@ -96,6 +96,7 @@ struct PostedHost {
     index: u32,
     state: HostState,
     newest: Option<u64>,
+    newest_foreign: Option<u64>,
     address: Option<IpAddr>,
     members: BTreeSet<Handle>,
 }
@@ -130,6 +131,7 @@ impl Board {
             index,
             state,
             newest: None,
+            newest_foreign: None,
             address: None,
             members: BTreeSet::new(),
         });
@@ -173,6 +175,19 @@ impl Board {
             self.touch_host(host);
         }
         Ok(())
+    }
+
+    /// Takes note of a newer report of strangers; the name of their host.
+    pub(super) fn report_foreign(&mut self, index: u32, seq: u64) -> Result<HostName, Failure> {
+        let host = self.host_at(index)?;
+        let Some(posted) = self.hosts.get_mut(&host) else {
+            return Err(Failure::value(PR_ENOENT, "host", u64::from(index)));
+        };
+        if posted.newest_foreign.is_some_and(|newest| seq <= newest) {
+            return Err(Failure::value(PR_ESTALE, "seq is not greater", seq));
+        }
+        posted.newest_foreign = Some(seq);
+        Ok(posted.name.clone())
     }
 
     /// Takes a newer report of a replica's readiness; `None` if nothing is posted under the handle.

@@ -87,6 +87,7 @@ pub(super) struct Limits {
     pub(super) profiles: u32,
     /// Of one transaction.
     pub(super) ports: u32,
+    pub(super) waits: u32,
 }
 
 /// The scheduler's log.
@@ -129,7 +130,6 @@ impl Settings {
             value => Err(Failure::limit(what, u64::from(value), u64::from(most))),
         };
         let span = |ms| Duration::from_millis(u64::from(if ms == 0 { 60_000 } else { ms }));
-        most(raw.max_waits, 4096, SLOTS, "config.max_waits")?;
         most(raw.max_watches, 1024, 1 << 20, "config.max_watches")?;
         Ok(Self {
             prefix: prefix.unwrap_or_else(|| crate::variables::PREFIX.to_owned()),
@@ -138,6 +138,7 @@ impl Settings {
                 allocs: most(raw.max_allocs, 131_072, SLOTS, "config.max_allocs")?,
                 profiles: most(raw.max_profiles, 4096, 1 << 20, "config.max_profiles")?,
                 ports: most(raw.max_ports, 65_536, SLOTS, "config.max_ports")?,
+                waits: most(raw.max_waits, 4096, SLOTS, "config.max_waits")?,
             },
             seed: raw.seed,
             cooling: span(raw.cool_ms),
@@ -193,7 +194,7 @@ impl Counters {
 
 impl Context {
     fn new(handle: Handle, settings: Settings) -> Result<Self, Failure> {
-        let register = Register::new(handle, settings.limits.allocs)?;
+        let register = Register::new(handle, settings.limits)?;
         let allocator = Arc::new(Allocator::new(AllocatorConfig {
             cooling: settings.cooling,
             foreign_rest: settings.foreign_rest,
@@ -363,7 +364,8 @@ impl Context {
 #[derive(Debug)]
 pub(super) struct Cycle {
     pub(super) allocator: Arc<Allocator>,
-    pub(super) profiles: Vec<Arc<Profile>>,
+    /// By their numbers; nothing where one was dropped.
+    pub(super) profiles: Vec<Option<Arc<Profile>>>,
     /// Every host by name; the board and the grants know it by this number.
     pub(super) hosts: BTreeMap<HostName, HostNo>,
     next_host: u32,
@@ -431,9 +433,7 @@ impl Cycle {
 
     /// What `profile_put` made known under `id`.
     pub(super) fn profile(&self, id: u32) -> Result<Arc<Profile>, Failure> {
-        let profile = self.profiles.get(id as usize);
-        let unknown = Failure::value(PR_ENOENT, "profile", u64::from(id));
-        profile.cloned().ok_or(unknown)
+        find_profile(&self.profiles, id)
     }
 
     /// The number of a service.
@@ -469,14 +469,47 @@ impl Cycle {
                 Queued::Confirm { replica, at, after } => {
                     self.allocator.confirm_release(replica, at, after).is_ok()
                 }
-                Queued::State(name, state) => match self.allocator.host_id(&name) {
-                    Some(host) => self.allocator.set_host_state(host, state).is_ok(),
-                    // It was displaced since.
-                    None => true,
-                },
+                // A host that was displaced or removed since is asked about nothing.
+                Queued::State(name, state) => self
+                    .allocator
+                    .host_id(&name)
+                    .is_none_or(|host| self.allocator.set_host_state(host, state).is_ok()),
+                Queued::Foreign(name, list) => self
+                    .allocator
+                    .host_id(&name)
+                    .is_none_or(|host| self.allocator.set_foreign(host, &list).is_ok()),
+                Queued::Conflict(refused) => {
+                    let host = self.allocator.host_id(&refused.host);
+                    host.is_none_or(|host| {
+                        let (port, protocol) = (refused.port, refused.protocol);
+                        self.allocator
+                            .report_conflict(host, port, protocol, &refused.stranger, refused.at)
+                            .is_ok()
+                    })
+                }
+                Queued::Wait(replica, host, request) => {
+                    self.allocator.wait(replica, host, &request);
+                    // What it waits for may have come free before it said so.
+                    self.allocator.look_again();
+                    true
+                }
+                Queued::StopWaiting(replica) => {
+                    // A grant may have ended it.
+                    self.allocator.stop_waiting(replica);
+                    true
+                }
             };
             debug_assert!(harmless, "the register and the allocator disagree");
         }
         self.queue = queue;
     }
+}
+
+/// The profile under a number.
+pub(super) fn find_profile(
+    profiles: &[Option<Arc<Profile>>],
+    id: u32,
+) -> Result<Arc<Profile>, Failure> {
+    let profile = profiles.get(id as usize).cloned().flatten();
+    profile.ok_or(Failure::value(PR_ENOENT, "profile", u64::from(id)))
 }

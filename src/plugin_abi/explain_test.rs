@@ -1,5 +1,10 @@
 //! Why hosts do not fit, in the numbers of the header.
 
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument covers a list of like calls"
+)]
+
 use std::ptr::{null, null_mut};
 
 use super::caller_test::*;

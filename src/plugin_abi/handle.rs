@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Context = 1,
     Transaction = 2,
     Alloc = 3,
+    /// Of who waits; never given out.
+    Wait = 4,
 }
 
 /// An id, taken apart.
@@ -86,6 +88,11 @@ impl Handle {
     /// What is kept in a slot of the same context.
     pub(super) const fn alloc(self, slot: u32, generation: u32) -> Self {
         Self::new(Kind::Alloc, self.place, slot, generation)
+    }
+
+    /// Who waits in a slot of the same context.
+    pub(super) const fn wait(self, slot: u32, generation: u32) -> Self {
+        Self::new(Kind::Wait, self.place, slot, generation)
     }
 
     /// The `number`th transaction of all contexts in a place.

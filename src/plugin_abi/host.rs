@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::allocator::{HostSpec, HostState, PutHostError};
+use crate::allocator::{HostSpec, HostState, PutHostError, Removal, RemoveHostError};
 use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Context;
+use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Kind;
@@ -50,6 +50,12 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
         let known = cycle.allocator.set_host_state(*index, *state);
         debug_assert!(known.is_ok(), "{index} was put but is unknown");
     }
+    stand(context, &mut cycle);
+    Ok(())
+}
+
+/// Lets everybody know which hosts there are now, and where.
+fn stand(context: &Context, cycle: &mut Cycle) {
     let standing = cycle.allocator.hosts().into_iter();
     let standing: Vec<_> = standing
         .map(|(index, name, state)| (index.0, name, state))
@@ -68,7 +74,37 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
         }
         board.stand(at);
     });
-    Ok(())
+}
+
+/// See `host_remove` in the header.
+pub(super) unsafe extern "C" fn host_remove(ctx: PrCtx, host: u32, flags: u32) -> i32 {
+    inside(ctx, Kind::Context, Class::Control, |context, _| {
+        let removal = match flags {
+            0 => Removal::IfEmpty,
+            PR_REMOVE_FORCE => Removal::Forced,
+            other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
+        };
+        let mut cycle = context.control()?;
+        // What was confirmed before this call must not stand in its way.
+        cycle.apply_queue(context);
+        {
+            // Held until the grants are forgotten, so that nobody queues a release of one that is gone.
+            let mut register = context.register();
+            let removed = cycle.allocator.remove_host(HostId(host), removal);
+            let lost = removed.map_err(|refused| {
+                let code = match refused {
+                    RemoveHostError::Unknown { .. } => PR_ENOENT,
+                    RemoveHostError::Holders { .. } | RemoveHostError::InTransaction { .. } => {
+                        PR_EBUSY
+                    }
+                };
+                Failure::told(code, refused)
+            })?;
+            register.lose(context.handle(), &lost);
+        }
+        stand(context, &mut cycle);
+        Ok(PR_OK)
+    })
 }
 
 const fn code_of(refused: &PutHostError) -> i32 {

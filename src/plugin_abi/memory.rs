@@ -272,7 +272,7 @@ impl<T: Plain> SizedOutput<T> {
         // SAFETY: not null and aligned for the stricter `T` (checked); the caller lets the size be read.
         let size = unsafe { at.cast::<u32>().read() };
         // Size and flags at least; an older caller's struct may be shorter than ours.
-        let known = size >= 8 && size <= MOST_SIZE && size.is_multiple_of(8);
+        let known = (8..=MOST_SIZE).contains(&size) && size.is_multiple_of(8);
         if !known {
             return Err(Failure::size(what, u64::from(size), 8));
         }

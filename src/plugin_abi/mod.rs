@@ -46,6 +46,9 @@ mod trial;
 mod txn;
 pub mod types;
 mod unbuilt;
+mod waits;
+#[cfg(test)]
+mod waits_test;
 #[cfg(test)]
 mod what_if_test;
 mod words;

@@ -68,19 +68,40 @@ pub(super) unsafe extern "C" fn profile_put(
 fn put(context: &Context, written: Written) -> Result<u32, Failure> {
     let mut cycle = context.control()?;
     let most = context.settings().limits.profiles;
+    let known = cycle.profiles.iter().flatten().count() as u64;
+    if known >= u64::from(most) {
+        return Err(Failure::limit("profiles", known + 1, u64::from(most)));
+    }
+    // A number is not used again, so those of dropped profiles count here.
     let id = u32::try_from(cycle.profiles.len()).unwrap_or(u32::MAX);
-    if id >= most {
+    if id == PR_ANY {
         return Err(Failure::limit(
-            "profiles",
-            u64::from(id) + 1,
-            u64::from(most),
+            "numbers of profiles",
+            id.into(),
+            PR_ANY.into(),
         ));
     }
     let profile = Arc::new(written.known_to(&mut cycle, id));
-    cycle.profiles.push(Arc::clone(&profile));
+    cycle.profiles.push(Some(Arc::clone(&profile)));
+    context.register().profiles.push(Some(Arc::clone(&profile)));
     // Still under the cycle's lock, so that no grant is posted before its service is known.
     context.report(|board| board.know(&profile));
     Ok(id)
+}
+
+/// See `profile_drop` in the header.
+pub(super) unsafe extern "C" fn profile_drop(ctx: PrCtx, id: u32) -> i32 {
+    inside(ctx, Kind::Context, Class::Control, |context, _| {
+        let mut cycle = context.control()?;
+        cycle.profile(id)?;
+        // Grants and waits keep it as long as they need it.
+        for profiles in [&mut cycle.profiles, &mut context.register().profiles] {
+            if let Some(profile) = profiles.get_mut(id as usize) {
+                *profile = None;
+            }
+        }
+        Ok(PR_OK)
+    })
 }
 
 /// A profile as written: valid, but without the context's numbers.
@@ -222,7 +243,7 @@ unsafe fn read_port(
     Ok((port, alias, raw.flags & PR_PORT_UNPUBLISHED == 0))
 }
 
-fn protocol(proto: u32) -> Result<Protocol, Failure> {
+pub(super) fn protocol(proto: u32) -> Result<Protocol, Failure> {
     match proto {
         PR_TCP => Ok(Protocol::Tcp),
         PR_UDP => Ok(Protocol::Udp),

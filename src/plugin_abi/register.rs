@@ -3,19 +3,22 @@
 //! Its lock is held for a look or an entry, never while numbers are chosen or a list is published. Order
 //! of locks in a context: cycle, board, register.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::allocator::{AfterRelease, HostState};
-use crate::identity::{HostName, Incarnation, ReplicaId};
+use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
 use crate::plugin_abi::board::HostNo;
-use crate::plugin_abi::constants::PR_ESTATE;
+use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
+use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::{Handle, Kind, Slots};
+use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::types::PrWant;
-use crate::port_pool::PortGrant;
+use crate::port::{Port, Protocol};
+use crate::port_pool::{Foreign, PortGrant, PortRequest, Stranger};
 use crate::time::Monotonic;
 
 /// What a scheduler calls a replica; its incarnations share it.
@@ -82,6 +85,30 @@ pub(super) enum Queued {
         after: AfterRelease,
     },
     State(HostName, HostState),
+    Foreign(HostName, Vec<Foreign>),
+    Conflict(Box<RefusedBind>),
+    Wait(ReplicaId, Option<HostId>, PortRequest),
+    StopWaiting(ReplicaId),
+}
+
+impl Queued {
+    /// Whose release it is.
+    const fn released(&self) -> Option<ReplicaId> {
+        match self {
+            Self::Begin(replica) | Self::Confirm { replica, .. } => Some(*replica),
+            _ => None,
+        }
+    }
+}
+
+/// A number that a replica could not bind.
+#[derive(Clone, Debug)]
+pub(super) struct RefusedBind {
+    pub(super) host: HostName,
+    pub(super) port: Port,
+    pub(super) protocol: Protocol,
+    pub(super) stranger: Stranger,
+    pub(super) at: Monotonic,
 }
 
 /// What readers shall see, in the order it was decided.
@@ -109,9 +136,22 @@ pub(super) struct Reported {
     pub(super) restarts: u32,
 }
 
+/// One who waits.
+#[derive(Debug)]
+struct Waiting {
+    want: PrWant,
+    replica: ReplicaId,
+}
+
 /// The grants of one context.
 #[derive(Debug)]
 pub(super) struct Register {
+    /// As the cycle has them, for those who must not wait for it.
+    pub(super) profiles: Vec<Option<Arc<Profile>>>,
+    waits: Slots<Waiting>,
+    waits_by_key: BTreeMap<(Key, u32), Handle>,
+    /// Who waits and fits, until it is told; each once.
+    woken: VecDeque<Handle>,
     allocs: Slots<Entered>,
     by_key: BTreeMap<(Key, u32), Handle>,
     /// Confirmed, but still in the allocator until the next cycle.
@@ -126,8 +166,13 @@ pub(super) struct Register {
 }
 
 impl Register {
-    pub(super) fn new(context: Handle, most: u32) -> Result<Self, Failure> {
+    pub(super) fn new(context: Handle, limits: Limits) -> Result<Self, Failure> {
+        let most = limits.allocs;
         Ok(Self {
+            profiles: Vec::new(),
+            waits: Slots::new(Kind::Wait, context, limits.waits)?,
+            waits_by_key: BTreeMap::new(),
+            woken: VecDeque::new(),
             allocs: Slots::new(Kind::Alloc, context, most)?,
             by_key: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -204,12 +249,128 @@ impl Register {
         Ok(())
     }
 
-    /// Makes a tentative grant held and lets readers know.
+    /// Makes a tentative grant held and lets readers know; its key waits no more.
     pub(super) fn hold(&mut self, handle: Handle) {
         if let Some(entered) = self.allocs.get_mut(handle) {
             entered.stage = Stage::Held;
+            let place = (entered.placed.key, entered.placed.incarnation);
             self.news.push(News::Held(Arc::clone(&entered.placed)));
+            self.stop_waiting(place);
         }
+    }
+
+    /// Notes that a key waits; said again, it keeps its place among those who wait for the same.
+    pub(super) fn wait(&mut self, want: &PrWant, profile: &Profile) -> Result<(), Failure> {
+        let place = (Key::from(want), want.incarnation);
+        let known = self.waits_by_key.get(&place).copied();
+        let known = known.and_then(|handle| self.waits.get(handle));
+        let replica = match known {
+            Some(it) if it.want.profile == want.profile && it.want.host == want.host => it.replica,
+            _ => {
+                self.stop_waiting(place);
+                let handle = self.waits.next()?;
+                let replica = ReplicaId {
+                    service: profile.service_id,
+                    // Above those of all grants.
+                    index: SLOTS + handle.slot(),
+                    incarnation: Incarnation(handle.generation()),
+                };
+                let want = *want;
+                self.waits.insert(Waiting { want, replica })?;
+                self.waits_by_key.insert(place, handle);
+                replica
+            }
+        };
+        let host = (want.host != PR_ANY).then_some(HostId(want.host));
+        let request = profile.request.clone();
+        self.queue.push(Queued::Wait(replica, host, request));
+        Ok(())
+    }
+
+    /// Forgets that a key waits. Whether it did.
+    fn stop_waiting(&mut self, place: (Key, u32)) -> bool {
+        let handle = self.waits_by_key.remove(&place);
+        let Some(waiting) = handle.and_then(|handle| self.waits.remove(handle)) else {
+            return false;
+        };
+        self.queue.push(Queued::StopWaiting(waiting.replica));
+        true
+    }
+
+    /// As the scheduler wishes.
+    pub(super) fn drop_wait(&mut self, want: &PrWant) -> Result<(), Failure> {
+        if self.stop_waiting((Key::from(want), want.incarnation)) {
+            Ok(())
+        } else {
+            Err(Failure::value(PR_ENOENT, "job", want.job))
+        }
+    }
+
+    /// Whether anybody waits.
+    pub(super) fn has_waits(&self) -> bool {
+        !self.waits_by_key.is_empty()
+    }
+
+    /// Who waits and fits now, oldest first, to be told.
+    pub(super) fn wake(&mut self, context: Handle, woken: Vec<ReplicaId>) {
+        for replica in woken {
+            let slot = replica.index.wrapping_sub(SLOTS);
+            let handle = context.wait(slot, replica.incarnation.0);
+            if self.waits.get(handle).is_some() && !self.woken.contains(&handle) {
+                self.woken.push_back(handle);
+            }
+        }
+    }
+
+    /// The next one to be told that it fits. Who waits no more is left out.
+    pub(super) fn next_woken(&mut self) -> Option<PrWant> {
+        while let Some(handle) = self.woken.pop_front() {
+            if let Some(waiting) = self.waits.get(handle) {
+                return Some(waiting.want);
+            }
+        }
+        None
+    }
+
+    /// Whether somebody is left to be told.
+    pub(super) fn has_woken(&self) -> bool {
+        let mut woken = self.woken.iter();
+        woken.any(|handle| self.waits.get(*handle).is_some())
+    }
+
+    /// The grant of the next placement of a job after `last`, that is of `step` or of any.
+    pub(super) fn next_of_job(
+        &self,
+        job: u64,
+        step: u32,
+        last: Option<(Key, u32)>,
+    ) -> Option<((Key, u32), Handle)> {
+        let key = |step, replica| Key { job, step, replica };
+        let (first, end) = match step {
+            PR_ANY => (0, u32::MAX),
+            one => (one, one),
+        };
+        let from = match last {
+            Some(last) => Bound::Excluded(last),
+            None => Bound::Included((key(first, 0), 0)),
+        };
+        let to = Bound::Included((key(end, u32::MAX), u32::MAX));
+        let next = self.by_key.range((from, to)).next()?;
+        Some((*next.0, *next.1))
+    }
+
+    /// Forgets grants whose host is gone; their ids are stale from here on.
+    pub(super) fn lose(&mut self, context: Handle, lost: &[ReplicaId]) {
+        for replica in lost {
+            let handle = context.alloc(replica.index, replica.incarnation.0);
+            if let Some(Entered { placed, .. }) = self.allocs.remove(handle) {
+                self.by_key.remove(&(placed.key, placed.incarnation));
+                self.news.push(News::Ended(handle));
+            }
+        }
+        let lost: BTreeSet<ReplicaId> = lost.iter().copied().collect();
+        let is_lost = |queued: &Queued| queued.released().is_some_and(|it| lost.contains(&it));
+        self.queue.retain(|queued| !is_lost(queued));
     }
 
     /// Forgets a tentative grant.

@@ -6,7 +6,7 @@ use crate::plugin_abi::context::Context;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
-use crate::plugin_abi::memory::{Input, Room};
+use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::types::{PrAlloc, PrCtx};
 
 /// See `release_begin` in the header.
@@ -46,6 +46,41 @@ pub(super) unsafe extern "C" fn release_confirm(
         };
         let at = context.at(now_ms);
         batch.each(|handle| context.register().confirm_release(handle, at, after))
+    })
+}
+
+/// See `release_job` in the header.
+pub(super) unsafe extern "C" fn release_job(
+    ctx: PrCtx,
+    job: u64,
+    step: u32,
+    confirm: u32,
+    now_ms: u64,
+    done: *mut u32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Hot, |context, _| {
+        // SAFETY: by C's promise null, or writable.
+        let done = unsafe { Output::new(done, "done") }?;
+        if confirm > 1 {
+            return Err(Failure::value(PR_EINVAL, "confirm", u64::from(confirm)));
+        }
+        // Not beside a cycle, which may be placing others of the job.
+        let _cycle = context.hot()?;
+        let at = context.at(now_ms);
+        let mut register = context.register();
+        let (mut last, mut released) = (None, 0);
+        while let Some((place, handle)) = register.next_of_job(job, step, last) {
+            last = Some(place);
+            let given = if confirm == 1 {
+                register.confirm_release(handle, at, AfterRelease::Cool)
+            } else {
+                register.begin_release(handle)
+            };
+            // Those that are not committed, and those whose release has begun, are passed over.
+            released += u32::from(given.is_ok());
+        }
+        done.set(released);
+        Ok(PR_OK)
     })
 }
 

@@ -9,8 +9,11 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
-use crate::plugin_abi::register::{Reported, Stage, not_committed};
-use crate::plugin_abi::types::{PrAddr, PrCtx, PrReady};
+use crate::plugin_abi::profile::protocol;
+use crate::plugin_abi::register::{Queued, RefusedBind, Reported, Stage, not_committed};
+use crate::plugin_abi::types::{PrAddr, PrAlloc, PrCtx, PrForeign, PrReady};
+use crate::port::{Port, PortRange};
+use crate::port_pool::{Foreign, GrantedPort, Side, Stranger};
 use crate::time::Monotonic;
 
 /// See `pump` in the header.
@@ -23,8 +26,13 @@ pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64)
             let mut cycle = context.between()?;
             if cycle.open.is_none() {
                 cycle.apply_queue(context);
-                // Nobody waits here yet, so whom the freed numbers would wake is not asked.
-                cycle.allocator.on_deadline(now);
+                if context.register().has_waits() {
+                    let woken = cycle.allocator.take_woken(now);
+                    context.register().wake(context.handle(), woken);
+                } else {
+                    // Whom the freed numbers would wake need not be asked.
+                    cycle.allocator.on_deadline(now);
+                }
             }
             cycle.allocator.next_deadline()
         };
@@ -178,4 +186,105 @@ fn why_not_posted(context: &Context, handle: Handle) -> Failure {
         Ok((_, Stage::Tentative)) => not_committed(),
         _ => handle.stale(),
     }
+}
+
+/// See `report_foreign` in the header.
+pub(super) unsafe extern "C" fn report_foreign(
+    ctx: PrCtx,
+    host: u32,
+    seq: u64,
+    listeners: *const PrForeign,
+    n: u32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Report, |context, _| {
+        // SAFETY: by C's promise null, or `n` readable elements.
+        let listeners = unsafe { Input::new(listeners, n, MOST_FOREIGN, "listeners") }?;
+        let mut list = Vec::new();
+        for raw in listeners.iter() {
+            read_foreign(&raw, &mut list)?;
+        }
+        context.report(|board| {
+            let name = board.report_foreign(host, seq)?;
+            context.register().queue.push(Queued::Foreign(name, list));
+            Ok(PR_OK)
+        })
+    })
+}
+
+/// Each number of both sides once.
+const MOST_FOREIGN: u32 = 2 * 65_535;
+
+fn read_foreign(raw: &PrForeign, list: &mut Vec<Foreign>) -> Result<(), Failure> {
+    if raw.flags != 0 {
+        return Err(Failure::value(
+            PR_EINVAL,
+            "listener.flags",
+            raw.flags.into(),
+        ));
+    }
+    let protocol = protocol(raw.proto)?;
+    let ends = Port::new(raw.lo).zip(Port::new(raw.hi));
+    let range = ends.and_then(|(first, last)| PortRange::new(first, last));
+    let reversed = "a range of a listener is reversed or has a 0";
+    let range = range.ok_or(Failure::said(PR_EINVAL, reversed))?;
+    let all = list.len() as u64 + u64::from(range.count());
+    if all > u64::from(MOST_FOREIGN) {
+        return Err(Failure::limit(
+            "numbers of listeners",
+            all,
+            MOST_FOREIGN.into(),
+        ));
+    }
+    let name: Vec<u8> = raw.comm.iter().map(|byte| byte.cast_unsigned()).collect();
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = String::from_utf8_lossy(name);
+    list.extend(range.iter().map(|port| Foreign {
+        port,
+        protocol,
+        pid: (raw.pid != 0).then_some(raw.pid),
+        comm: (!name.is_empty()).then(|| name.clone().into_owned()),
+    }));
+    Ok(())
+}
+
+/// See `report_conflict` in the header.
+pub(super) unsafe extern "C" fn report_conflict(
+    ctx: PrCtx,
+    id: PrAlloc,
+    port: u16,
+    proto: u32,
+    pid: u32,
+) -> i32 {
+    inside(ctx, Kind::Context, Class::Report, |context, _| {
+        let handle = Handle::read(id, Kind::Alloc)?;
+        let protocol = protocol(proto)?;
+        let number = Failure::value(PR_ENOENT, "a number of this grant", u64::from(port));
+        let port = Port::new(port).ok_or(number.clone())?;
+        let at = context.at(0);
+        let mut register = context.register();
+        let (placed, stage) = register.get(handle)?;
+        if stage == Stage::Tentative {
+            return Err(not_committed());
+        }
+        let has = |granted: &GrantedPort| {
+            let mut sides = Side::of(protocol);
+            granted.numbers.iter().any(|it| it == port)
+                && sides.all(|side| Side::of(granted.protocol).any(|of| of == side))
+        };
+        if !placed.grant.ports.iter().any(has) {
+            return Err(number);
+        }
+        let refused = RefusedBind {
+            host: placed.host_name.clone(),
+            port,
+            protocol,
+            stranger: Stranger {
+                pid: (pid != 0).then_some(pid),
+                comm: None,
+            },
+            at,
+        };
+        register.queue.push(Queued::Conflict(Box::new(refused)));
+        Ok(PR_OK)
+    })
 }

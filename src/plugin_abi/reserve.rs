@@ -283,7 +283,6 @@ impl Cycle {
                 want.flags.into(),
             )));
         }
-        let profile = self.profile(want.profile).map_err(plain)?;
         let key = Key::from(want);
         if let Some(known) = register.find(key, want.incarnation) {
             let given = self.open.as_ref().map(|open| open.given.as_slice());
@@ -294,6 +293,7 @@ impl Cycle {
             }
             return Ok(Looked::Known(Arc::clone(known)));
         }
+        let profile = self.profile(want.profile).map_err(plain)?;
         if let Some(newest) = register.newest(key)
             && newest.incarnation > want.incarnation
         {

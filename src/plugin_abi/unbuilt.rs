@@ -17,17 +17,9 @@ macro_rules! unbuilt {
 }
 
 unbuilt! {
-    host_remove(PrCtx, u32, u32);
     network_put(PrCtx, *const PrNetwork, u32);
-    profile_drop(PrCtx, u32);
     export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
-    release_job(PrCtx, u64, u32, u32, u64, *mut u32);
-    report_foreign(PrCtx, u32, u64, *const PrForeign, u32);
-    report_conflict(PrCtx, PrAlloc, u16, u32, u32);
-    wait_put(PrCtx, *const PrWant, u32, *mut i32);
-    wait_drop(PrCtx, *const PrWant, u32, *mut i32);
     wait_fd(PrCtx, *mut i32);
-    wait_next(PrCtx, *mut PrWant, u32, *mut u32, *mut u32);
     snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);
     snap_read(PrSnap, u32, *mut PrEndpoint, u32, *mut u32);
     snap_close(PrSnap);

@@ -1,5 +1,10 @@
 //! Who could start if others ended, and that nothing of it happens.
 
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument covers a list of like calls"
+)]
+
 use std::ptr::{null, null_mut};
 
 use super::caller_test::*;
