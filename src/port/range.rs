@@ -153,6 +153,13 @@ impl PortRanges {
         self.0.iter().map(|range| range.count()).sum()
     }
 
+    /// The longest run of consecutive ports, the lowest of equals; `None` if it is empty.
+    #[must_use]
+    pub fn longest(&self) -> Option<PortRange> {
+        let ranges = self.0.iter().rev().copied();
+        ranges.max_by_key(|range| range.count())
+    }
+
     /// Whether `port` lies inside. Cost: one binary search.
     #[must_use]
     pub fn contains(&self, port: Port) -> bool {
@@ -361,6 +368,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_longest_run_is_the_first_of_the_longest(a in set()) {
+            let longest = a.as_slice().iter().map(|range| range.count()).max();
+            let first = a.as_slice().iter().find(|range| Some(range.count()) == longest);
+            prop_assert_eq!(a.longest(), first.copied());
+        }
+
         #[test]
         fn a_difference_holds_the_ports_of_the_first_alone(a in set(), b in set()) {
             let left = a.difference(&b);

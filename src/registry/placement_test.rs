@@ -140,10 +140,10 @@ fn a_full_range_is_told_with_its_size() {
         reason(&rig, "five", 5),
         "no free port in 20040-20044 on host n1 (5 of 5 held)"
     );
-    rig.submit(&with_port("block", 1, "{ any = 101 }")).unwrap();
+    rig.submit(&with_port("block", 1, "{ any = 100 }")).unwrap();
     assert_eq!(
         reason(&rig, "block", 0),
-        "no 101 consecutive free ports in 20000-20099 on host n1"
+        "no 100 consecutive free ports in 20000-20099 on host n1"
     );
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::identity::{ServiceId, ServiceName};
-use crate::port::Port;
+use crate::port::{Port, PortRanges};
 use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas, Source};
 use crate::rights::Caller;
@@ -115,6 +115,9 @@ impl Registry {
             let mut hosts = self.truth.hosts.iter();
             hosts.any(|(_, host)| host.facts.fixed.contains(number))
         };
+        if let Some(reason) = self.too_long_a_block(profile) {
+            return Err(unfit(reason));
+        }
         match privileged {
             Some((number, protocol))
                 if by.uid != Some(0) && !self.host_names.is_empty() && !is_offered(number) =>
@@ -126,6 +129,40 @@ impl Registry {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Why no known host could ever answer a block of the profile; nothing while no host is known.
+    fn too_long_a_block(&self, profile: &Profile) -> Option<String> {
+        let offers = self.truth.hosts.iter().map(|(_, host)| {
+            let facts = &host.facts;
+            facts.dynamic.difference(&facts.reserved)
+        });
+        let offers: Vec<PortRanges> = offers.collect();
+        if offers.is_empty() {
+            return None;
+        }
+        let longest = |within: Option<&PortRanges>| {
+            let runs = offers.iter().map(|offered| match within {
+                Some(within) => offered.intersection(within),
+                None => offered.clone(),
+            });
+            let runs = runs.filter_map(|ranges| ranges.longest().map(|range| range.count()));
+            runs.max().unwrap_or(0)
+        };
+        profile.ports.iter().find_map(|port| {
+            let wanted = match port.want {
+                Want::Any { count } if count.get() > 1 => u32::from(count.get()),
+                _ => return None,
+            };
+            let longest = longest(port.within.as_ref());
+            (longest < wanted).then(|| {
+                format!(
+                    "port {} asks for a block of {wanted}, and no host offers more than {longest} consecutive numbers for it; \
+                     ask for fewer, or let an agent offer more with --ports",
+                    port.name
+                )
+            })
+        })
     }
 
     fn submit_new(

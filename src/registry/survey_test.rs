@@ -426,6 +426,30 @@ fn explain_refuses_what_submit_refuses_and_what_is_not_there() {
 }
 
 #[test]
+fn a_block_that_no_host_can_ever_give_is_refused_at_submit() {
+    let mut rig = Rig::new();
+    let long = |size: u32| {
+        with_port(
+            "web",
+            1,
+            &format!("{{ any = {size}, range = \"20000-20049\" }}"),
+        )
+    };
+    // Nobody knows what hosts will offer.
+    assert!(rig.submit(&long(101)).is_ok());
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let before = rig.everything();
+    let refused = rig.submit(&long(101)).unwrap_err().to_string();
+    assert!(
+        refused.contains("a block of 101, and no host offers more than 100 consecutive numbers"),
+        "{refused}"
+    );
+    assert_eq!(rig.everything(), before);
+    assert!(rig.submit(&long(100)).is_ok());
+}
+
+#[test]
 fn a_number_below_1024_needs_privilege_unless_a_host_offers_it() {
     // P37
     let mut rig = Rig::new();
