@@ -667,3 +667,22 @@ fn the_window_forgets_one_restart_at_a_time() {
     let last = world.log.last().map(String::as_str);
     assert_eq!(last, Some("13 GAVEUP(x1,3)"), "{:#?}", world.log);
 }
+
+#[test]
+fn an_order_during_a_start_that_works_is_no_excuse_for_its_end() {
+    let mut machine = super::Machine::new(config(Always), 1);
+    let at = crate::time::Monotonic::from_millis;
+    let mut out = Vec::new();
+    machine.handle(at(0), Event::Start, &mut out);
+    machine.handle(at(10), Event::UserRestart, &mut out);
+    let run = machine.run();
+    machine.handle(at(20), Event::Spawned { run }, &mut out);
+    let status = ExitStatus::Code(1);
+    machine.handle(at(5_000), Event::Exited { run, status }, &mut out);
+    machine.handle(at(5_000), Event::GroupEmpty { run }, &mut out);
+    assert_eq!(machine.next_deadline(), Some(at(6_000)));
+    machine.on_deadline(at(6_000), &mut out);
+    let run = machine.run();
+    machine.handle(at(6_000), Event::Spawned { run }, &mut out);
+    assert_eq!((machine.restarts(), machine.user_restarts()), (1, 0));
+}
