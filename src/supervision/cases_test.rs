@@ -686,3 +686,16 @@ fn an_order_during_a_start_that_works_is_no_excuse_for_its_end() {
     machine.handle(at(6_000), Event::Spawned { run }, &mut out);
     assert_eq!((machine.restarts(), machine.user_restarts()), (1, 0));
 }
+
+#[test]
+fn a_new_worker_counts_failures_from_zero() {
+    // supervision 1.3 rule 13: two failures before it and two after it are no three in a row.
+    let mut rules = config(Always);
+    rules.liveness = Some(probe(5, 10, 1, 3));
+    let mut world = World::new(rules, "up");
+    world.answers(0, Liveness, 20_000, 52_000, FAILS);
+    // Probes fail at 25 and 35; those of the next worker begin within ten seconds of 37.
+    world.at(37_000, Event::taken_over(std::time::Duration::ZERO));
+    world.run_until(100_000);
+    assert_eq!(world.log, ["1 R"]);
+}
