@@ -699,3 +699,38 @@ fn a_new_worker_counts_failures_from_zero() {
     world.run_until(100_000);
     assert_eq!(world.log, ["1 R"]);
 }
+
+#[test]
+fn no_order_starts_a_replica_again_whose_port_a_stranger_has() {
+    let mut machine = super::Machine::new(config(Always), 1);
+    let at = crate::time::Monotonic::from_millis;
+    let mut out = Vec::new();
+    machine.handle(at(0), Event::Start, &mut out);
+    let run = machine.run();
+    let conflict = Event::PortConflict {
+        run,
+        port: crate::port::Port::MAX,
+        protocol: crate::port::Protocol::Tcp,
+        pid: None,
+        comm: None,
+    };
+    machine.handle(at(1), conflict, &mut out);
+    machine.handle(at(2), Event::UserRestart, &mut out);
+    machine.handle(at(3), Event::GroupEmpty { run }, &mut out);
+    assert!(machine.is_final(), "{machine:?}");
+}
+
+#[test]
+fn a_kill_for_want_of_memory_is_no_success_whatever_its_signal() {
+    let mut rules = config(OnFailure);
+    rules.success_exit.insert(ExitCause::Signal(9));
+    for (oom, succeeded) in [(false, true), (true, false)] {
+        let status = ExitStatus::Signal {
+            signal: 9,
+            core: false,
+            oom,
+        };
+        let success = super::decision::is_success(status, &rules);
+        assert_eq!(success, succeeded);
+    }
+}
