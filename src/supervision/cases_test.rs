@@ -667,3 +667,70 @@ fn the_window_forgets_one_restart_at_a_time() {
     let last = world.log.last().map(String::as_str);
     assert_eq!(last, Some("13 GAVEUP(x1,3)"), "{:#?}", world.log);
 }
+
+#[test]
+fn an_order_during_a_start_that_works_is_no_excuse_for_its_end() {
+    let mut machine = super::Machine::new(config(Always), 1);
+    let at = crate::time::Monotonic::from_millis;
+    let mut out = Vec::new();
+    machine.handle(at(0), Event::Start, &mut out);
+    machine.handle(at(10), Event::UserRestart, &mut out);
+    let run = machine.run();
+    machine.handle(at(20), Event::Spawned { run }, &mut out);
+    let status = ExitStatus::Code(1);
+    machine.handle(at(5_000), Event::Exited { run, status }, &mut out);
+    machine.handle(at(5_000), Event::GroupEmpty { run }, &mut out);
+    assert_eq!(machine.next_deadline(), Some(at(6_000)));
+    machine.on_deadline(at(6_000), &mut out);
+    let run = machine.run();
+    machine.handle(at(6_000), Event::Spawned { run }, &mut out);
+    assert_eq!((machine.restarts(), machine.user_restarts()), (1, 0));
+}
+
+#[test]
+fn a_new_worker_counts_failures_from_zero() {
+    // supervision 1.3 rule 13: two failures before it and two after it are no three in a row.
+    let mut rules = config(Always);
+    rules.liveness = Some(probe(5, 10, 1, 3));
+    let mut world = World::new(rules, "up");
+    world.answers(0, Liveness, 20_000, 52_000, FAILS);
+    // Probes fail at 25 and 35; those of the next worker begin within ten seconds of 37.
+    world.at(37_000, Event::taken_over(std::time::Duration::ZERO));
+    world.run_until(100_000);
+    assert_eq!(world.log, ["1 R"]);
+}
+
+#[test]
+fn no_order_starts_a_replica_again_whose_port_a_stranger_has() {
+    let mut machine = super::Machine::new(config(Always), 1);
+    let at = crate::time::Monotonic::from_millis;
+    let mut out = Vec::new();
+    machine.handle(at(0), Event::Start, &mut out);
+    let run = machine.run();
+    let conflict = Event::PortConflict {
+        run,
+        port: crate::port::Port::MAX,
+        protocol: crate::port::Protocol::Tcp,
+        pid: None,
+        comm: None,
+    };
+    machine.handle(at(1), conflict, &mut out);
+    machine.handle(at(2), Event::UserRestart, &mut out);
+    machine.handle(at(3), Event::GroupEmpty { run }, &mut out);
+    assert!(machine.is_final(), "{machine:?}");
+}
+
+#[test]
+fn a_kill_for_want_of_memory_is_no_success_whatever_its_signal() {
+    let mut rules = config(OnFailure);
+    rules.success_exit.insert(ExitCause::Signal(9));
+    for (oom, succeeded) in [(false, true), (true, false)] {
+        let status = ExitStatus::Signal {
+            signal: 9,
+            core: false,
+            oom,
+        };
+        let success = super::decision::is_success(status, &rules);
+        assert_eq!(success, succeeded);
+    }
+}
