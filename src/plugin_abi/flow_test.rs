@@ -325,6 +325,8 @@ fn the_replicas_that_fit_are_counted_exactly_without_blocks() {
     let (count, at_least) = most(blocks, 1);
     assert_eq!(count, 2);
     assert!((1..=3192).contains(&at_least), "{at_least}");
+    // Not less than what was asked for.
+    assert_eq!(most(blocks, 300), (2, 300));
 }
 
 #[test]

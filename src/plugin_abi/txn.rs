@@ -146,12 +146,19 @@ fn fitting(
     let profile = cycle.profile(need.profile)?;
     let candidates = words.map(HostSet::from_words);
     let asked = asked(&profile, need);
-    let most = u32::from(u16::MAX);
+    // Exact where nothing but single numbers are drawn; blocks cost a search each, and few say enough.
+    let most = if profile.request.has_blocks() {
+        MOST_BLOCKS
+    } else {
+        u32::from(u16::MAX)
+    };
     cycle.within(|trial| {
         let mut hosts = HostSet::new();
         trial.feasible_into(&asked, candidates.as_ref(), &mut hosts);
         let mut times = |host| {
             let times = trial.max_replicas(&asked, host, most);
+            // So many fit at once, as was found already.
+            let times = times.max(need.replicas);
             (host, u16::try_from(times).unwrap_or(u16::MAX))
         };
         let most = if count {
@@ -162,6 +169,9 @@ fn fitting(
         Fitting { hosts, most }
     })
 }
+
+/// How many replicas with blocks are tried on one host.
+const MOST_BLOCKS: u32 = 16;
 
 /// See `mark` in the header.
 pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
