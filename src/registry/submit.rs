@@ -30,6 +30,11 @@ impl Registry {
     ) -> Result<Answer, Refusal> {
         let name = submission.service.clone();
         self.fit_for_here(by, &name, &submission.profile)?;
+        // Who only asks where it would fit is told NO BLOCK for each host.
+        if let Some(reason) = self.too_long_a_block(&submission.profile) {
+            let service = name;
+            return Err(Refusal::Unfit { service, reason });
+        }
         let known = self.names.get(&name);
         let service = known.and_then(|id| self.truth.services.find(id));
         let seen = service.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));
@@ -115,9 +120,6 @@ impl Registry {
             let mut hosts = self.truth.hosts.iter();
             hosts.any(|(_, host)| host.facts.fixed.contains(number))
         };
-        if let Some(reason) = self.too_long_a_block(profile) {
-            return Err(unfit(reason));
-        }
         match privileged {
             Some((number, protocol))
                 if by.uid != Some(0) && !self.host_names.is_empty() && !is_offered(number) =>

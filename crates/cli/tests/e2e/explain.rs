@@ -36,11 +36,14 @@ fn every_cause_is_told_per_host_and_port_before_a_submit_and_after_it() {
             "9000-9009",
         ],
     );
-    let holder = hello("holder", 1, "", &USUAL.replace("\"any\"", "8888"));
+    let two = USUAL
+        .replace("http = \"any\"\n", "http = 8888\nother = 20005\n")
+        .replace("{ path", "{ port = \"http\", path");
+    let holder = hello("holder", 1, "", &two);
     world.ok(&["submit", &world.profile("holder.toml", &holder)]);
     world.ok(&["wait", "holder", "--timeout", "30s"]);
     let ports = "http = 8888\nforeign = 5236\nreserved = 9001\nbelow = { any = 1, range = \"100-200\" }\n\
-                 block = { any = 11, range = \"20000-20010\" }\n";
+                 block = { any = 10, range = \"20000-20010\" }\n";
     let usual = USUAL
         .replace("http = \"any\"\n", ports)
         .replace("{ path", "{ port = \"http\", path");
@@ -92,7 +95,7 @@ fn every_cause_is_told_per_host_and_port_before_a_submit_and_after_it() {
                 "any/tcp",
                 "-",
                 "-",
-                "block of 11 in 20000-20009"
+                "block of 10 in 20000-20009"
             ],
             [
                 "n1",
@@ -126,7 +129,7 @@ fn every_cause_is_told_per_host_and_port_before_a_submit_and_after_it() {
         format!("port 8888/tcp on host n1 is held by holder.{user} replica 0"),
         "port 5236/tcp on host n1 is in use by a process outside portreeve".to_owned(),
         "port 9001/tcp on host n1 is reserved by the site".to_owned(),
-        "no 11 consecutive free ports in 20000-20009 on host n1".to_owned(),
+        "no 10 consecutive free ports in 20000-20009 on host n1".to_owned(),
         "may only be in 100-200, outside the host's dynamic range 20000-20009".to_owned(),
     ] {
         assert!(reason.contains(&words), "{words:?} is missing: {reason}");
