@@ -9,9 +9,9 @@ use crate::plugin_abi::context::Context;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
-use crate::plugin_abi::memory::{Input, Output, Room, read};
+use crate::plugin_abi::memory::{Output, Room, read};
 use crate::plugin_abi::profile::proto;
-use crate::plugin_abi::txn::{MOST_WORDS, asked};
+use crate::plugin_abi::txn::{asked, candidate_words};
 use crate::plugin_abi::types::{PrHeld, PrNeed, PrTxn, PrWhy};
 use crate::port_pool::{Cause, ListedPorts, PortRequest, PortState, Why};
 use crate::time::Monotonic;
@@ -57,15 +57,8 @@ pub(super) unsafe extern "C" fn explain_all(
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         // SAFETY: by C's promise null, or readable.
         let need = unsafe { read(need, "need") }?;
-        let candidates = if cand.is_null() {
-            None
-        } else {
-            // SAFETY: by C's promise `nwords` readable words.
-            Some(unsafe { Input::new(cand, nwords, MOST_WORDS, "cand") }?)
-        };
-        if nwords > MOST_WORDS {
-            return Err(Failure::limit("nwords", nwords.into(), MOST_WORDS.into()));
-        }
+        // SAFETY: by C's promise null, or `nwords` readable words.
+        let candidates = unsafe { candidate_words(cand, nwords) }?;
         // SAFETY: by C's promise null, or room for `n_reasons` numbers.
         let room = unsafe { Room::new(hosts_by_reason, n_reasons, "hosts_by_reason") }?;
         let mut cycle = context.transaction(txn)?;

@@ -74,6 +74,25 @@ impl Cycle {
     }
 }
 
+/// The candidates of a question, as words; none for all hosts.
+///
+/// # Safety
+///
+/// `cand` is null, or points to `nwords` words that stay readable as long as what is returned.
+pub(super) unsafe fn candidate_words(
+    cand: *const u64,
+    nwords: u32,
+) -> Result<Option<Input<u64>>, Failure> {
+    if nwords > MOST_WORDS {
+        return Err(Failure::limit("nwords", nwords.into(), MOST_WORDS.into()));
+    }
+    if cand.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise, and not null.
+    unsafe { Input::new(cand, nwords, MOST_WORDS, "cand") }.map(Some)
+}
+
 /// See `feasible` in the header.
 pub(super) unsafe extern "C" fn feasible(
     txn: PrTxn,
@@ -86,15 +105,8 @@ pub(super) unsafe extern "C" fn feasible(
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         // SAFETY: by C's promise null, or readable.
         let need = unsafe { read(need, "need") }?;
-        let candidates = if cand.is_null() {
-            None
-        } else {
-            // SAFETY: by C's promise `nwords` readable words.
-            Some(unsafe { Input::new(cand, nwords, MOST_WORDS, "cand") }?)
-        };
-        if nwords > MOST_WORDS {
-            return Err(Failure::limit("nwords", nwords.into(), MOST_WORDS.into()));
-        }
+        // SAFETY: by C's promise null, or `nwords` readable words.
+        let candidates = unsafe { candidate_words(cand, nwords) }?;
         // SAFETY: by C's promise room for `nwords` words; it may be `cand`, which is read first.
         let out = unsafe { Room::new(out, nwords, "out") }?;
         // SAFETY: by C's promise null, or room for 64 numbers per word.
