@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod client;
+pub mod containment;
 pub mod local;
 pub mod paths;
 mod problem;

@@ -8,6 +8,7 @@ use portreeve::supervision::ProbeKind;
 use portreeve_api::local::Assignment;
 
 use crate::job::Job;
+use crate::probe::owner::Root;
 use crate::probe::{Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, TargetPort};
 
 /// Everything the checks of one run are made of.
@@ -18,8 +19,8 @@ pub(crate) struct Checks<'a> {
     pub(crate) job: Option<&'a Job>,
     /// This host's published address.
     pub(crate) address: IpAddr,
-    /// The process below which the run lives.
-    pub(crate) root: Option<u32>,
+    /// Where the run lives.
+    pub(crate) root: Option<&'a Root>,
 }
 
 impl<'a> Checks<'a> {
@@ -35,7 +36,7 @@ impl<'a> Checks<'a> {
                 .collect(),
             address: self.address,
             single_host: self.assignment.single_host,
-            root: self.root,
+            root: self.root.cloned(),
         }
     }
 

@@ -298,6 +298,14 @@ impl Driver {
                     conflict.map_or(Event::Exited { run, status }, |found| found.event(run));
                 self.event(now, event, effects);
             }
+            BackendEvent::Cleared { run } => {
+                // Nothing else ends a run that is starting.
+                if run == newest
+                    && let Err(event) = self.spawn_alone(run)
+                {
+                    self.progress.own.push(event);
+                }
+            }
             BackendEvent::GroupEmpty { run } => {
                 self.progress.emptied = self.progress.emptied.max(Some(run));
                 self.event(now, Event::GroupEmpty { run }, effects);
@@ -312,7 +320,7 @@ impl Driver {
             return None;
         }
         let desired = &self.assignment.desired;
-        conflict::at_exit(&desired.grant, &desired.profile.ports, self.backend.root())
+        conflict::at_exit(&desired.grant, &desired.profile.ports, self.backend.root().as_ref())
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
@@ -410,9 +418,17 @@ impl Driver {
         }
     }
 
-    /// Starts a run, or says why not.
+    /// Starts a run, or says why not; first ends what is left of earlier ones, if there is something.
     fn spawn(&mut self, run: Run) -> Result<(), Event> {
         self.progress.news.new_run();
+        if !self.backend.clear(run) {
+            return Ok(());
+        }
+        self.spawn_alone(run)
+    }
+
+    /// Starts a run beside which nothing of the replica lives.
+    fn spawn_alone(&mut self, run: Run) -> Result<(), Event> {
         job::remove_runs_before(&self.folder, run);
         if let Some(found) = conflict::before_start(&self.assignment.desired.grant) {
             return Err(found.event(run));
@@ -436,12 +452,13 @@ impl Driver {
         kind: ProbeKind,
         timeout: Duration,
     ) -> impl Future<Output = ProbeReport> + use<> {
+        let root = self.backend.root();
         let leftovers = self.progress.leftovers.entry(kind).or_default();
         let checks = Checks {
             assignment: &self.assignment,
             job: self.progress.job.as_ref(),
             address: self.record.host_address,
-            root: self.backend.root(),
+            root: root.as_ref(),
         };
         let target = checks.target(kind);
         let check = checks.check(kind, leftovers);

@@ -102,6 +102,8 @@ impl Job {
                 .transpose()?,
             env: self.env.clone().into_iter().collect(),
             working_dir: self.working_dir.clone(),
+            containment: assignment.containment.clone(),
+            init: Vec::new(),
         };
         let scratch = PathBuf::from(&self.scratch);
         match new_folder(&scratch) {

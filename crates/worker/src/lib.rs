@@ -11,6 +11,7 @@ mod backend;
 mod checks;
 mod clock;
 mod conflict;
+mod containment;
 mod driver;
 mod env_file;
 mod file;

@@ -11,13 +11,17 @@ use std::process::Stdio;
 
 use portreeve::identity::Run;
 use portreeve::supervision::StartFailure;
+use portreeve_api::containment::Containment;
 use portreeve_api::local::ReplicaFolder;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use crate::containment::Hold;
+use crate::probe::owner::Root;
 use crate::shim::{Launch, RunFolder, ShimCommand};
 
 use super::follower::{Followed, Follower};
+use super::leftovers::Leftovers;
 use super::{Backend, BackendEvent};
 
 /// The program that can be a shim, and the arguments that make it one; `--folder DIR --run N` follow them.
@@ -48,8 +52,11 @@ pub(crate) struct ShimBackend {
     program: ShimProgram,
     folder: ReplicaFolder,
     mark: Mark,
+    containment: Containment,
     events: mpsc::UnboundedSender<BackendEvent>,
     newest: Option<Followed>,
+    /// What bears the replica's mark was looked for: from then on this worker has seen the end of each run.
+    searched: bool,
 }
 
 /// Variables that every process of a run inherits, to find those whose shim is lost.
@@ -76,24 +83,35 @@ impl ShimBackend {
         program: ShimProgram,
         folder: ReplicaFolder,
         mark: Mark,
+        containment: Containment,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> Self {
         Self {
             program,
             folder,
             mark,
+            containment,
             events,
             newest: None,
+            searched: false,
         }
     }
 
     /// Makes the follower of a run and gives it a way to hear commands.
     fn follow(&mut self, run: Run) -> Follower {
-        let files = RunFolder::of(&self.folder, run);
-        let (follower, followed) =
-            Follower::new(run, files, self.mark.of(run), self.events.clone());
+        let (follower, followed) = self.follower(run);
         self.newest = Some(followed);
         follower
+    }
+
+    fn follower(&self, run: Run) -> (Follower, Followed) {
+        Follower::new(
+            run,
+            RunFolder::of(&self.folder, run),
+            self.mark.of(run),
+            self.containment.clone(),
+            self.events.clone(),
+        )
     }
 
     fn command(&self, run: Run, command: ShimCommand) -> bool {
@@ -135,8 +153,11 @@ impl ShimBackend {
 }
 
 impl Backend for ShimBackend {
-    fn spawn(&mut self, launch: Launch) {
+    fn spawn(&mut self, mut launch: Launch) {
         let run = launch.run;
+        let arguments = self.program.arguments.iter();
+        let arguments = arguments.map(|one| one.to_string_lossy().into_owned());
+        launch.init = arguments.chain(["--init".to_owned()]).collect();
         let follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
@@ -173,12 +194,33 @@ impl Backend for ShimBackend {
     }
 
     fn end_unrecorded(&mut self, run: Run) -> Pin<Box<dyn Future<Output = ()>>> {
-        let files = RunFolder::of(&self.folder, run);
-        let (follower, _) = Follower::new(run, files, self.mark.of(run), self.events.clone());
+        let (follower, _) = self.follower(run);
         Box::pin(follower.end())
     }
 
-    fn root(&self) -> Option<u32> {
-        self.newest.as_ref()?.shim()
+    fn clear(&mut self, run: Run) -> bool {
+        let searched = std::mem::replace(&mut self.searched, true);
+        let mut leftovers = Leftovers::of(&self.folder, &self.mark, &self.containment, run);
+        if !leftovers.any(!searched) {
+            return true;
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            // The driver is gone only when the worker ends.
+            _ = events.send(match leftovers.end().await {
+                Ok(()) => BackendEvent::Cleared { run },
+                Err(why) => BackendEvent::SpawnFailed { run, why },
+            });
+        });
+        false
+    }
+
+    fn root(&self) -> Option<Root> {
+        let newest = self.newest.as_ref()?;
+        let group = Hold::of(&self.containment, newest.run);
+        Some(Root {
+            pid: newest.shim()?,
+            group: group.group().map(ToOwned::to_owned),
+        })
     }
 }

@@ -54,7 +54,7 @@ fn look(port: &TargetPort, target: &ProbeTarget) -> Found {
             }
         };
         for listener in found {
-            match ownership(&listener, port.owner, target.root) {
+            match ownership(&listener, port.owner, target.root.as_ref()) {
                 Ownership::Own if reaches(&listener, number, target) => return Found::Reached,
                 Ownership::Own => elsewhere = Some(listener.address),
                 Ownership::Stranger(holder) => stranger = Some((number, holder)),
@@ -89,7 +89,8 @@ fn nothing_listens(port: &TargetPort, target: &ProbeTarget) -> String {
         text = format!("nothing listens on any of {first}-{last}");
     }
     let all = listeners::all_listeners(Side::Tcp).unwrap_or_default();
-    let members = target.root.into_iter().flat_map(owner::members);
+    let members = target.root.iter();
+    let members = members.flat_map(|root| owner::members(root.pid));
     let own: BTreeSet<u64> = members
         .filter_map(|pid| owner::sockets(pid).ok())
         .flatten()

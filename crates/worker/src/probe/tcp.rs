@@ -75,7 +75,7 @@ fn stranger(port: Port, target: &ProbeTarget) -> Option<ProbeReport> {
     let found = listeners::listeners(Side::Tcp, port).ok()?;
     let mut holder = None;
     for listener in &found {
-        match ownership(listener, owner, target.root) {
+        match ownership(listener, owner, target.root.as_ref()) {
             Ownership::Own | Ownership::Unreadable => return None,
             Ownership::Stranger(of) => holder = Some(of),
         }
