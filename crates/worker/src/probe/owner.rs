@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 
 use portreeve::profile::ListenerOwner;
+use portreeve_api::sockets::Listener;
 
-use super::listeners::Listener;
 use crate::process;
 
 /// Whether a listener counts as the replica's own.
@@ -92,8 +92,8 @@ pub(crate) fn sockets(pid: u32) -> io::Result<impl Iterator<Item = u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::listeners::{Side, listeners};
     use portreeve::port::Port;
+    use portreeve_api::sockets::{Side, listeners};
     use std::net::TcpListener;
 
     #[test]
