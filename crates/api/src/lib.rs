@@ -10,6 +10,7 @@ pub mod local;
 pub mod paths;
 mod problem;
 pub mod site_profiles;
+pub mod sockets;
 
 pub use client::{Client, ClientError, Target};
 pub use problem::Problem;

@@ -23,7 +23,6 @@ mod app;
 mod clock;
 mod data_dir;
 mod desk;
-mod diag;
 mod driver;
 mod impatient;
 mod listen;

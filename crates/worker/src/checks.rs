@@ -7,6 +7,7 @@ use portreeve::profile::{DeclaredPort, Probe};
 use portreeve::supervision::ProbeKind;
 use portreeve_api::local::Assignment;
 
+use crate::containment::ProbeGroup;
 use crate::job::Job;
 use crate::probe::owner::Root;
 use crate::probe::{Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, TargetPort};
@@ -90,6 +91,9 @@ impl<'a> Checks<'a> {
                     env: job.probe_env(self.assignment, kind),
                     working_dir: job.working_dir().to_owned(),
                     leftovers: leftovers.clone(),
+                    group: self
+                        .root
+                        .and_then(|root| ProbeGroup::of(root.group.as_deref()?, kind)),
                 }))
             }
         }

@@ -7,9 +7,9 @@ use portreeve::port::{Port, PortName, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::{DeclaredPort, ListenerOwner};
 use portreeve::supervision::Event;
+use portreeve_api::sockets::{Listener, Side, listeners};
 use socket2::{Domain, Socket, Type};
 
-use crate::probe::listeners::{Listener, Side, listeners};
 use crate::probe::owner::{Ownership, Root, holder, ownership};
 
 /// A granted number that a stranger has.

@@ -320,7 +320,11 @@ impl Driver {
             return None;
         }
         let desired = &self.assignment.desired;
-        conflict::at_exit(&desired.grant, &desired.profile.ports, self.backend.root().as_ref())
+        conflict::at_exit(
+            &desired.grant,
+            &desired.profile.ports,
+            self.backend.root().as_ref(),
+        )
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {

@@ -80,9 +80,7 @@ fn rank(event: &BackendEvent) -> u8 {
         // A start that failed stands where one that succeeded does.
         BackendEvent::Spawned { run, .. }
         | BackendEvent::SpawnFailed { run, .. }
-        | BackendEvent::Cleared { run } => {
-            Event::Spawned { run: *run }.rank()
-        }
+        | BackendEvent::Cleared { run } => Event::Spawned { run: *run }.rank(),
         BackendEvent::Exited { run, status } => Event::Exited {
             run: *run,
             status: *status,

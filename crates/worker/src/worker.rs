@@ -11,7 +11,6 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::{Mark, ShimBackend, ShimProgram};
-use crate::clock;
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
@@ -21,6 +20,7 @@ use crate::probing::Probing;
 use crate::record::Record;
 use crate::sources::Sources;
 use crate::uplink;
+use crate::{clock, containment};
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
 /// that its life hangs on.
@@ -56,6 +56,10 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .ok_or_else(|| WorkerError::NoAssignment {
             path: folder.assignment(),
         })?;
+    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
+        // What runs goes on; what is started is refused with the same words.
+        tracing::error!("the worker is not in the control group of its replica: {cause}");
+    }
     let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
     let record = Record::read(&folder).context("machine.json cannot be read")?;
     let record = match record {
@@ -102,6 +106,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         prefix: assignment.prefix.clone(),
         token_file: folder.token().to_string_lossy().into_owned(),
     };
+    let held = assignment.containment.clone();
     let mut record = record;
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
@@ -133,8 +138,11 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     match ended {
         // The folder is the agent's, who keeps the logs.
         Ended::Forgotten => Ok(()),
-        Ended::LifelineEnded => fs::remove_dir_all(folder.path())
-            .with_context(|| format!("{} cannot be removed", folder.path().display())),
+        Ended::LifelineEnded => {
+            containment::leave_for_good(&held);
+            fs::remove_dir_all(folder.path())
+                .with_context(|| format!("{} cannot be removed", folder.path().display()))
+        }
     }
 }
 

@@ -208,17 +208,23 @@ impl Worker {
 #[derive(Args, Debug)]
 pub(crate) struct Shim {
     /// The replica's folder
-    #[arg(long, value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "init")]
+    folder: Option<PathBuf>,
     /// Which start
-    #[arg(long)]
+    #[arg(long, default_value_t)]
     run: u32,
+    /// Be the first process of a run's namespace of process numbers, and only reap
+    #[arg(long, conflicts_with_all = ["folder", "run"])]
+    init: bool,
 }
 
 impl Shim {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        portreeve_worker::shim::run(&ReplicaFolder::at(self.folder), Run(self.run))
-            .map_err(Failure::plain)
+        let ended = match self.folder {
+            Some(folder) => portreeve_worker::shim::run(&ReplicaFolder::at(folder), Run(self.run)),
+            None => portreeve_worker::shim::init(),
+        };
+        ended.map_err(Failure::plain)
     }
 }
 

@@ -40,7 +40,9 @@ impl Leftovers {
         let runs = containment::runs_with_groups(containment).into_iter();
         let earlier = runs.filter(|run| *run <= next);
         Self {
-            holds: earlier.map(|run| (run, Hold::of(containment, run))).collect(),
+            holds: earlier
+                .map(|run| (run, Hold::of(containment, run)))
+                .collect(),
             marked: Marked {
                 name: format!("{}TOKEN_FILE=", mark.prefix),
                 folder: folder.path().to_owned(),
@@ -132,9 +134,7 @@ impl Marked {
         else {
             return false;
         };
-        copy == own_copy
-            && incarnation < own
-            && !ReplicaFolder::at(folder).assignment().exists()
+        copy == own_copy && incarnation < own && !ReplicaFolder::at(folder).assignment().exists()
     }
 }
 

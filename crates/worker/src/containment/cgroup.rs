@@ -8,13 +8,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use portreeve::identity::Run;
+use portreeve::supervision::ProbeKind;
 use portreeve_api::containment::Containment;
 
 use super::{about, enter, from_inside, make, run_group};
 
-/// The child group of the probes that are commands.
+/// The child group of the probes that are commands; each kind has one of its own in it, since several run at once.
 pub(crate) const PROBE: &str = "probe";
 
 /// The group of one run.
@@ -87,7 +89,7 @@ impl RunGroup {
     }
 }
 
-/// The group of a run's probes: each is started inside and ended whole.
+/// The group of a run's probes of one kind: each is started inside and ended whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeGroup {
     path: PathBuf,
@@ -96,9 +98,9 @@ pub(crate) struct ProbeGroup {
 
 impl ProbeGroup {
     /// Below the group of the run.
-    pub(crate) fn of(run: &Path) -> Option<Self> {
+    pub(crate) fn of(run: &Path, kind: ProbeKind) -> Option<Self> {
         Some(Self {
-            path: run.join(PROBE),
+            path: run.join(PROBE).join(kind.to_string()),
             home: run.parent()?.join(Containment::WORKER),
         })
     }
@@ -109,7 +111,10 @@ impl ProbeGroup {
     /// The run's group must not be killed by another process meanwhile: the worker would end with it. It is not,
     /// because the worker gives up its probes before it has the run killed.
     pub(crate) fn start<T>(&self, start: impl FnOnce() -> T) -> T {
-        let ready = make(&self.path).and_then(|()| enter(&self.path));
+        let all = self.path.parent().unwrap_or(&self.path);
+        let ready = make(all)
+            .and_then(|()| make(&self.path))
+            .and_then(|()| enter(&self.path));
         let started = start();
         if ready.is_ok()
             && let Err(cause) = enter(&self.home)
@@ -122,8 +127,16 @@ impl ProbeGroup {
     /// Kills everything inside.
     pub(crate) fn kill(&self) {
         // Not while we could not leave it.
-        if !fs::read_to_string("/proc/self/cgroup").is_ok_and(|own| own.contains("/probe\n")) {
+        if !fs::read_to_string("/proc/self/cgroup").is_ok_and(|own| own.contains("/probe/")) {
             _ = fs::write(self.path.join("cgroup.kill"), "1");
+        }
+    }
+
+    /// Kills what is inside until nothing is; the timeout of the check that waits bounds it.
+    pub(crate) async fn emptied(&self) {
+        while !self.is_empty() {
+            self.kill();
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
@@ -140,7 +153,10 @@ fn unpopulated(events: &File) -> io::Result<bool> {
     match events.read_at(&mut text, 0) {
         Ok(length) => {
             let text = String::from_utf8_lossy(&text[..length]);
-            match text.lines().find_map(|line| line.strip_prefix("populated ")) {
+            match text
+                .lines()
+                .find_map(|line| line.strip_prefix("populated "))
+            {
                 Some(populated) => Ok(populated.trim() == "0"),
                 None => Err(io::ErrorKind::InvalidData.into()),
             }

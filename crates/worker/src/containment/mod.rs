@@ -17,9 +17,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve_api::containment::{Containment, Rung};
+use portreeve_api::containment::{Containment, Rung, remove_tree};
 
 pub(crate) use cgroup::{PROBE, ProbeGroup};
 pub(crate) use oom::OomCount;
@@ -143,7 +144,10 @@ impl Hold {
 
 /// The runs that have a group in this replica's, newest last.
 pub(crate) fn runs_with_groups(containment: &Containment) -> Vec<Run> {
-    let entries = containment.group.iter().filter_map(|group| fs::read_dir(group).ok());
+    let entries = containment
+        .group
+        .iter()
+        .filter_map(|group| fs::read_dir(group).ok());
     let mut runs: Vec<Run> = entries
         .flatten()
         .flatten()
@@ -185,17 +189,6 @@ fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     folders.map(|entry| entry.path())
 }
 
-/// Removes a tree of empty groups; whether it is gone. A group can be busy for a moment after its last process ended.
-pub(crate) fn remove_tree(group: &Path) -> bool {
-    for child in below(group) {
-        remove_tree(&child);
-    }
-    match fs::remove_dir(group) {
-        Ok(()) => true,
-        Err(cause) => cause.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 /// Moves this process, with all its threads, into a group.
 fn enter(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
@@ -210,6 +203,50 @@ fn from_inside<T>(
     enter(inside)?;
     let started = start();
     Ok((started, enter(home)))
+}
+
+/// Moves the worker to where it belongs, unless the agent, who may have the right to where it may not, did it or is
+/// about to.
+///
+/// # Errors
+///
+/// The system's, if it is elsewhere after [`ADMISSION`]; then no run can be started.
+pub(crate) async fn settle_worker(containment: &Containment) -> io::Result<()> {
+    let mut refused = containment.admit_worker(std::process::id());
+    let asked = tokio::time::Instant::now();
+    while refused.is_err() && !is_settled(containment) && asked.elapsed() < ADMISSION {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        refused = containment.admit_worker(std::process::id());
+    }
+    if is_settled(containment) {
+        Ok(())
+    } else {
+        refused
+    }
+}
+
+fn is_settled(containment: &Containment) -> bool {
+    let home = containment.group.as_ref().and_then(|group| {
+        let replica = Path::new(group.file_name()?);
+        Some(replica.join(Containment::WORKER))
+    });
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    home.is_none_or(|home| groups.lines().any(|line| Path::new(line).ends_with(&home)))
+}
+
+/// How long the agent may take to move a worker that it has started.
+const ADMISSION: Duration = Duration::from_secs(2);
+
+/// Leaves the replica's group and removes it: for a worker whose agent is gone and nobody comes after.
+pub(crate) fn leave_for_good(containment: &Containment) {
+    if let Some(above) = containment
+        .group
+        .as_ref()
+        .and_then(|group| group.parent()?.parent())
+        && enter(above).is_ok()
+    {
+        _ = containment.remove();
+    }
 }
 
 /// Makes a folder that may be there already.

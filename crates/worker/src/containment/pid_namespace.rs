@@ -25,9 +25,17 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     /// From here on what this process starts is in the namespace, this process itself is not.
-    pub(super) fn prepare(&mut self, arguments: &[String], env: &[(String, String)]) -> io::Result<()> {
-        unshare(CloneFlags::CLONE_NEWPID)
-            .map_err(|errno| io::Error::new(io::Error::from(errno).kind(), format!("a namespace of process numbers: {errno}")))?;
+    pub(super) fn prepare(
+        &mut self,
+        arguments: &[String],
+        env: &[(String, String)],
+    ) -> io::Result<()> {
+        unshare(CloneFlags::CLONE_NEWPID).map_err(|errno| {
+            io::Error::new(
+                io::Error::from(errno).kind(),
+                format!("a namespace of process numbers: {errno}"),
+            )
+        })?;
         // Reaped with the shim's other children; what is not awaited here is not forgotten.
         let init = Command::new("/proc/self/exe")
             .args(arguments)

@@ -6,7 +6,6 @@
 mod address;
 mod command;
 mod http;
-pub(crate) mod listeners;
 mod listening;
 pub(crate) mod owner;
 mod tcp;

@@ -6,8 +6,8 @@ use std::io;
 use std::path::PathBuf;
 
 use portreeve::profile::ListenerOwner;
+use portreeve_api::sockets::Listener;
 
-use super::listeners::Listener;
 use crate::{containment, process};
 
 /// Whether a listener counts as the replica's own.
@@ -115,8 +115,8 @@ pub(crate) fn sockets(pid: u32) -> io::Result<impl Iterator<Item = u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::listeners::{Side, listeners};
     use portreeve::port::Port;
+    use portreeve_api::sockets::{Side, listeners};
     use std::net::TcpListener;
 
     fn below(pid: u32) -> Root {

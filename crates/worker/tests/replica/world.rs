@@ -16,6 +16,7 @@ use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
+use portreeve_api::containment::{Choice, Containment, Ladder};
 use portreeve_api::local::{
     Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens, WorkerAnswer,
     WorkerCommand,
@@ -108,7 +109,9 @@ impl World {
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
+            containment: contained(rung(), root.path()),
         };
+        assignment.containment.prepare(None).unwrap();
         Self {
             controller,
             assignment,
@@ -234,6 +237,10 @@ impl Drop for World {
                 until("the shim ends", || is_gone(shim.pid));
             }
         }
+        let containment = self.assignment.containment.clone();
+        if !std::thread::panicking() {
+            until("its control group is removed", || containment.remove());
+        }
         if std::thread::panicking() {
             for name in ["worker.log", "shim.log", "stdout.log", "stderr.log"] {
                 let text = fs::read_to_string(self.path(name)).unwrap_or_default();
@@ -242,6 +249,17 @@ impl Drop for World {
             eprintln!("--- {}", self.root.path().display());
         }
     }
+}
+
+/// The rung on which the tests run: that of `PORTREEVE_TEST_CONTAINMENT`, else the highest of this host.
+fn rung() -> Choice {
+    let forced = std::env::var("PORTREEVE_TEST_CONTAINMENT").ok();
+    forced.map_or(Choice::Auto, |rung| rung.parse().unwrap())
+}
+
+fn contained(rung: Choice, state: &std::path::Path) -> Containment {
+    let ladder = Ladder::climb(rung, state).unwrap();
+    ladder.containment("web.alice~0~1", nix::unistd::geteuid().is_root())
 }
 
 /// Waits until `condition` holds.

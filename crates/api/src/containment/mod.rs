@@ -9,12 +9,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+mod hierarchy;
+mod ladder;
+
+pub use hierarchy::Hierarchy;
+pub use ladder::{Choice, Ladder};
+
 /// A way to hold the processes of a run, the surest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rung {
     /// A control group of version 2 for each run, ended by `cgroup.kill` (Linux 5.14).
@@ -108,114 +115,90 @@ pub struct Containment {
 impl Containment {
     /// The child group of the worker and its shims: no end of a run reaches it.
     pub const WORKER: &str = "worker";
-}
 
-/// A tree of control groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hierarchy {
-    /// Version 2.
-    Unified,
-    /// Version 1 with the freezer.
-    Freezer,
-    /// Version 1 with the account of memory: holds nothing, but tells who was killed for want of it.
-    Memory,
-}
-
-impl Hierarchy {
-    /// The control group in which this process is.
+    /// Makes the replica's group, and hands it to `owner`, user and group, so that a worker without privileges
+    /// can move processes in it. Done again, it is left as it is. Nothing for a rung without a group.
     ///
     /// # Errors
     ///
-    /// [`NotPossible::NotMounted`], [`NotPossible::Unreadable`].
-    pub fn own(self) -> Result<PathBuf, NotPossible> {
-        let read = |path: &'static str| {
-            fs::read_to_string(path).map_err(|cause| NotPossible::Unreadable {
-                path: path.into(),
-                cause,
-            })
+    /// The system's, with the path; the group may be there in part and is made whole the next time.
+    pub fn prepare(&self, owner: Option<(u32, u32)>) -> io::Result<()> {
+        let Some(group) = &self.group else {
+            return Ok(());
         };
-        let groups = read("/proc/self/cgroup")?;
-        let mounts = read("/proc/self/mountinfo")?;
-        self.place(&groups, &mounts)
-            .ok_or(NotPossible::NotMounted { hierarchy: self })
+        let worker = group.join(Self::WORKER);
+        fs::create_dir_all(&worker).map_err(|cause| about(&worker, &cause))?;
+        let Some((user, of)) = owner else {
+            return Ok(());
+        };
+        for folder in [group, &worker] {
+            let files = HANDED_OVER.map(|file| folder.join(file));
+            // Each kind and age of group has some of them.
+            let there = files.iter().filter(|file| file.exists());
+            for path in std::iter::once(folder).chain(there) {
+                std::os::unix::fs::chown(path, Some(user), Some(of))
+                    .map_err(|cause| about(path, &cause))?;
+            }
+        }
+        Ok(())
     }
 
-    /// The folder of the group that `/proc/PID/cgroup` names, by the mounts of `/proc/PID/mountinfo`.
-    fn place(self, groups: &str, mounts: &str) -> Option<PathBuf> {
-        let own = groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            let is_it = match self {
-                Self::Unified => number == "0" && controllers.is_empty(),
-                Self::Freezer | Self::Memory => controllers.split(',').any(|one| one == self.name()),
-            };
-            is_it.then_some(Path::new(path))
-        })?;
-        mounts.lines().find_map(|line| {
-            // 36 35 98:0 ROOT POINT OPTIONS… - TYPE SOURCE SUPER-OPTIONS
-            let (front, back) = line.split_once(" - ")?;
-            let mut front = front.split(' ').skip(3);
-            let (root, point) = (unescaped(front.next()?), unescaped(front.next()?));
-            let mut back = back.split(' ');
-            let (kind, options) = (back.next()?, back.nth(1)?);
-            let is_it = match self {
-                Self::Unified => kind == "cgroup2",
-                Self::Freezer | Self::Memory => {
-                    kind == "cgroup" && options.split(',').any(|one| one == self.name())
-                }
-            };
-            // Of a container's own group only what is below may be mounted.
-            let below = own.strip_prefix(&root).ok().filter(|_| is_it)?;
-            Some(Path::new(&point).join(below))
-        })
+    /// Moves the process `pid` to where the worker belongs; nothing for a rung without a group.
+    ///
+    /// # Errors
+    ///
+    /// The system's, with the path; the process is then where it was.
+    pub fn admit_worker(&self, pid: u32) -> io::Result<()> {
+        let Some(group) = &self.group else {
+            return Ok(());
+        };
+        let door = group.join(Self::WORKER).join("cgroup.procs");
+        fs::write(&door, pid.to_string()).map_err(|cause| about(&door, &cause))
     }
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Unified => "version 2",
-            Self::Freezer => "freezer",
-            Self::Memory => "memory",
-        }
-    }
-
-    fn possible(self) -> Result<(), NotPossible> {
-        static TRIES: AtomicU64 = AtomicU64::new(0);
-        let own = self.own()?;
-        let number = TRIES.fetch_add(1, Ordering::Relaxed);
-        let try_out = own.join(format!("portreeve-try-{}-{number}", std::process::id()));
-        let refused = |path: &Path, cause| NotPossible::Refused {
-            path: path.to_owned(),
-            cause,
+    /// Removes the replica's group with everything below it; whether nothing of it is left. Ends no process: what
+    /// still has one stays. A group can be busy for a moment after its last process ended.
+    #[must_use]
+    pub fn remove(&self) -> bool {
+        let Some(group) = &self.group else {
+            return true;
         };
-        if let Err(cause) = fs::create_dir(&try_out)
-            && cause.kind() != io::ErrorKind::AlreadyExists
-        {
-            return Err(refused(&try_out, cause));
+        let gone = remove_tree(group);
+        if gone && let Some(all) = group.parent() {
+            // That of all replicas of this agent goes with the last of them.
+            _ = fs::remove_dir(all);
         }
-        let needed = match self {
-            Self::Unified => "cgroup.kill",
-            Self::Freezer => "freezer.state",
-            Self::Memory => "memory.oom_control",
-        };
-        let found = try_out.join(needed).exists();
-        fs::remove_dir(&try_out).map_err(|cause| refused(&try_out, cause))?;
-        if !found {
-            return Err(NotPossible::TooOld { needed });
-        }
-        // Whoever moves processes between groups must own what the groups have in common.
-        let door = own.join("cgroup.procs");
-        match fs::OpenOptions::new().write(true).open(&door) {
-            Ok(_) => Ok(()),
-            Err(cause) => Err(refused(&door, cause)),
-        }
+        gone
     }
 }
 
-/// What a mount table writes as `\ooo`.
-fn unescaped(text: &str) -> String {
-    [(r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")]
-        .iter()
-        .fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
+/// What of a group its new owner must be able to write.
+const HANDED_OVER: [&str; 6] = [
+    "cgroup.procs",
+    "cgroup.threads",
+    "cgroup.subtree_control",
+    "cgroup.kill",
+    "tasks",
+    "freezer.state",
+];
+
+/// Removes a tree of empty control groups; whether it is gone.
+#[must_use]
+pub fn remove_tree(group: &Path) -> bool {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    for child in folders {
+        // What is left of it keeps this one too.
+        _ = remove_tree(&child.path());
+    }
+    match fs::remove_dir(group) {
+        Ok(()) => true,
+        Err(cause) => cause.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn about(path: &Path, cause: &io::Error) -> io::Error {
+    io::Error::new(cause.kind(), format!("{}: {cause}", path.display()))
 }
 
 /// Whether this process may make namespaces of process numbers.
@@ -247,7 +230,7 @@ fn may_make_namespaces() -> Result<(), NotPossible> {
 #[non_exhaustive]
 pub enum NotPossible {
     /// There is no such tree of control groups.
-    #[error("no control groups ({}) are mounted here", hierarchy.name())]
+    #[error("no control groups ({hierarchy}) are mounted here")]
     NotMounted {
         /// Which was looked for.
         hierarchy: Hierarchy,
@@ -285,52 +268,6 @@ pub enum NotPossible {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const HYBRID: &str = "\
-        31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-        36 31 0:33 / /sys/fs/cgroup/freezer rw,relatime shared:7 - cgroup cgroup rw,freezer\n\
-        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-
-    #[test]
-    fn groups_are_found_in_a_hybrid_and_in_a_unified_machine() {
-        let groups = "6:freezer:/batch\n1:cpu,cpuacct:/\n0::/system.slice/a b.service\n";
-        let place = |hierarchy: Hierarchy, mounts| hierarchy.place(groups, mounts);
-        assert_eq!(
-            place(Hierarchy::Unified, HYBRID).unwrap(),
-            Path::new("/sys/fs/cgroup/unified/system.slice/a b.service")
-        );
-        assert_eq!(
-            place(Hierarchy::Freezer, HYBRID).unwrap(),
-            Path::new("/sys/fs/cgroup/freezer/batch")
-        );
-        let unified = "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw,nsdelegate\n";
-        assert_eq!(
-            place(Hierarchy::Unified, unified).unwrap(),
-            Path::new("/sys/fs/cgroup/system.slice/a b.service")
-        );
-        assert_eq!(place(Hierarchy::Freezer, unified), None);
-    }
-
-    #[test]
-    fn a_part_of_the_tree_that_is_mounted_elsewhere_is_read_as_that_part() {
-        // A container without a namespace of control groups.
-        let mounts = "41 31 0:38 /docker/abc /sys/fs/cgroup\\040here ro - cgroup2 cgroup2 rw\n";
-        let place = |own: &str| Hierarchy::Unified.place(&format!("0::{own}\n"), mounts);
-        assert_eq!(
-            place("/docker/abc/x").unwrap(),
-            Path::new("/sys/fs/cgroup here/x")
-        );
-        // It is not in what is mounted: nothing there is its own.
-        assert_eq!(place("/docker/abcd"), None);
-    }
-
-    #[test]
-    fn hostile_tables_name_no_group() {
-        for text in ["", ":", "0::", "0:\n::/\n", " - ", "1 2 3 4 5 - cgroup2 x\n"] {
-            assert_eq!(Hierarchy::Unified.place(text, text), None, "{text:?}");
-            assert_eq!(Hierarchy::Unified.place("0::/a\n", text), None, "{text:?}");
-        }
-    }
 
     #[test]
     fn rungs_are_written_as_they_are_read() {
