@@ -32,7 +32,7 @@ fn a_service_that_ignores_term_is_killed_after_the_grace() {
 fn a_stop_during_pre_exec_ends_it_and_starts_nothing() {
     let world = World::running(
         "touch started",
-        "pre_exec = \"echo $$$$ > pid; exec sleep 1000\"",
+        "pre_exec = \"read me rest < /proc/self/stat; echo $me > pid; exec sleep 1000\"",
     );
     let pid: u32 = world.text_once_there("pid").trim().parse().unwrap();
     world.want(Want::Stop, 0);
