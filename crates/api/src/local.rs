@@ -11,6 +11,8 @@ use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
+pub use crate::account::{Ids, JobUser, ParseIdsError};
+
 use crate::Target;
 
 /// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
@@ -176,6 +178,9 @@ pub struct Assignment {
     pub lifeline: Option<ProcessIdentity>,
     /// Begins every variable: `PORTREEVE_`.
     pub prefix: String,
+    /// As whom everything of the job runs; `None`: as the agent itself.
+    #[serde(default)]
+    pub user: Option<JobUser>,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

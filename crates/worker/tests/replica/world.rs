@@ -108,6 +108,7 @@ impl World {
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
+            user: None,
         };
         Self {
             controller,
