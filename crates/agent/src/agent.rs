@@ -1,7 +1,7 @@
 //! The daemon as a whole: started, stopped, and what may be in its way.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use portreeve_api::Client;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::Config;
 use crate::facts::{self, Granted, Observer};
-use crate::household::{Channels, Household};
+use crate::household::{Channels, Household, open_through};
 use crate::lock::{LockError, StateLock};
 use crate::orders::{Orders, Reads};
 use crate::uplink::{Joined, Uplink};
@@ -131,15 +131,26 @@ impl Agent {
     }
 }
 
-fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
+/// Makes the state folder and those above it that are missing. As root it lets users through to what is theirs.
+fn make_state(state: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    let at = |cause| StartError::state(config, cause);
-    let mut folder = std::fs::DirBuilder::new();
-    folder
+    /// A folder of this name above the state is ours too; the controller may have made it for itself.
+    const OURS: &str = "portreeve";
+    let root = nix::unistd::geteuid().is_root();
+    std::fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
-        .create(&config.state)
-        .map_err(at)?;
+        .mode(if root { 0o711 } else { 0o700 })
+        .create(state)?;
+    open_through(state)?;
+    match state.parent() {
+        Some(parent) if parent.file_name().is_some_and(|name| name == OURS) => open_through(parent),
+        _ => Ok(()),
+    }
+}
+
+fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
+    let at = |cause| StartError::state(config, cause);
+    make_state(&config.state).map_err(at)?;
     let lock = StateLock::take(&config.state).map_err(|cause| match cause {
         LockError::Held(pid) => StartError::InUse {
             state: config.state.clone(),

@@ -14,7 +14,7 @@ use portreeve_api::local::ProcessIdentity;
 pub struct Config {
     /// The name of this host; `localhost` unless told otherwise.
     pub host: HostName,
-    /// Where the replicas' folders are; made 0700 if missing. One agent at a time.
+    /// Where the replicas' folders are; made if missing, 0700, for root 0711. One agent at a time.
     pub state: PathBuf,
     /// Where the controller answers.
     pub controller: Target,

@@ -1,6 +1,6 @@
 //! Pieces of a replica's log files for readers who asked the controller.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 
 use crate::Config;
 use crate::household::parse_name;
+use crate::owner::Owner;
 
 /// The most bytes of one piece, whatever was asked.
 const MOST: u32 = 1 << 20;
@@ -86,7 +87,10 @@ async fn piece(read: &LogRead, state: &Path) -> io::Result<Piece> {
     let until = Instant::now() + FOLLOW;
     loop {
         let found = match newest_folder(read, state)? {
-            Some(folder) => read_piece(&folder.log(stream), read.offset, max)?,
+            Some(folder) => {
+                let owner = Owner::of(folder.path())?;
+                read_piece(owner, &folder.log(stream), read.offset, max)?
+            }
             None => Piece::empty(read.offset),
         };
         // Only a reader that knows where it stands waits; the others want what there is.
@@ -116,8 +120,8 @@ fn newest_folder(read: &LogRead, state: &Path) -> io::Result<Option<ReplicaFolde
 }
 
 /// The bytes from `offset`, or the last ones; a file that became shorter is read from its beginning.
-fn read_piece(path: &Path, offset: Option<u64>, max: u32) -> io::Result<Piece> {
-    let mut file = match File::open(path) {
+fn read_piece(owner: Owner, path: &Path, offset: Option<u64>, max: u32) -> io::Result<Piece> {
+    let mut file = match owner.open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Piece::empty(None)),
         Err(cause) => return Err(cause),

@@ -11,6 +11,8 @@ use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
+pub use crate::account::{Ids, JobUser, ParseIdsError};
+
 use crate::Target;
 use crate::containment::Containment;
 
@@ -180,6 +182,9 @@ pub struct Assignment {
     /// How its runs are held; the same as long as it lives, also when the agent's configuration changes.
     #[serde(default)]
     pub containment: Containment,
+    /// As whom everything of the job runs; `None`: as the agent itself.
+    #[serde(default)]
+    pub user: Option<JobUser>,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

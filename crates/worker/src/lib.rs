@@ -7,6 +7,7 @@
 //!
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
+mod account;
 mod backend;
 mod checks;
 mod clock;
@@ -29,5 +30,6 @@ mod sources;
 mod uplink;
 mod worker;
 
+pub use account::BecomeError;
 pub use backend::ShimProgram;
 pub use worker::{WorkerError, run, run_with};

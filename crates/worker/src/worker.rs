@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
-use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder};
+use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::account;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
@@ -23,13 +24,17 @@ use crate::uplink;
 use crate::{clock, containment};
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
-/// that its life hangs on.
+/// that its life hangs on. With `user` it first becomes that account for good; call it before a second
+/// thread is made.
 ///
 /// # Errors
 ///
-/// The folder cannot be used, another worker has it, or an earlier worker's record cannot be read. Nothing
-/// was started and a living service was left alone.
-pub fn run(folder: ReplicaFolder) -> anyhow::Result<()> {
+/// It cannot become the user, the folder cannot be used, another worker has it, or an earlier worker's
+/// record cannot be read. Nothing was started and a living service was left alone.
+pub fn run(folder: ReplicaFolder, user: Option<&Ids>) -> anyhow::Result<()> {
+    if let Some(ids) = user {
+        account::become_user(ids)?;
+    }
     let program = ShimProgram::current().context("the path of this program cannot be read")?;
     run_with(folder, program)
 }
@@ -206,8 +211,8 @@ fn refusal(assignment: &Assignment, boot_id: &str) -> Option<Reason> {
     let (wanted, ours) = (assignment.desired.uid, rustix::process::geteuid().as_raw());
     if wanted != ours {
         return Some(Reason::StartFailed(StartFailure::Prepare(format!(
-            "it is to run as {} (uid {wanted}) and this host's agent runs as uid {ours}; \
-             running as other users is not available yet",
+            "it is to run as {} (uid {wanted}) and its worker runs as uid {ours}; \
+             only an agent that runs as root can run jobs of other users",
             assignment.desired.user
         ))));
     }

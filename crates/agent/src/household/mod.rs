@@ -24,9 +24,10 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::Config;
+use crate::account::Accounts;
 use crate::facts::{Granted, Observed};
 
-pub(crate) use folder::parse_name;
+pub(crate) use folder::{open_through, parse_name};
 use keeping::Keeping;
 use worker::Worker;
 
@@ -45,6 +46,7 @@ pub(crate) enum Message {
 pub(crate) struct Household {
     config: Arc<Config>,
     boot_id: String,
+    accounts: Accounts,
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping>,
     wanted: Option<Wanted>,
@@ -90,6 +92,7 @@ impl Household {
         let mut household = Self {
             config,
             boot_id,
+            accounts: Accounts::default(),
             residents: Residents::new(),
             keeping: BTreeMap::new(),
             wanted: None,
@@ -113,7 +116,8 @@ impl Household {
         let mut life = found.life;
         let mut keeping = Keeping::new(found.folder);
         if life == Life::Orphaned {
-            let known = found.worker.as_ref().and_then(Worker::recognise);
+            let known = found.worker.as_ref();
+            let known = known.and_then(|worker| Worker::recognise(worker, found.owner));
             if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
                 info!("{} is adopted, worker {}", found.name, worker.pid);
                 life = Life::Watched;
@@ -310,7 +314,7 @@ impl Household {
 
     fn remove(&mut self, name: &ReplicaName) -> bool {
         if let Some(keeping) = self.keeping.remove(name)
-            && let Err(cause) = std::fs::remove_dir_all(keeping.folder.path())
+            && let Err(cause) = folder::remove(&keeping.folder)
         {
             error!("the old logs of {name} cannot be removed: {cause}");
         }

@@ -8,7 +8,7 @@ use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
-use portreeve_api::local::ReplicaFolder;
+use portreeve_api::local::{Ids, ReplicaFolder};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -195,12 +195,16 @@ pub(crate) struct Worker {
     /// The replica's folder, prepared by the agent
     #[arg(long, value_name = "DIR")]
     folder: PathBuf,
+    /// Become this account first: UID:GID:GROUP,GROUP; for an agent that runs as root
+    #[arg(long = "as", value_name = "IDS", hide = true)]
+    user: Option<Ids>,
 }
 
 impl Worker {
     pub(crate) fn run(self) -> Result<(), Failure> {
         log_to_stderr();
-        Ok(portreeve_worker::run(ReplicaFolder::at(self.folder))?)
+        let folder = ReplicaFolder::at(self.folder);
+        Ok(portreeve_worker::run(folder, self.user.as_ref())?)
     }
 }
 

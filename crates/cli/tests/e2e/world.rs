@@ -150,14 +150,18 @@ impl World {
 
     /// The same in another network.
     pub(crate) fn start_in(&self, network: &Namespace, name: &str, arguments: &[&str]) -> Running {
+        self.start_by(self.command_in(network, PORTREEVE), name, arguments)
+    }
+
+    /// The same by another command that becomes the daemon.
+    pub(crate) fn start_by(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.path(&format!("{name}.out")))
             .unwrap();
         let err = out.try_clone().unwrap();
-        let child = self
-            .command_in(network, PORTREEVE)
+        let child = command
             .args(arguments)
             .env_remove("PORTREEVE_CONTROLLER")
             .stdout(out)
@@ -250,7 +254,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

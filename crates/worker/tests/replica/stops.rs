@@ -100,7 +100,7 @@ fn a_replica_of_another_user_is_refused_with_the_reason() {
     else {
         panic!("{ended:?}");
     };
-    assert!(why.contains("other users is not available yet"), "{why}");
+    assert!(why.contains("only an agent that runs as root"), "{why}");
     world.want(Want::Forget, 0);
     assert!(world.worker_ends());
     assert!(!world.path("started").exists());

@@ -110,6 +110,7 @@ impl World {
             lifeline: None,
             prefix: "PORTREEVE_".into(),
             containment: contained(rung(), root.path()),
+            user: None,
         };
         assignment.containment.prepare(None).unwrap();
         Self {
