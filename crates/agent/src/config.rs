@@ -8,6 +8,7 @@ use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve_api::Target;
 use portreeve_api::local::ProcessIdentity;
+use portreeve_api::service_manager::BackendKind;
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct Config {
     pub address: AddressRule,
     /// Begins every variable a job sees.
     pub prefix: String,
+    /// What starts the processes of replicas that are placed here from now on.
+    pub backend: BackendKind,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             labels: BTreeMap::new(),
             address: AddressRule::default(),
             prefix: portreeve::variables::PREFIX.to_owned(),
+            backend: BackendKind::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod client;
 pub mod local;
 pub mod paths;
 mod problem;
+pub mod service_manager;
 pub mod site_profiles;
 
 pub use client::{Client, ClientError, Target};

@@ -12,6 +12,7 @@ use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::Target;
+use crate::service_manager::BackendKind;
 
 /// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +177,9 @@ pub struct Assignment {
     pub lifeline: Option<ProcessIdentity>,
     /// Begins every variable: `PORTREEVE_`.
     pub prefix: String,
+    /// What starts its processes.
+    #[serde(default)]
+    pub backend: BackendKind,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

@@ -106,7 +106,13 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
         journal: Journal::new(folder.clone(), began),
-        backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
+        backend: Box::new(ShimBackend::new(
+            assignment.backend,
+            shim,
+            folder.clone(),
+            mark,
+            send_event,
+        )),
         probing: Probing::new(send_probe),
         uplink: newest,
         progress: Progress::default(),

@@ -211,6 +211,7 @@ impl Household {
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
+            backend: self.config.backend,
         }
     }
 
@@ -241,7 +242,12 @@ impl Household {
         }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
-        Some(self.assignment(desired, tokens, address))
+        let mut assignment = self.assignment(desired, tokens, address);
+        if let Some(stood) = stood {
+            // Whatever new replicas get: what started its processes also knows how to end them.
+            assignment.backend = stood.backend;
+        }
+        Some(assignment)
     }
 }
 

@@ -9,6 +9,7 @@ use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
 use portreeve_api::local::ReplicaFolder;
+use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -86,6 +87,36 @@ pub(crate) struct HostOptions {
     /// Numbers never given
     #[arg(long, value_name = "RANGES", default_value = "")]
     pub(crate) reserved_ports: ReservedPorts,
+    /// What starts the services: the worker itself, or systemd, as a transient unit per start (root: the system's, else
+    /// the user's own)
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) backend: BackendOption,
+}
+
+/// [`BackendKind`] as it is written.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum BackendOption {
+    #[default]
+    Process,
+    Systemd,
+}
+
+impl BackendOption {
+    /// The backend, tried where it can be missing.
+    pub(crate) async fn find(self) -> Result<BackendKind, Failure> {
+        match self {
+            Self::Process => Ok(BackendKind::Process),
+            Self::Systemd => {
+                let manager = ServiceManager::find().await.map_err(Failure::plain)?;
+                if manager.ends_at_log_out() {
+                    tracing::warn!(
+                        "services end when this user logs out; `loginctl enable-linger` lets them stay"
+                    );
+                }
+                Ok(BackendKind::Systemd(manager))
+            }
+        }
+    }
 }
 
 /// [`Ephemeral`] as it is written.
@@ -157,6 +188,7 @@ impl Agent {
         let client = connect.client()?;
         let mut config = agent_config(&self.options, state, client.target().clone())?;
         config.single_host = self.single_host;
+        config.backend = self.options.backend.find().await?;
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
         let broken = tokio::select! {
             () = told.stop() => None,

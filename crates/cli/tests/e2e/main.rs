@@ -21,5 +21,6 @@ mod ports;
 mod reads;
 mod stranger;
 mod tour;
+mod units;
 mod why;
 mod world;

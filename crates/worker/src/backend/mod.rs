@@ -4,6 +4,7 @@
 mod follower;
 mod remains;
 mod shim;
+mod unit;
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! The first backend: one [`crate::shim`] per run.
+//! The backends on a real host: one [`crate::shim`] per run, as a child or as a unit of a service manager.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
@@ -12,12 +12,14 @@ use std::process::Stdio;
 use portreeve::identity::Run;
 use portreeve::supervision::StartFailure;
 use portreeve_api::local::ReplicaFolder;
+use portreeve_api::service_manager::BackendKind;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::shim::{Launch, RunFolder, ShimCommand};
 
 use super::follower::{Followed, Follower};
+use super::unit::Unit;
 use super::{Backend, BackendEvent};
 
 /// The program that can be a shim, and the arguments that make it one; `--folder DIR --run N` follow them.
@@ -45,6 +47,7 @@ impl ShimProgram {
 
 /// Runs each run below a shim of its own.
 pub(crate) struct ShimBackend {
+    kind: BackendKind,
     program: ShimProgram,
     folder: ReplicaFolder,
     mark: Mark,
@@ -73,12 +76,14 @@ impl Mark {
 
 impl ShimBackend {
     pub(crate) fn new(
+        kind: BackendKind,
         program: ShimProgram,
         folder: ReplicaFolder,
         mark: Mark,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> Self {
         Self {
+            kind,
             program,
             folder,
             mark,
@@ -89,11 +94,18 @@ impl ShimBackend {
 
     /// Makes the follower of a run and gives it a way to hear commands.
     fn follow(&mut self, run: Run) -> Follower {
-        let files = RunFolder::of(&self.folder, run);
-        let (follower, followed) =
-            Follower::new(run, files, self.mark.of(run), self.events.clone());
+        let (follower, followed) = self.follower(run);
         self.newest = Some(followed);
         follower
+    }
+
+    fn follower(&self, run: Run) -> (Follower, Followed) {
+        let files = RunFolder::of(&self.folder, run);
+        let unit = match self.kind {
+            BackendKind::Process => None,
+            BackendKind::Systemd(manager) => Some(Unit::of(manager, &self.folder, run)),
+        };
+        Follower::new(run, files, self.mark.of(run), unit, self.events.clone())
     }
 
     fn command(&self, run: Run, command: ShimCommand) -> bool {
@@ -103,7 +115,7 @@ impl ShimBackend {
     }
 
     /// Starts the shim; the returned stream is its standard input.
-    fn start_shim(&self, run: Run) -> io::Result<UnixStream> {
+    fn start_shim(&self, run: Run, unit: Option<&mut Unit>) -> io::Result<UnixStream> {
         let files = RunFolder::of(&self.folder, run);
         let made = DirBuilder::new().mode(0o700).create(files.path());
         if let Err(cause) = made
@@ -113,18 +125,24 @@ impl ShimBackend {
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
+        let words = self.folder.path().join("shim.log");
         let log = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
-            .open(self.folder.path().join("shim.log"))?;
+            .open(&words)?;
+        let stdin = Stdio::from(OwnedFd::from(theirs));
+        if let Some(unit) = unit {
+            unit.start(&self.program, &self.folder, run, stdin, &words)?;
+            return UnixStream::from_std(ours);
+        }
         let mut shim = tokio::process::Command::new(&self.program.program)
             .args(&self.program.arguments)
             .arg("--folder")
             .arg(self.folder.path())
             .args(["--run", &run.to_string()])
             .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(stdin)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
@@ -137,10 +155,10 @@ impl ShimBackend {
 impl Backend for ShimBackend {
     fn spawn(&mut self, launch: Launch) {
         let run = launch.run;
-        let follower = self.follow(run);
+        let mut follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
-            .and_then(|line| Ok((self.start_shim(run)?, line)));
+            .and_then(|line| Ok((self.start_shim(run, follower.unit())?, line)));
         match started {
             Ok((stream, mut line)) => {
                 line.push(b'\n');
@@ -173,8 +191,7 @@ impl Backend for ShimBackend {
     }
 
     fn end_unrecorded(&mut self, run: Run) -> Pin<Box<dyn Future<Output = ()>>> {
-        let files = RunFolder::of(&self.folder, run);
-        let (follower, _) = Follower::new(run, files, self.mark.of(run), self.events.clone());
+        let (follower, _) = self.follower(run);
         Box::pin(follower.end())
     }
 

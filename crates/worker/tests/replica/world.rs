@@ -21,6 +21,8 @@ use portreeve_api::local::{
     WorkerCommand,
 };
 
+use portreeve_api::service_manager::BackendKind;
+
 use crate::controller::Controller;
 
 /// Ends its worker, and with it everything, when dropped.
@@ -108,6 +110,7 @@ impl World {
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
+            backend: BackendKind::Process,
         };
         Self {
             controller,
