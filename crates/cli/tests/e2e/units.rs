@@ -246,7 +246,7 @@ fn a_service_sees_the_same_and_ends_the_same_in_a_unit_and_without() {
     let world = &managed.world;
     let seen = |backend: &str| -> (BTreeMap<String, String>, Vec<Value>) {
         let show = "env; grep -E '^(Sig(Blk|Ign|Cgt)|Umask|NoNewPrivs|Uid|Gid|Groups)' /proc/self/status | tr -d ' \\t' | tr : =; \
-                    echo FDS=$(ls /proc/self/fd | wc -l); echo CWD=$(pwd);";
+                    echo FDS=$(ls /proc/self/fd | wc -l); echo CWD=$(pwd)";
         let show = show.replace("$(", "$$(");
         let profile = world.profile(
             &format!("show-{backend}.toml"),
