@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use portreeve_api::Client;
+use portreeve_api::containment::{Choice, Ladder, NotPossible};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -24,6 +25,7 @@ pub struct Agent {
     tasks: JoinSet<&'static str>,
     living: watch::Receiver<usize>,
     lock: StateLock,
+    ladder: Ladder,
 }
 
 impl Agent {
@@ -41,7 +43,9 @@ impl Agent {
             let config = config.clone();
             tokio::task::spawn_blocking(move || open_state(&config))
         };
-        let (lock, boot_id) = opened.await.expect("opening the state does not panic")?;
+        let opened = opened.await.expect("opening the state does not panic")?;
+        let (lock, boot_id, ladder) = opened;
+        ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
@@ -56,7 +60,7 @@ impl Agent {
             living,
             observed: observed_seen.clone(),
         };
-        let household = Household::open(config.clone(), boot_id.clone(), channels)
+        let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
         // After the household: what its replicas listen on is not foreign.
         observed.send_replace(observer.look());
@@ -67,7 +71,7 @@ impl Agent {
         let uplink = Uplink {
             config: config.clone(),
             boot_id,
-            capabilities: facts::capabilities(),
+            capabilities: facts::capabilities(&ladder),
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
@@ -105,6 +109,7 @@ impl Agent {
             tasks,
             living: living_seen,
             lock,
+            ladder,
         })
     }
 
@@ -127,6 +132,7 @@ impl Agent {
     /// Stops the agent. No service and no worker is touched; the next agent adopts them.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+        self.ladder.sweep();
         drop(self.lock);
     }
 }
@@ -148,7 +154,7 @@ fn make_state(state: &Path) -> io::Result<()> {
     }
 }
 
-fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
+fn open_state(config: &Config) -> Result<(StateLock, String, Ladder), StartError> {
     let at = |cause| StartError::state(config, cause);
     make_state(&config.state).map_err(at)?;
     let lock = StateLock::take(&config.state).map_err(|cause| match cause {
@@ -159,7 +165,13 @@ fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
         LockError::Io(cause) => at(cause),
     })?;
     let boot_id = facts::boot_id().map_err(StartError::Boot)?;
-    Ok((lock, boot_id))
+    let ladder = Ladder::climb(config.containment, &config.state).map_err(|cause| {
+        StartError::Containment {
+            choice: config.containment,
+            cause,
+        }
+    })?;
+    Ok((lock, boot_id, ladder))
 }
 
 /// Why an agent does not start. Nothing was started or stopped.
@@ -185,6 +197,16 @@ pub enum StartError {
         state: PathBuf,
         /// The system's words.
         cause: io::Error,
+    },
+    /// Processes cannot be held together as the configuration says.
+    #[error(
+        "containment {choice} is not possible: {cause}; or take another by --containment, auto for the best there is"
+    )]
+    Containment {
+        /// What the configuration says.
+        choice: Choice,
+        /// What is in the way.
+        cause: NotPossible,
     },
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]

@@ -7,7 +7,9 @@ use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve_api::Target;
+use portreeve_api::containment::Choice;
 use portreeve_api::local::ProcessIdentity;
+use portreeve_api::service_manager::BackendKind;
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +40,10 @@ pub struct Config {
     pub address: AddressRule,
     /// Begins every variable a job sees.
     pub prefix: String,
+    /// What starts the processes of replicas that are placed here from now on.
+    pub backend: BackendKind,
+    /// How the processes of new replicas are held together; those that live keep what they began with.
+    pub containment: Choice,
 }
 
 impl Default for Config {
@@ -56,6 +62,8 @@ impl Default for Config {
             labels: BTreeMap::new(),
             address: AddressRule::default(),
             prefix: portreeve::variables::PREFIX.to_owned(),
+            backend: BackendKind::default(),
+            containment: Choice::default(),
         }
     }
 }

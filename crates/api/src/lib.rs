@@ -10,6 +10,7 @@ pub mod containment;
 pub mod local;
 pub mod paths;
 mod problem;
+pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;
 

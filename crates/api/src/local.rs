@@ -15,6 +15,7 @@ pub use crate::account::{Ids, JobUser, ParseIdsError};
 
 use crate::Target;
 use crate::containment::Containment;
+use crate::service_manager::BackendKind;
 
 /// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +186,9 @@ pub struct Assignment {
     /// As whom everything of the job runs; `None`: as the agent itself.
     #[serde(default)]
     pub user: Option<JobUser>,
+    /// What starts its processes.
+    #[serde(default)]
+    pub backend: BackendKind,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

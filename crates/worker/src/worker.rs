@@ -117,6 +117,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let driver = Driver {
         journal: Journal::new(folder.clone(), began),
         backend: Box::new(ShimBackend::new(
+            assignment.backend,
             shim,
             folder.clone(),
             mark,

@@ -17,6 +17,7 @@ use portreeve::port::{PortRange, Protocol};
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
 use portreeve_api::body::{DesiredReplica, DesiredSet};
+use portreeve_api::containment::Ladder;
 use portreeve_api::local::ReplicaFolder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -46,6 +47,7 @@ pub(crate) enum Message {
 pub(crate) struct Household {
     config: Arc<Config>,
     boot_id: String,
+    ladder: Ladder,
     accounts: Accounts,
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping>,
@@ -86,12 +88,14 @@ impl Household {
     pub(crate) fn open(
         config: Arc<Config>,
         boot_id: String,
+        ladder: Ladder,
         channels: Channels,
     ) -> io::Result<Self> {
         let found = folder::scan(&config.state, &boot_id)?;
         let mut household = Self {
             config,
             boot_id,
+            ladder,
             accounts: Accounts::default(),
             residents: Residents::new(),
             keeping: BTreeMap::new(),
@@ -120,6 +124,10 @@ impl Household {
             let known = known.and_then(|worker| Worker::recognise(worker, found.owner));
             if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
                 info!("{} is adopted, worker {}", found.name, worker.pid);
+                if let Some(assignment) = &found.assignment {
+                    // An agent that was killed may have started it and not moved it yet.
+                    keeping::admit(&worker, &assignment.containment);
+                }
                 life = Life::Watched;
                 keeping.watch(&found.name, worker, &mut self.watches);
             } else if found.assignment.is_none() && found.worker.is_none() && found.status.is_none()
@@ -252,14 +260,16 @@ impl Household {
         if keeping.folder.ended().exists() {
             // Dismissed, it has cleared the folder itself.
             resident.life = Life::Ended;
-            keeping.assignment = None;
+            keeping.let_go();
             info!("{name} is forgotten; its logs are kept");
             return;
         }
         if !keeping.folder.path().exists() {
             // The process that its life hung on is gone, and its service with it.
             self.residents.remove(name);
-            self.keeping.remove(name);
+            if let Some(mut keeping) = self.keeping.remove(name) {
+                keeping.let_go();
+            }
             return;
         }
         resident.status = folder::status(&keeping.folder).or(resident.status.take());
@@ -304,7 +314,7 @@ impl Household {
             // An end in memory only: the folder is seen again after the next start of the agent.
             error!("the folder of {name} cannot be cleared: {cause}");
         }
-        keeping.assignment = None;
+        keeping.let_go();
         if let Some(resident) = self.residents.get_mut(name) {
             resident.life = Life::Ended;
         }
@@ -313,10 +323,11 @@ impl Household {
     }
 
     fn remove(&mut self, name: &ReplicaName) -> bool {
-        if let Some(keeping) = self.keeping.remove(name)
-            && let Err(cause) = folder::remove(&keeping.folder)
-        {
-            error!("the old logs of {name} cannot be removed: {cause}");
+        if let Some(mut keeping) = self.keeping.remove(name) {
+            keeping.let_go();
+            if let Err(cause) = folder::remove(&keeping.folder) {
+                error!("the old logs of {name} cannot be removed: {cause}");
+            }
         }
         self.residents.remove(name).is_some()
     }

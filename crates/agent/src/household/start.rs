@@ -9,7 +9,9 @@ use portreeve::registry::Desired;
 use portreeve::residency::{Life, ReplicaName, Resident, Told};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
+use portreeve_api::containment::{Containment, NotPossible};
 use portreeve_api::local::{Assignment, JobUser, Tokens};
+use portreeve_api::service_manager::BackendKind;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -17,6 +19,7 @@ use super::worker::Worker;
 use crate::account::AccountError;
 use crate::owner::{self, ClosedFolder};
 
+use super::keeping::admit;
 use super::{Household, Keeping, folder, told_of};
 
 /// When a replica whose account cannot be looked up is tried again.
@@ -51,6 +54,14 @@ impl Household {
             }
             Err(cause) => {
                 self.fail(name, StartFailure::Prepare(cause.to_string()));
+                return true;
+            }
+        }
+        match self.containment(name, assignment.user.as_ref()) {
+            Ok(containment) => assignment.containment = containment,
+            Err(cause) => {
+                let words = format!("its processes cannot be held together as told: {cause}");
+                self.fail(name, StartFailure::Prepare(words));
                 return true;
             }
         }
@@ -131,6 +142,20 @@ impl Household {
         true
     }
 
+    /// How a new replica is held. A unit of a service manager is a hold of its own.
+    fn containment(
+        &self,
+        name: &ReplicaName,
+        user: Option<&JobUser>,
+    ) -> Result<Containment, NotPossible> {
+        if self.config.backend != BackendKind::Process {
+            return Ok(Containment::default());
+        }
+        let replica = format!("{}~{}~{}", name.service, name.index, name.incarnation);
+        let privileged = user.is_none_or(|user| user.ids.uid == 0);
+        self.ladder.containment(&replica, privileged)
+    }
+
     async fn job_user(&mut self, desired: &Desired) -> Result<Option<JobUser>, AccountError> {
         self.accounts.job_user(&desired.user, desired.uid).await
     }
@@ -146,7 +171,14 @@ impl Household {
                 owner::reach(place.path().parent().unwrap_or(place.path()))?;
             }
             folder::prepare(&place, &written).map_err(Launch::Prepare)?;
-            Worker::start(&program, &place, written.user.as_ref()).map_err(Launch::Start)
+            let held = &written.containment;
+            let owner = written.user.as_ref();
+            let owner = owner.map(|user| (user.ids.uid, user.ids.gid));
+            held.prepare(owner).map_err(Launch::Group)?;
+            let worker = Worker::start(&program, &place, written.user.as_ref());
+            let worker = worker.map_err(Launch::Start)?;
+            admit(&worker, held);
+            Ok::<_, Launch>(worker)
         });
         let worker = launched.await.expect("starting a worker does not panic")?;
         let pid = worker.pid;
@@ -246,6 +278,8 @@ impl Household {
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
             user: None,
+            containment: Containment::default(),
+            backend: self.config.backend,
         }
     }
 
@@ -278,6 +312,11 @@ impl Household {
         let address = published.or_else(|| Some(stood?.host_address))?;
         let mut assignment = self.assignment(desired, tokens, address);
         assignment.user = stood.and_then(|stood| stood.user.clone());
+        if let Some(stood) = stood {
+            // Whatever new replicas get: what started its processes also knows how to end them.
+            assignment.backend = stood.backend;
+            assignment.containment = stood.containment.clone();
+        }
         Some(assignment)
     }
 }
@@ -287,6 +326,7 @@ impl Household {
 enum Launch {
     Closed(ClosedFolder),
     Prepare(std::io::Error),
+    Group(std::io::Error),
     Start(Errno),
 }
 
@@ -295,6 +335,7 @@ impl Launch {
         match self {
             Self::Closed(cause) => cause.to_string(),
             Self::Prepare(cause) => format!("its folder cannot be prepared: {cause}"),
+            Self::Group(cause) => format!("its control group cannot be made: {cause}"),
             Self::Start(errno) => format!("the worker program cannot be executed: {errno}"),
         }
     }
@@ -309,7 +350,9 @@ impl From<ClosedFolder> for Launch {
 impl From<Launch> for StartFailure {
     fn from(launch: Launch) -> Self {
         match launch {
-            Launch::Closed(_) | Launch::Prepare(_) => Self::Prepare(launch.words()),
+            Launch::Closed(_) | Launch::Prepare(_) | Launch::Group(_) => {
+                Self::Prepare(launch.words())
+            }
             Launch::Start(errno) => Self::Errno(errno as i32),
         }
     }

@@ -42,12 +42,12 @@ impl fmt::Display for Choice {
 /// The rungs of this host and the choice among them, tried once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ladder {
-    /// Possible here, the surest first.
-    pub possible: Vec<Rung>,
-    /// What new replicas begin with.
-    pub used: Rung,
-    /// Where the groups of this agent's replicas are, if the rung takes groups.
-    groups: Option<PathBuf>,
+    choice: Choice,
+    /// Possible here and not above the choice, the surest first; with the folder of the groups of this agent's
+    /// replicas, where the rung takes groups.
+    rungs: Vec<(Rung, Option<PathBuf>)>,
+    /// Every rung that is possible here.
+    possible: Vec<Rung>,
 }
 
 impl Ladder {
@@ -57,52 +57,86 @@ impl Ladder {
     ///
     /// [`NotPossible`] for a rung that is the only choice; or the state folder cannot be read. Nothing was changed.
     pub fn climb(choice: Choice, state: &Path) -> Result<Self, NotPossible> {
-        let tried = Rung::LADDER.map(|rung| (rung, rung.possible()));
-        let possible = |(rung, tried): &(Rung, Result<_, _>)| tried.is_ok().then_some(*rung);
-        let possible: Vec<Rung> = tried.iter().filter_map(possible).collect();
-        let used = match choice {
-            Choice::Auto => possible.first().copied().unwrap_or_default(),
-            Choice::Only(rung) => {
-                let of_it = tried.into_iter().find(|(one, _)| *one == rung);
-                of_it.map_or(Ok(()), |(_, tried)| tried)?;
-                rung
+        let tag = tag(state)?;
+        let mut rungs = Vec::new();
+        let mut possible = Vec::new();
+        for rung in Rung::LADDER {
+            let chosen = match choice {
+                Choice::Auto => true,
+                Choice::Only(only) => only == rung,
+            };
+            match rung.possible() {
+                Ok(()) => possible.push(rung),
+                Err(cause) if choice == Choice::Only(rung) => return Err(cause),
+                Err(_) => continue,
             }
-        };
-        let groups = match used.hierarchy() {
-            Some(hierarchy) => Some(hierarchy.own()?.join(tag(state)?)),
-            None => None,
-        };
+            if chosen {
+                let own = rung.hierarchy().map(super::Hierarchy::own).transpose()?;
+                rungs.push((rung, own.map(|own| own.join(&tag))));
+            }
+        }
         Ok(Self {
+            choice,
+            rungs,
             possible,
-            used,
-            groups,
         })
     }
 
-    /// How a new replica is held; `privileged`: its worker runs as root. Makes nothing.
+    /// Every rung that is possible here, the surest first.
     #[must_use]
-    pub fn containment(&self, replica: &str, privileged: bool) -> Containment {
-        if self.used == Rung::PidNamespace && !privileged {
-            // Only root makes namespaces; a group would have come first or is not to be had.
-            return Containment::default();
-        }
-        Containment {
-            rung: self.used,
-            group: self.groups.as_ref().map(|groups| groups.join(replica)),
+    pub fn possible(&self) -> &[Rung] {
+        &self.possible
+    }
+
+    /// What a new replica of this process's own user begins with.
+    #[must_use]
+    pub fn used(&self) -> Rung {
+        self.rungs
+            .first()
+            .map_or(Rung::ProcessTree, |(rung, _)| *rung)
+    }
+
+    /// How a new replica is held; `privileged`: its worker runs as root, or as this process does. Makes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPossible::NoPrivilege`] if the only choice takes a privilege that the job's user has not.
+    pub fn containment(&self, replica: &str, privileged: bool) -> Result<Containment, NotPossible> {
+        let may = |(rung, _): &&(Rung, _)| privileged || *rung != Rung::PidNamespace;
+        match self.rungs.iter().find(may) {
+            Some((rung, groups)) => Ok(Containment {
+                rung: *rung,
+                group: groups.as_ref().map(|groups| groups.join(replica)),
+            }),
+            None if self.choice == Choice::Auto => Ok(Containment::default()),
+            None => Err(NotPossible::NoPrivilege),
         }
     }
 
-    /// Removes empty groups that an earlier agent of the same state folder left, but for those of `living`.
-    pub fn sweep(&self, living: impl Fn(&str) -> bool) {
-        let Some(groups) = &self.groups else { return };
-        for entry in fs::read_dir(groups).into_iter().flatten().flatten() {
-            let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if folder && !entry.file_name().to_str().is_some_and(&living) {
-                // One that still has a process stays, and its processes are found by their replica's next start.
-                _ = remove_tree(&entry.path());
+    /// Removes the groups without a process that this agent, or an earlier one of the same state folder, left.
+    /// What still has one stays, and is found by its replica's next start.
+    pub fn sweep(&self) {
+        for groups in self.rungs.iter().filter_map(|(_, groups)| groups.as_ref()) {
+            for entry in fs::read_dir(groups).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !is_populated(&path) {
+                    _ = remove_tree(&path);
+                }
             }
+            _ = fs::remove_dir(groups);
         }
     }
+}
+
+/// Whether a process is in the group or below it; unknown counts as one.
+fn is_populated(group: &Path) -> bool {
+    if let Ok(events) = fs::read_to_string(group.join("cgroup.events")) {
+        return !events.lines().any(|line| line == "populated 0");
+    }
+    let procs = fs::read_to_string(group.join("cgroup.procs"));
+    let below = fs::read_dir(group).into_iter().flatten().flatten();
+    let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    procs.map_or(true, |procs| !procs.is_empty()) || below.any(|one| is_populated(&one.path()))
 }
 
 /// The name of the group of all replicas of an agent.
@@ -130,46 +164,56 @@ mod tests {
 
     #[test]
     fn the_tree_of_processes_can_be_chosen_everywhere_and_takes_no_group() {
-        let state = Path::new("/");
-        let ladder = Ladder::climb(Choice::Only(Rung::ProcessTree), state).unwrap();
-        assert_eq!(ladder.possible.last(), Some(&Rung::ProcessTree));
-        assert_eq!(
-            ladder.containment("web.alice~0~1", false),
-            Containment::default()
-        );
+        let ladder = Ladder::climb(Choice::Only(Rung::ProcessTree), Path::new("/")).unwrap();
+        assert_eq!(ladder.possible().last(), Some(&Rung::ProcessTree));
+        assert_eq!(ladder.used(), Rung::ProcessTree);
+        let held = ladder.containment("web.alice~0~1", false).unwrap();
+        assert_eq!(held, Containment::default());
     }
 
     #[test]
-    fn the_surest_rung_is_taken_and_a_job_without_privileges_gets_no_namespace() {
-        let ladder = Ladder {
-            possible: vec![Rung::PidNamespace, Rung::ProcessTree],
-            used: Rung::PidNamespace,
-            groups: None,
+    fn a_job_without_privileges_gets_the_next_rung_and_is_refused_where_there_is_to_be_no_other() {
+        let namespace = (Rung::PidNamespace, None);
+        let freezer = (Rung::Freezer, Some(PathBuf::from("/groups")));
+        let mut ladder = Ladder {
+            choice: Choice::Auto,
+            rungs: vec![namespace.clone(), freezer],
+            possible: vec![Rung::PidNamespace, Rung::Freezer],
         };
-        assert_eq!(ladder.containment("a", true).rung, Rung::PidNamespace);
-        assert_eq!(ladder.containment("a", false).rung, Rung::ProcessTree);
+        assert_eq!(
+            ladder.containment("a", true).unwrap().rung,
+            Rung::PidNamespace
+        );
+        let held = ladder.containment("a", false).unwrap();
+        assert_eq!(held.rung, Rung::Freezer);
+        assert_eq!(held.group.unwrap(), Path::new("/groups/a"));
+        ladder.choice = Choice::Only(Rung::PidNamespace);
+        ladder.rungs = vec![namespace];
+        assert!(ladder.containment("a", true).is_ok());
+        assert!(matches!(
+            ladder.containment("a", false),
+            Err(NotPossible::NoPrivilege)
+        ));
     }
 
     #[test]
     fn groups_that_nobody_lives_in_are_swept() {
-        let groups = tempfile_folder("sweep");
-        for name in ["web.alice~0~1/worker", "web.alice~0~2/run-1"] {
-            fs::create_dir_all(groups.join(name)).unwrap();
+        let groups = std::env::temp_dir().join(format!("portreeve-sweep-{}", std::process::id()));
+        // As the kernel would show them: the first without, the second with a process.
+        for (name, populated) in [("web.alice~0~1", 0), ("web.alice~0~2", 1)] {
+            fs::create_dir_all(groups.join(name).join("worker")).unwrap();
+            let events = groups.join(name).join("cgroup.events");
+            fs::write(events, format!("populated {populated}\nfrozen 0\n")).unwrap();
         }
-        let ladder = Ladder {
-            possible: vec![Rung::Cgroup],
-            used: Rung::Cgroup,
-            groups: Some(groups.clone()),
-        };
-        ladder.sweep(|name| name == "web.alice~0~2");
-        assert!(!groups.join("web.alice~0~1").exists());
-        assert!(groups.join("web.alice~0~2/run-1").exists());
+        assert!(!is_populated(&groups.join("web.alice~0~1")));
+        assert!(is_populated(&groups.join("web.alice~0~2")));
+        // Unlike those of a control group, these files are in the way of a removal.
+        fs::remove_file(groups.join("web.alice~0~1/cgroup.events")).unwrap();
+        fs::write(groups.join("web.alice~0~1/worker/cgroup.procs"), "").unwrap();
+        assert!(
+            is_populated(&groups.join("web.alice~0~1")),
+            "unknown counts as a process"
+        );
         fs::remove_dir_all(groups).unwrap();
-    }
-
-    fn tempfile_folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("portreeve-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
     }
 }

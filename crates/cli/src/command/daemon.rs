@@ -8,7 +8,9 @@ use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
+use portreeve_api::containment::Choice;
 use portreeve_api::local::{Ids, ReplicaFolder};
+use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -86,6 +88,40 @@ pub(crate) struct HostOptions {
     /// Numbers never given
     #[arg(long, value_name = "RANGES", default_value = "")]
     pub(crate) reserved_ports: ReservedPorts,
+    /// What starts the services: the worker itself, or systemd, as a transient unit per start (root: the system's, else
+    /// the user's own)
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) backend: BackendOption,
+    /// How the processes of a start are held together, so that none outlives its end: auto takes the first of cgroup,
+    /// pid-namespace, freezer, process-tree that is possible here; any other is taken or the start is refused
+    #[arg(long, value_name = "HOW", default_value_t)]
+    pub(crate) containment: Choice,
+}
+
+/// [`BackendKind`] as it is written.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum BackendOption {
+    #[default]
+    Process,
+    Systemd,
+}
+
+impl BackendOption {
+    /// The backend, tried where it can be missing.
+    pub(crate) async fn find(self) -> Result<BackendKind, Failure> {
+        match self {
+            Self::Process => Ok(BackendKind::Process),
+            Self::Systemd => {
+                let manager = ServiceManager::find().await.map_err(Failure::plain)?;
+                if manager.ends_at_log_out() {
+                    tracing::warn!(
+                        "services end when this user logs out; `loginctl enable-linger` lets them stay"
+                    );
+                }
+                Ok(BackendKind::Systemd(manager))
+            }
+        }
+    }
 }
 
 /// [`Ephemeral`] as it is written.
@@ -157,6 +193,7 @@ impl Agent {
         let client = connect.client()?;
         let mut config = agent_config(&self.options, state, client.target().clone())?;
         config.single_host = self.single_host;
+        config.backend = self.options.backend.find().await?;
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
         let broken = tokio::select! {
             () = told.stop() => None,
@@ -182,6 +219,7 @@ pub(crate) fn agent_config(
         ephemeral: options.ephemeral.into(),
         fixed: options.fixed_ports.clone(),
         reserved: options.reserved_ports.0.clone(),
+        containment: options.containment,
         worker_program: std::env::current_exe()?,
         lifeline: None,
         labels: BTreeMap::new(),

@@ -75,6 +75,7 @@ impl Dev {
         )?;
         config.single_host = true;
         config.lifeline = home.lifeline()?;
+        config.backend = self.host.backend.find().await?;
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),

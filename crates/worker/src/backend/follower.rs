@@ -18,6 +18,7 @@ use crate::process::{self, Stat};
 use crate::shim::{RunFolder, ShimCommand, ShimState};
 
 use super::remains::Remains;
+use super::unit::Unit;
 use super::{BackendEvent, Found};
 
 /// Follows one shim until its run is empty, and tells each thing once.
@@ -26,6 +27,8 @@ pub(super) struct Follower {
     files: RunFolder,
     mark: [(String, String); 2],
     containment: Containment,
+    /// Where a service manager keeps the run.
+    unit: Option<Unit>,
     events: mpsc::UnboundedSender<BackendEvent>,
     orders: mpsc::UnboundedReceiver<ShimCommand>,
     shim: watch::Sender<Option<u32>>,
@@ -74,6 +77,7 @@ impl Follower {
         files: RunFolder,
         mark: [(String, String); 2],
         containment: Containment,
+        unit: Option<Unit>,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> (Self, Followed) {
         let (commands, orders) = mpsc::unbounded_channel();
@@ -83,6 +87,7 @@ impl Follower {
             files,
             mark,
             containment,
+            unit,
             events,
             orders,
             shim: found,
@@ -97,6 +102,11 @@ impl Follower {
             shim,
         };
         (follower, followed)
+    }
+
+    /// The unit in which the run is, where a service manager keeps it.
+    pub(super) fn unit(&mut self) -> Option<&mut Unit> {
+        self.unit.as_mut()
     }
 
     /// Sends the launch to a shim that was just started, and follows it.
@@ -218,9 +228,15 @@ impl Follower {
         }
         self.adopted(None);
         if !self.told.spawned && !self.told.failed {
+            let refusal = match &mut self.unit {
+                Some(unit) => unit.refusal().await,
+                None => None,
+            };
+            let words =
+                refusal.unwrap_or_else(|| "its shim ended before the service was started".into());
             self.tell(BackendEvent::SpawnFailed {
                 run,
-                why: StartFailure::Prepare("its shim ended before the service was started".into()),
+                why: StartFailure::Prepare(words),
             });
         } else if self.told.spawned && !self.told.exited {
             self.tell(BackendEvent::Exited {
@@ -260,6 +276,9 @@ impl Follower {
     async fn end_remains(&self) {
         let run = self.run;
         let mut hold = Hold::of(&self.containment, run);
+        if let Some(unit) = &self.unit {
+            unit.end().await;
+        }
         let mut remains = Remains {
             mark: &self.mark,
             main: self.main.clone(),
@@ -303,6 +322,9 @@ impl Follower {
     fn learn(&mut self, state: &ShimState) {
         let run = self.run;
         self.shim.send_replace(Some(state.shim.pid));
+        if let Some(unit) = &mut self.unit {
+            unit.heard(state.shim.pid);
+        }
         if let Some(main) = &state.spawned {
             self.main = Some((main.clone(), state.shim.pid));
         }

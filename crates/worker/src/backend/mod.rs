@@ -5,6 +5,7 @@ mod follower;
 mod leftovers;
 mod remains;
 mod shim;
+mod unit;
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! The first backend: one [`crate::shim`] per run.
+//! The backends on a real host: one [`crate::shim`] per run, as a child or as a unit of a service manager.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
@@ -13,6 +13,7 @@ use portreeve::identity::Run;
 use portreeve::supervision::StartFailure;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::ReplicaFolder;
+use portreeve_api::service_manager::BackendKind;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -22,6 +23,7 @@ use crate::shim::{Launch, RunFolder, ShimCommand};
 
 use super::follower::{Followed, Follower};
 use super::leftovers::Leftovers;
+use super::unit::Unit;
 use super::{Backend, BackendEvent};
 
 /// The program that can be a shim, and the arguments that make it one; `--folder DIR --run N` follow them.
@@ -49,6 +51,7 @@ impl ShimProgram {
 
 /// Runs each run below a shim of its own.
 pub(crate) struct ShimBackend {
+    kind: BackendKind,
     program: ShimProgram,
     folder: ReplicaFolder,
     mark: Mark,
@@ -80,13 +83,20 @@ impl Mark {
 
 impl ShimBackend {
     pub(crate) fn new(
+        kind: BackendKind,
         program: ShimProgram,
         folder: ReplicaFolder,
         mark: Mark,
         containment: Containment,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> Self {
+        let containment = match kind {
+            BackendKind::Process => containment,
+            // The manager's own group holds the run, and no process of it may leave that.
+            BackendKind::Systemd(_) => Containment::default(),
+        };
         Self {
+            kind,
             program,
             folder,
             mark,
@@ -105,11 +115,16 @@ impl ShimBackend {
     }
 
     fn follower(&self, run: Run) -> (Follower, Followed) {
+        let unit = match self.kind {
+            BackendKind::Process => None,
+            BackendKind::Systemd(manager) => Some(Unit::of(manager, &self.folder, run)),
+        };
         Follower::new(
             run,
             RunFolder::of(&self.folder, run),
             self.mark.of(run),
             self.containment.clone(),
+            unit,
             self.events.clone(),
         )
     }
@@ -121,7 +136,7 @@ impl ShimBackend {
     }
 
     /// Starts the shim; the returned stream is its standard input.
-    fn start_shim(&self, run: Run) -> io::Result<UnixStream> {
+    fn start_shim(&self, run: Run, unit: Option<&mut Unit>) -> io::Result<UnixStream> {
         let files = RunFolder::of(&self.folder, run);
         let made = DirBuilder::new().mode(0o700).create(files.path());
         if let Err(cause) = made
@@ -131,18 +146,24 @@ impl ShimBackend {
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
+        let words = self.folder.path().join("shim.log");
         let log = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
-            .open(self.folder.path().join("shim.log"))?;
+            .open(&words)?;
+        let stdin = Stdio::from(OwnedFd::from(theirs));
+        if let Some(unit) = unit {
+            unit.start(&self.program, &self.folder, run, stdin, &words)?;
+            return UnixStream::from_std(ours);
+        }
         let mut shim = tokio::process::Command::new(&self.program.program)
             .args(&self.program.arguments)
             .arg("--folder")
             .arg(self.folder.path())
             .args(["--run", &run.to_string()])
             .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(stdin)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
@@ -157,11 +178,12 @@ impl Backend for ShimBackend {
         let run = launch.run;
         let arguments = self.program.arguments.iter();
         let arguments = arguments.map(|one| one.to_string_lossy().into_owned());
+        launch.containment = self.containment.clone();
         launch.init = arguments.chain(["--init".to_owned()]).collect();
-        let follower = self.follow(run);
+        let mut follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
-            .and_then(|line| Ok((self.start_shim(run)?, line)));
+            .and_then(|line| Ok((self.start_shim(run, follower.unit())?, line)));
         match started {
             Ok((stream, mut line)) => {
                 line.push(b'\n');

@@ -50,7 +50,11 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
     assert_eq!(world.text("input"), "/dev/null\n");
     let group = world.text("group");
     let group: Vec<_> = group.split_whitespace().collect();
-    assert_eq!([group[0], group[1]], [group[2]; 2], "it leads a session of its own");
+    assert_eq!(
+        [group[0], group[1]],
+        [group[2]; 2],
+        "it leads a session of its own"
+    );
 }
 
 #[test]
