@@ -7,6 +7,7 @@ mod account;
 pub mod body;
 pub mod client;
 pub mod local;
+mod log_parts;
 pub mod paths;
 mod problem;
 pub mod site_profiles;

@@ -12,6 +12,7 @@ use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
 pub use crate::account::{Ids, JobUser, ParseIdsError};
+pub use crate::log_parts::LogBounds;
 
 use crate::Target;
 
@@ -181,6 +182,9 @@ pub struct Assignment {
     /// As whom everything of the job runs; `None`: as the agent itself.
     #[serde(default)]
     pub user: Option<JobUser>,
+    /// How much of its output is kept.
+    #[serde(default)]
+    pub logs: LogBounds,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

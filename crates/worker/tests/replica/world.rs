@@ -17,8 +17,8 @@ use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use portreeve_api::local::{
-    Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens, WorkerAnswer,
-    WorkerCommand,
+    Assignment, LogBounds, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens,
+    WorkerAnswer, WorkerCommand,
 };
 
 use crate::controller::Controller;
@@ -109,6 +109,7 @@ impl World {
             lifeline: None,
             prefix: "PORTREEVE_".into(),
             user: None,
+            logs: LogBounds::default(),
         };
         Self {
             controller,
