@@ -12,6 +12,7 @@ use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
 pub use crate::account::{Ids, JobUser, ParseIdsError};
+pub use crate::log_parts::LogBounds;
 
 use crate::Target;
 use crate::containment::Containment;
@@ -189,6 +190,9 @@ pub struct Assignment {
     /// What starts its processes.
     #[serde(default)]
     pub backend: BackendKind,
+    /// How much of its output is kept.
+    #[serde(default)]
+    pub logs: LogBounds,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

@@ -1,6 +1,7 @@
 //! One worker from its folder to its end.
 
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -16,6 +17,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::logs;
 use crate::orders;
 use crate::probing::Probing;
 use crate::record::Record;
@@ -112,6 +114,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         token_file: folder.token().to_string_lossy().into_owned(),
     };
     let held = assignment.containment.clone();
+    let bounds = assignment.logs;
+    tokio::spawn(logs::keep(folder.clone(), bounds));
     let mut record = record;
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
@@ -175,7 +179,13 @@ pub enum WorkerError {
 /// Makes this the one worker of the folder.
 fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     let path = folder.path().join("worker.lock");
-    let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("{}", path.display()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {
