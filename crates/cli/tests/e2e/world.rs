@@ -39,6 +39,11 @@ impl World {
         None
     }
 
+    /// This world's network.
+    pub(crate) const fn network(&self) -> &Namespace {
+        &self.home
+    }
+
     /// A path below this world's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -150,6 +155,18 @@ impl World {
 
     /// The same in another network.
     pub(crate) fn start_in(&self, network: &Namespace, name: &str, arguments: &[&str]) -> Running {
+        self.start_through(network, name, &[], arguments)
+    }
+
+    /// The same by another program, such as `unshare --uts`, which is to run what it is given.
+    pub(crate) fn start_through(
+        &self,
+        network: &Namespace,
+        name: &str,
+        through: &[&str],
+        arguments: &[&str],
+    ) -> Running {
+        let line = [through, &[PORTREEVE], arguments].concat();
         let out = std::fs::File::options()
             .create(true)
             .append(true)
@@ -157,8 +174,8 @@ impl World {
             .unwrap();
         let err = out.try_clone().unwrap();
         let child = self
-            .command_in(network, PORTREEVE)
-            .args(arguments)
+            .command_in(network, line[0])
+            .args(&line[1..])
             .env_remove("PORTREEVE_CONTROLLER")
             .stdout(out)
             .stderr(err)
