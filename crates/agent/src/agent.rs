@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use portreeve::registry::AgentIdentity;
 use portreeve_api::Client;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -11,7 +12,9 @@ use tokio::task::JoinSet;
 use crate::Config;
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household};
+use crate::identity;
 use crate::lock::{LockError, StateLock};
+use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
 use crate::orders::{Orders, Reads};
 use crate::uplink::{Joined, Uplink};
 
@@ -41,7 +44,13 @@ impl Agent {
             let config = config.clone();
             tokio::task::spawn_blocking(move || open_state(&config))
         };
-        let (lock, boot_id) = opened.await.expect("opening the state does not panic")?;
+        let opened = opened.await.expect("opening the state does not panic")?;
+        let Opened {
+            lock,
+            identity,
+            presence,
+        } = opened;
+        let boot_id = identity.boot_id.clone();
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
@@ -66,7 +75,8 @@ impl Agent {
         let client = Client::new(config.controller.clone());
         let uplink = Uplink {
             config: config.clone(),
-            boot_id,
+            identity: identity.clone(),
+            skew_ms: None,
             capabilities: facts::capabilities(),
             client: client.clone(),
             observed: observed_seen,
@@ -77,6 +87,7 @@ impl Agent {
         };
         let orders = Orders {
             config,
+            identity,
             client,
             joined: joined_seen,
             rejoin,
@@ -88,6 +99,10 @@ impl Agent {
         tasks.spawn(async {
             observer.run(observed).await;
             "facts"
+        });
+        tasks.spawn(async {
+            presence.answer().await;
+            "neighbours"
         });
         tasks.spawn(async {
             household.run().await;
@@ -131,7 +146,14 @@ impl Agent {
     }
 }
 
-fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
+/// What an agent has of its own before anything else of it is there.
+struct Opened {
+    lock: StateLock,
+    identity: AgentIdentity,
+    presence: Presence,
+}
+
+fn open_state(config: &Config) -> Result<Opened, StartError> {
     use std::os::unix::fs::DirBuilderExt;
     let at = |cause| StartError::state(config, cause);
     let mut folder = std::fs::DirBuilder::new();
@@ -148,7 +170,16 @@ fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
         LockError::Io(cause) => at(cause),
     })?;
     let boot_id = facts::boot_id().map_err(StartError::Boot)?;
-    Ok((lock, boot_id))
+    let identity = identity::of(&config.state, &boot_id).map_err(at)?;
+    let presence = Presence::announce(config, &identity.folder).map_err(|cause| match cause {
+        AnnounceError::Shared(shared) => StartError::Shared(shared),
+        AnnounceError::Io(cause) => StartError::Network(cause),
+    })?;
+    Ok(Opened {
+        lock,
+        identity,
+        presence,
+    })
 }
 
 /// Why an agent does not start. Nothing was started or stopped.
@@ -175,6 +206,12 @@ pub enum StartError {
         /// The system's words.
         cause: io::Error,
     },
+    /// Another agent of this network gives some of its numbers.
+    #[error(transparent)]
+    Shared(SharedNumbers),
+    /// This agent cannot be made known to others of its network, with which it may share numbers.
+    #[error("a socket for other agents of this network: {0}")]
+    Network(io::Error),
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]
     Boot(io::Error),

@@ -36,6 +36,8 @@ pub struct Config {
     pub labels: BTreeMap<String, String>,
     /// Which address is published.
     pub address: AddressRule,
+    /// Says which address is published, in place of the rule: run by `sh -c`, its first word is read.
+    pub address_command: Option<String>,
     /// Begins every variable a job sees.
     pub prefix: String,
 }
@@ -55,6 +57,7 @@ impl Default for Config {
             lifeline: None,
             labels: BTreeMap::new(),
             address: AddressRule::default(),
+            address_command: None,
             prefix: portreeve::variables::PREFIX.to_owned(),
         }
     }
