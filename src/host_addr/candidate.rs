@@ -20,6 +20,9 @@ pub struct Candidate {
     pub up: bool,
     /// Whether the interface carries the default route of the address's family.
     pub default_route: bool,
+    /// Whether it will not stay, or may not be used yet: temporary, deprecated or still being checked by IPv6.
+    #[serde(default)]
+    pub passing: bool,
 }
 
 impl Candidate {
@@ -44,6 +47,9 @@ impl Candidate {
         }
         if !self.up {
             return Err(Unfit::Down);
+        }
+        if self.passing {
+            return Err(Unfit::Passing);
         }
         self.scope().fitness(reach)
     }
@@ -147,6 +153,9 @@ pub enum Unfit {
     /// The interface is down.
     #[error("its interface is down")]
     Down,
+    /// IPv6 will not keep it, or may not use it yet.
+    #[error("it is temporary, deprecated or still being checked")]
+    Passing,
     /// Only this host can reach it.
     #[error("loopback is reachable from this host only")]
     Loopback,

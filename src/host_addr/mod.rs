@@ -19,6 +19,40 @@ pub use rule::{AddressRule, Family, ParseRuleError, Selector};
 /// Cost: one sort of the candidates, of which a host has a few dozen at most.
 #[must_use]
 pub fn choose(candidates: &[Candidate], rule: &AddressRule, reach: Reach) -> Published {
+    let (usable, unusable) = sorted(candidates, reach);
+    let (address, rule) = rule::decide(&usable, rule, reach);
+    Published {
+        address,
+        rule,
+        usable,
+        unusable,
+    }
+}
+
+/// The same where a site's own `command` has said which address is published, or why it said none.
+#[must_use]
+pub fn choose_told(
+    candidates: &[Candidate],
+    command: &str,
+    told: Result<IpAddr, &str>,
+    reach: Reach,
+) -> Published {
+    let (usable, unusable) = sorted(candidates, reach);
+    let by = format!("command {command:?}");
+    let (address, rule) = match told {
+        Ok(address) => rule::decide_literal(&by, &usable, address.to_canonical(), reach),
+        Err(reason) => (None, format!("{by}: {reason}")),
+    };
+    Published {
+        address,
+        rule,
+        usable,
+        unusable,
+    }
+}
+
+/// The usable candidates and the others, each in an order of their own.
+fn sorted(candidates: &[Candidate], reach: Reach) -> (Vec<Candidate>, Vec<(Candidate, Unfit)>) {
     let mut candidates: Vec<Candidate> = candidates.iter().map(Candidate::canonical).collect();
     candidates.sort();
     candidates.dedup();
@@ -30,13 +64,7 @@ pub fn choose(candidates: &[Candidate], rule: &AddressRule, reach: Reach) -> Pub
             Err(unfit) => unusable.push((candidate, unfit)),
         }
     }
-    let (address, rule) = rule::decide(&usable, rule, reach);
-    Published {
-        address,
-        rule,
-        usable,
-        unusable,
-    }
+    (usable, unusable)
 }
 
 /// Who has to reach the host.
@@ -93,6 +121,7 @@ mod tests {
             prefix,
             up: true,
             default_route: false,
+            passing: false,
         }
     }
 
@@ -172,6 +201,43 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_ends_in_a_star_selects_every_interface_that_begins_with_it() {
+        // P17
+        let hosts = cluster_host();
+        assert_eq!(
+            published(&hosts, "!eth*,!tun*").0.as_deref(),
+            Some("172.17.0.1")
+        );
+        assert_eq!(published(&hosts, "tun*").0.as_deref(), Some("10.8.0.5"));
+        assert_eq!(published(&hosts, "*").0.as_deref(), Some("10.20.0.7"));
+        assert_eq!(published(&hosts, "eth").0, None);
+    }
+
+    #[test]
+    fn what_a_command_says_is_published_if_others_can_use_it() {
+        // P16
+        let told = |told: Result<&str, &str>| {
+            let told = told.map(|address| address.parse().unwrap());
+            let chosen = choose_told(&cluster_host(), "where-am-i -4", told, Reach::Network);
+            (
+                chosen.address.map(|address| address.to_string()),
+                chosen.rule,
+            )
+        };
+        let (address, rule) = told(Ok("10.8.0.5"));
+        assert_eq!(address.as_deref(), Some("10.8.0.5"));
+        assert_eq!(rule, "command \"where-am-i -4\" 10.8.0.5: tun0");
+        let (address, rule) = told(Ok("127.0.0.1"));
+        assert_eq!(address, None);
+        assert!(
+            rule.ends_with("127.0.0.1 is not published: loopback is reachable from this host only")
+        );
+        let (address, rule) = told(Err("exit code 3"));
+        assert_eq!(address, None);
+        assert_eq!(rule, "command \"where-am-i -4\": exit code 3");
+    }
+
+    #[test]
     fn a_rule_that_finds_nothing_publishes_nothing_and_names_the_candidates() {
         // Another address in its place would send clients to the wrong network.
         let (address, rule) = published(&cluster_host(), "ib0");
@@ -226,6 +292,22 @@ mod tests {
         }
         assert_eq!(published(&hosts, "eth0").0, None);
         assert!(published(&hosts, "default").0.is_some());
+    }
+
+    #[test]
+    fn an_ipv6_address_that_will_not_stay_is_not_chosen() {
+        let hosts = [
+            Candidate {
+                passing: true,
+                ..on_default_route("eth0", "2001:db8::a1b2", 64)
+            },
+            on_default_route("eth0", "2001:db8::7", 64),
+        ];
+        assert_eq!(
+            published(&hosts, "default").0.as_deref(),
+            Some("2001:db8::7")
+        );
+        assert_eq!(published(&hosts[..1], "default").0, None);
     }
 
     #[test]
@@ -287,13 +369,15 @@ mod tests {
             (0u16..4).prop_map(|a| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, a])),
         ];
         let interface = prop_oneof![Just("eth0"), Just("ib0"), Just("lo"), Just("")];
-        (interface, address, 0u8..=130, any::<bool>(), any::<bool>()).prop_map(
-            |(interface, address, prefix, up, default_route)| Candidate {
+        let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+        (interface, address, 0u8..=130, flags).prop_map(
+            |(interface, address, prefix, (up, default_route, passing))| Candidate {
                 interface: interface.to_owned(),
                 address,
                 prefix,
                 up,
                 default_route,
+                passing,
             },
         )
     }

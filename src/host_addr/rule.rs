@@ -13,7 +13,8 @@ use super::candidate::{Candidate, Scope};
 /// How the published address is chosen. The default takes the interface of the default route.
 ///
 /// Written as words separated by commas: an address is published as it stands; interfaces and networks
-/// are tried in order; `!` excludes one; `ipv4` or `ipv6` is preferred: `"10.20.0.0/16,!docker0,ipv4"`.
+/// are tried in order; `!` excludes one, `*` ends a beginning of names; `ipv4` or `ipv6` is preferred:
+/// `"10.20.0.0/16,!veth*,ipv4"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRule {
     /// Published as it stands, whatever else is said.
@@ -29,7 +30,7 @@ pub struct AddressRule {
 /// Some of a host's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Those of an interface and its aliases.
+    /// Those of an interface and its aliases; a `*` at the end stands for any further letters.
     Interface(String),
     /// Those of a network.
     Network {
@@ -82,7 +83,7 @@ pub(super) fn decide(
     reach: Reach,
 ) -> (Option<IpAddr>, String) {
     if let Some(literal) = rule.literal {
-        return decide_literal(usable, literal.to_canonical(), reach);
+        return decide_literal("literal", usable, literal.to_canonical(), reach);
     }
     if reach == Reach::SingleHost {
         return (Some(Reach::LOOPBACK), "single host: loopback".to_owned());
@@ -115,9 +116,15 @@ pub(super) fn decide(
     (None, nothing_found(usable, rule))
 }
 
-fn decide_literal(usable: &[Candidate], literal: IpAddr, reach: Reach) -> (Option<IpAddr>, String) {
+/// One address that `by` names, and the words for it.
+pub(super) fn decide_literal(
+    by: &str,
+    usable: &[Candidate],
+    literal: IpAddr,
+    reach: Reach,
+) -> (Option<IpAddr>, String) {
     if let Err(unfit) = Scope::of(literal).fitness(reach) {
-        return (None, format!("literal {literal} is not published: {unfit}"));
+        return (None, format!("{by} {literal} is not published: {unfit}"));
     }
     let holder = usable.iter().find(|candidate| candidate.address == literal);
     let place = match (holder, Scope::of(literal)) {
@@ -125,7 +132,7 @@ fn decide_literal(usable: &[Candidate], literal: IpAddr, reach: Reach) -> (Optio
         (None, Scope::Loopback) => "loopback",
         (None, _) => "on no interface of this host",
     };
-    (Some(literal), format!("literal {literal}: {place}"))
+    (Some(literal), format!("{by} {literal}: {place}"))
 }
 
 fn nothing_found(usable: &[Candidate], rule: &AddressRule) -> String {
@@ -158,6 +165,9 @@ impl Selector {
         match self {
             Self::Interface(name) => {
                 let interface = candidate.interface.as_str();
+                if let Some(beginning) = name.strip_suffix('*') {
+                    return interface.starts_with(beginning);
+                }
                 let alias_of = interface.split_once(':').map(|(name, _)| name);
                 interface == name || alias_of == Some(name)
             }

@@ -1,6 +1,7 @@
 //! Consecutive ports, and sets of them as people write them.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -202,6 +203,31 @@ impl PortRanges {
         Self(left)
     }
 
+    /// This set in `shares` parts, ascending, none of them larger than another by more than one; parts are empty
+    /// where there are fewer ports than parts.
+    #[must_use]
+    pub fn split(&self, shares: NonZeroU16) -> Vec<Self> {
+        let mut left = self.clone();
+        (0..shares.get())
+            .map(|taken| {
+                let share = left.count().div_ceil(u32::from(shares.get() - taken));
+                let mut room = share;
+                let mut part = Vec::new();
+                for range in &left.0 {
+                    let last = u32::from(range.first.number()) + range.count().min(room);
+                    // Without room the end lies before the beginning, which is no range.
+                    let last = u16::try_from(last - 1).ok().and_then(Port::new);
+                    let taken = last.and_then(|last| PortRange::new(range.first, last));
+                    room -= taken.map_or(0, PortRange::count);
+                    part.extend(taken);
+                }
+                let part = Self(part);
+                left = left.difference(&part);
+                part
+            })
+            .collect()
+    }
+
     /// Every port, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Port> {
         self.0.iter().flat_map(|range| range.iter())
@@ -325,6 +351,22 @@ mod tests {
     }
 
     #[test]
+    fn a_set_is_split_into_equal_parts_in_order() {
+        let split = |text: &str, shares| -> Vec<String> {
+            let set: PortRanges = text.parse().unwrap();
+            let shares = NonZeroU16::new(shares).unwrap();
+            set.split(shares)
+                .iter()
+                .map(PortRanges::to_string)
+                .collect()
+        };
+        assert_eq!(split("20000-32767", 2), ["20000-26383", "26384-32767"]);
+        assert_eq!(split("1,5-6,9", 3), ["1,5", "6", "9"]);
+        assert_eq!(split("1-65535", 1), ["1-65535"]);
+        assert_eq!(split("80", 2), ["80", ""]);
+    }
+
+    #[test]
     fn range_text_is_merged_and_sorted() {
         // ports 8
         assert_eq!(ranges("1-3,2-4").as_deref(), Some("1-4"));
@@ -368,6 +410,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn parts_are_disjoint_of_equal_size_and_together_the_whole(set in set(), shares in 1u16..20) {
+            let parts = set.split(NonZeroU16::new(shares).unwrap());
+            prop_assert_eq!(parts.len(), usize::from(shares));
+            let counts: Vec<u32> = parts.iter().map(PortRanges::count).collect();
+            prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
+            prop_assert_eq!(counts.iter().sum::<u32>(), set.count());
+            prop_assert_eq!(PortRanges::new(parts.iter().flat_map(|part| part.0.clone())), set);
+        }
+
         #[test]
         fn the_longest_run_is_the_first_of_the_longest(a in set()) {
             let longest = a.as_slice().iter().map(|range| range.count()).max();

@@ -189,6 +189,7 @@ fn a_host_that_gives_signs_of_life_is_told_to_forget_for_ten_minutes() {
     rig.ends("web", 0, Final::Failed(exit(1)));
     let lease = || Input::Lease {
         host: "n1".parse().unwrap(),
+        skew_ms: None,
     };
     rig.pass(Duration::from_secs(599));
     rig.tell(lease());

@@ -18,6 +18,8 @@ pub(super) struct HostLife {
     pub(super) reported: bool,
     /// Its last sign of life.
     pub(super) last_seen: WallClock,
+    /// How far its clock is ahead of ours, in milliseconds, as it last measured; within [`SKEW_STEP_MS`].
+    pub(super) skew_ms: Option<i64>,
     /// The number of its wanted set.
     pub(super) orders: u64,
     /// What lives there and is not wanted any more.
@@ -41,12 +43,22 @@ pub(super) struct Leftover {
 /// one that comes back tells everything first, so that this begins anew.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
+/// A skew that differs less from the one shown is no news: each lease measures it a little differently.
+const SKEW_STEP_MS: u64 = 500;
+
 impl Registry {
     /// Takes in a host's sign of life.
-    pub(super) fn lease(&mut self, host: &HostName) {
+    pub(super) fn lease(&mut self, host: &HostName, skew_ms: Option<i64>) {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
             life.last_seen = self.now.wall;
+            if let Some(skew) = skew_ms
+                && life
+                    .skew_ms
+                    .is_none_or(|shown| shown.abs_diff(skew) >= SKEW_STEP_MS)
+            {
+                life.skew_ms = Some(skew);
+            }
             let now = self.now.mono;
             life.leftovers
                 .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);

@@ -13,6 +13,7 @@ use crate::rights::Caller;
 use crate::supervision::Status;
 
 use super::effect::Ticket;
+use super::seats::AgentIdentity;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub enum Input {
     Lease {
         /// Which host.
         host: HostName,
+        /// How far its clock is ahead of ours, in milliseconds, where it measured that.
+        skew_ms: Option<i64>,
     },
     /// A replica's newest status.
     Status(ReplicaReport),
@@ -102,8 +105,14 @@ pub struct HostFacts {
     pub boot_id: String,
     /// The version of the agent.
     pub agent_version: String,
+    /// Which agent tells this; `None`: one that is older than its having an identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentIdentity>,
     /// The addresses it may be reached at, as it found them.
     pub addresses: Vec<ReportedAddress>,
+    /// Its other addresses, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable: Vec<UnusableAddress>,
     /// The published one by the agent's rule.
     pub published: Option<IpAddr>,
     /// Which rule won, in words.
@@ -137,6 +146,22 @@ pub struct ReportedAddress {
     pub address: IpAddr,
     /// Bits of the network part.
     pub prefix: u8,
+    /// Whether the interface carries the default route of the address's family.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_route: bool,
+}
+
+/// One address of a host that is never published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableAddress {
+    /// The interface.
+    pub interface: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network part.
+    pub prefix: u8,
+    /// Why not, in words.
+    pub reason: String,
 }
 
 /// A replica's newest status, as its worker tells it.

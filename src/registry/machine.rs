@@ -111,7 +111,7 @@ impl Registry {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.now = now;
         match input {
-            Input::Lease { host } => self.lease(&host),
+            Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
             // A command decides on truth; while a batch may still fail, that is not settled.

@@ -29,6 +29,7 @@ mod reasons;
 mod records;
 mod replicas;
 mod roll;
+mod seats;
 mod services;
 mod settle;
 mod show;
@@ -45,9 +46,12 @@ pub use crate::residency::Want;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
 pub use explain::Explain;
-pub use input::{Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission};
+pub use input::{
+    Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
+};
 pub use machine::{Config, LoadError, Registry};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
+pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{

@@ -20,7 +20,7 @@ use super::records::{
     RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
-use super::{EventView, ReportedAddress};
+use super::{EventView, ReportedAddress, UnusableAddress};
 
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
     let bytes = encode(record);
@@ -240,7 +240,15 @@ fn hosts_survive() {
         interface: "eth0".into(),
         address: "fd00::1".parse().unwrap(),
         prefix: 64,
+        default_route: true,
     }];
+    facts.unusable = vec![UnusableAddress {
+        interface: "lo".into(),
+        address: "127.0.0.1".parse().unwrap(),
+        prefix: 8,
+        reason: "loopback".into(),
+    }];
+    facts.agent = Some("m/b/f".parse().unwrap());
     survives(&Host {
         id: HostId(3),
         facts,

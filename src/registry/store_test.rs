@@ -125,6 +125,7 @@ fn a_thousand_equal_reports_have_no_effect() {
         rig.tell(Input::HostReport(known.clone()));
         rig.tell(Input::Lease {
             host: "n1".parse().unwrap(),
+            skew_ms: None,
         });
     }
     assert!(rig.effects.is_empty(), "{:?}", rig.effects);
@@ -140,6 +141,7 @@ fn a_lease_moves_only_when_the_host_was_last_seen() {
     let before = rig.registry.view();
     rig.tell(Input::Lease {
         host: "n1".parse().unwrap(),
+        skew_ms: None,
     });
     let host = "n1".parse().unwrap();
     let after = rig.registry.view();

@@ -17,6 +17,8 @@ use crate::time::{Monotonic, WallClock};
 
 use super::placement::Reason;
 use super::reasons::{HostSums, ReasonView};
+use super::seats::AgentIdentity;
+use super::{ReportedAddress, UnusableAddress};
 
 /// Everything at one moment; built anew for what changed, shared for the rest.
 #[derive(Clone, Debug, Default)]
@@ -135,10 +137,25 @@ pub struct HostView {
     pub address: Option<IpAddr>,
     /// Which rule chose it.
     pub address_rule: String,
+    /// The addresses it may be reached at, as it found them.
+    #[serde(default)]
+    pub addresses: Vec<ReportedAddress>,
+    /// Its other addresses, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable: Vec<UnusableAddress>,
     /// New at each boot.
     pub boot_id: String,
+    /// Which agent speaks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentIdentity>,
+    /// The version of that agent.
+    #[serde(default)]
+    pub agent_version: String,
     /// When it was last heard of.
     pub last_seen: WallClock,
+    /// How far its clock is ahead of the controller's, in milliseconds and within half a second, once it measured that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_skew_ms: Option<i64>,
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
     /// How many numbers are in which state.

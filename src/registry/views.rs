@@ -1,6 +1,7 @@
 //! Services, replicas and hosts in the words that people read.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::allocator::Conflict;
 use crate::endpoints::ServiceEndpoints;
@@ -14,6 +15,9 @@ use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish}
 use super::truth::ReplicaKey;
 use super::view::Waits;
 use super::{HostView, ReplicaView, ServiceView};
+
+/// A clock that is further off is warned of.
+const SKEW_WARNED: Duration = Duration::from_secs(2);
 
 impl Registry {
     pub(super) fn service_view(
@@ -157,6 +161,11 @@ impl Registry {
             state: self.host_state(id).to_owned(),
             address: facts.published,
             address_rule: facts.address_rule.clone(),
+            addresses: facts.addresses.clone(),
+            unusable: facts.unusable.clone(),
+            agent: facts.agent.clone(),
+            agent_version: facts.agent_version.clone(),
+            clock_skew_ms: life.and_then(|life| life.skew_ms),
             boot_id: facts.boot_id.clone(),
             last_seen: life.map_or(host.reported_at, |life| life.last_seen),
             dynamic: facts.dynamic.clone(),
@@ -190,6 +199,7 @@ impl Registry {
                 host.facts.dynamic, host.facts.ephemeral
             ));
         }
+        warnings.extend(self.lives.get(&id).and_then(|life| skewed(life.skew_ms?)));
         for conflict in &self.conflicts {
             if let Conflict::Shared {
                 host,
@@ -223,6 +233,19 @@ impl Registry {
             None => format!("service {} replica {}", replica.service, replica.index),
         }
     }
+}
+
+/// What to say of a clock that is so many milliseconds ahead.
+fn skewed(skew_ms: i64) -> Option<String> {
+    let ahead = if skew_ms > 0 { "ahead of" } else { "behind" };
+    let off = Duration::from_millis(skew_ms.unsigned_abs());
+    (off > SKEW_WARNED).then(|| {
+        format!(
+            "its clock is {:.1} s {ahead} the controller's: times in its logs and records are off, and tokens may \
+             end early or late; keep both by NTP (`chronyc tracking`, `timedatectl`)",
+            off.as_secs_f64()
+        )
+    })
 }
 
 /// The roll that is not through, or restarts that the hosts have not acted on yet.

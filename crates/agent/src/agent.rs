@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use portreeve::registry::AgentIdentity;
 use portreeve_api::Client;
 use portreeve_api::containment::{Choice, Ladder, NotPossible};
 use tokio::sync::{Notify, mpsc, watch};
@@ -12,7 +13,9 @@ use tokio::task::JoinSet;
 use crate::Config;
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household, open_through};
+use crate::identity;
 use crate::lock::{LockError, StateLock};
+use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
 use crate::orders::{Orders, Reads};
 use crate::uplink::{Joined, Uplink};
 
@@ -44,7 +47,13 @@ impl Agent {
             tokio::task::spawn_blocking(move || open_state(&config))
         };
         let opened = opened.await.expect("opening the state does not panic")?;
-        let (lock, boot_id, ladder) = opened;
+        let Opened {
+            lock,
+            identity,
+            presence,
+            ladder,
+        } = opened;
+        let boot_id = identity.boot_id.clone();
         ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
@@ -70,7 +79,8 @@ impl Agent {
         let client = Client::new(config.controller.clone());
         let uplink = Uplink {
             config: config.clone(),
-            boot_id,
+            identity: identity.clone(),
+            skew_ms: None,
             capabilities: facts::capabilities(&ladder),
             client: client.clone(),
             observed: observed_seen,
@@ -81,6 +91,7 @@ impl Agent {
         };
         let orders = Orders {
             config,
+            identity,
             client,
             joined: joined_seen,
             rejoin,
@@ -92,6 +103,10 @@ impl Agent {
         tasks.spawn(async {
             observer.run(observed).await;
             "facts"
+        });
+        tasks.spawn(async {
+            presence.answer().await;
+            "neighbours"
         });
         tasks.spawn(async {
             household.run().await;
@@ -137,6 +152,14 @@ impl Agent {
     }
 }
 
+/// What an agent has of its own before anything else of it is there.
+struct Opened {
+    lock: StateLock,
+    identity: AgentIdentity,
+    presence: Presence,
+    ladder: Ladder,
+}
+
 /// Makes the state folder and those above it that are missing. As root it lets users through to what is theirs.
 fn make_state(state: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -154,7 +177,7 @@ fn make_state(state: &Path) -> io::Result<()> {
     }
 }
 
-fn open_state(config: &Config) -> Result<(StateLock, String, Ladder), StartError> {
+fn open_state(config: &Config) -> Result<Opened, StartError> {
     let at = |cause| StartError::state(config, cause);
     make_state(&config.state).map_err(at)?;
     let lock = StateLock::take(&config.state).map_err(|cause| match cause {
@@ -165,13 +188,23 @@ fn open_state(config: &Config) -> Result<(StateLock, String, Ladder), StartError
         LockError::Io(cause) => at(cause),
     })?;
     let boot_id = facts::boot_id().map_err(StartError::Boot)?;
+    let identity = identity::of(&config.state, &boot_id).map_err(at)?;
+    let presence = Presence::announce(config, &identity.folder).map_err(|cause| match cause {
+        AnnounceError::Shared(shared) => StartError::Shared(shared),
+        AnnounceError::Io(cause) => StartError::Network(cause),
+    })?;
     let ladder = Ladder::climb(config.containment, &config.state).map_err(|cause| {
         StartError::Containment {
             choice: config.containment,
             cause,
         }
     })?;
-    Ok((lock, boot_id, ladder))
+    Ok(Opened {
+        lock,
+        identity,
+        presence,
+        ladder,
+    })
 }
 
 /// Why an agent does not start. Nothing was started or stopped.
@@ -208,6 +241,12 @@ pub enum StartError {
         /// What is in the way.
         cause: NotPossible,
     },
+    /// Another agent of this network gives some of its numbers.
+    #[error(transparent)]
+    Shared(SharedNumbers),
+    /// This agent cannot be made known to others of its network, with which it may share numbers.
+    #[error("a socket for other agents of this network: {0}")]
+    Network(io::Error),
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]
     Boot(io::Error),

@@ -38,6 +38,8 @@ pub struct Config {
     pub labels: BTreeMap<String, String>,
     /// Which address is published.
     pub address: AddressRule,
+    /// Says which address is published, in place of the rule: run by `sh -c`, its first word is read.
+    pub address_command: Option<String>,
     /// Begins every variable a job sees.
     pub prefix: String,
     /// What starts the processes of replicas that are placed here from now on.
@@ -61,6 +63,7 @@ impl Default for Config {
             lifeline: None,
             labels: BTreeMap::new(),
             address: AddressRule::default(),
+            address_command: None,
             prefix: portreeve::variables::PREFIX.to_owned(),
             backend: BackendKind::default(),
             containment: Choice::default(),

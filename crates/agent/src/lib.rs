@@ -1,7 +1,7 @@
 //! The per-host daemon: tells the controller what the host is like, keeps its lease, and starts a worker
 //! for each replica that is wanted here.
 //!
-//! Everything dials out; nothing listens. The agent may be killed at any time: workers outlive it, and the
+//! Everything dials out; nothing listens but a socket by which agents of one network find each other. The agent may be killed at any time: workers outlive it, and the
 //! next one adopts them by boot, process number and start time. It stops nothing by itself; see
 //! [`portreeve::residency`] for every decision about a replica.
 //!
@@ -10,14 +10,20 @@
 
 mod account;
 mod agent;
+mod check;
+mod clock;
 mod config;
 mod facts;
 mod household;
+mod identity;
 mod lock;
 mod log_read;
+mod neighbours;
 mod orders;
 mod owner;
 mod uplink;
 
 pub use agent::{Agent, StartError};
+pub use check::{ABILITIES, Finding, Verdict, check, chosen_address};
 pub use config::{Config, Ephemeral};
+pub use neighbours::SharedNumbers;

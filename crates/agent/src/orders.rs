@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use portreeve_api::body::DesiredSet;
+use portreeve_api::body::{AgentIdentity, DesiredSet};
 use portreeve_api::{Client, ClientError, paths};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -26,6 +26,7 @@ const BREATH: Duration = Duration::from_millis(200);
 /// Holds the long poll.
 pub(crate) struct Orders {
     pub(crate) config: Arc<Config>,
+    pub(crate) identity: AgentIdentity,
     pub(crate) client: Client,
     pub(crate) joined: watch::Receiver<Joined>,
     pub(crate) rejoin: Arc<Notify>,
@@ -112,10 +113,16 @@ impl Orders {
     }
 
     async fn ask(&self, since: Option<u64>) -> Result<Option<DesiredSet>, ClientError> {
-        let mut path = paths::host_part(&self.config.host, "desired");
-        if let Some(since) = since {
-            path.push_str(&format!("?since={since}"));
-        }
+        // What is wanted of another agent of this name must not be acted on here.
+        let agent = self.identity.to_string();
+        let since = since.map(|since: u64| since.to_string());
+        let since = since.as_deref().map(|since| ("since", since));
+        let parameters: Vec<_> = since
+            .into_iter()
+            .chain([("agent", agent.as_str())])
+            .collect();
+        let path = paths::host_part(&self.config.host, "desired");
+        let path = paths::with_parameters(&path, &parameters);
         let reply = self
             .client
             .send(Method::GET, &path, None, "application/json", PATIENCE)

@@ -8,13 +8,14 @@ use std::time::Duration;
 use http::Method;
 use portreeve::registry::{HostFacts, ReplicaReport};
 use portreeve::residency::ReplicaName;
-use portreeve_api::body::Lease;
+use portreeve_api::body::{AgentIdentity, Lease, LeaseAsk};
 use portreeve_api::{Client, ClientError, paths};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::Config;
+use crate::clock;
 use crate::facts::Observed;
 use crate::household::Message;
 
@@ -26,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Reports and keeps the lease.
 pub(crate) struct Uplink {
     pub(crate) config: Arc<Config>,
-    pub(crate) boot_id: String,
+    pub(crate) identity: AgentIdentity,
+    /// How far the clock here was ahead of the controller's at the last lease.
+    pub(crate) skew_ms: Option<i64>,
     pub(crate) capabilities: Vec<String>,
     pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
@@ -139,9 +142,11 @@ impl Uplink {
         let names: Vec<_> = replicas.iter().map(ReplicaReport::name).collect();
         let facts = HostFacts {
             host: self.config.host.clone(),
-            boot_id: self.boot_id.clone(),
+            boot_id: self.identity.boot_id.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent: Some(self.identity.clone()),
             addresses: observed.addresses.clone(),
+            unusable: observed.unusable.clone(),
             published: observed.published,
             address_rule: observed.address_rule.clone(),
             dynamic: self.config.drawn(&observed.ephemeral),
@@ -172,12 +177,22 @@ impl Uplink {
         Ok(())
     }
 
-    async fn lease(&self) -> Result<String, ClientError> {
+    async fn lease(&mut self) -> Result<String, ClientError> {
         let path = paths::host_part(&self.config.host, "lease");
-        let lease: Lease = self
-            .client
-            .call(Method::POST, &path, &serde_json::Map::new(), PATIENCE)
-            .await?;
+        let ask = LeaseAsk {
+            agent: Some(self.identity.clone()),
+            skew_ms: self.skew_ms,
+        };
+        let asked = clock::Moment::now();
+        let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
+        let lease: Lease = answered.await?;
+        if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {
+            let is_off = |skew: i64| skew.unsigned_abs() > clock::WARNED_MS;
+            if is_off(skew) && !self.skew_ms.is_some_and(is_off) {
+                warn!("the clock here is {skew} ms ahead of the controller's; keep both by NTP");
+            }
+            self.skew_ms = Some(skew);
+        }
         Ok(lease.instance)
     }
 }

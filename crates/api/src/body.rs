@@ -9,11 +9,12 @@ use crate::local::Tokens;
 
 use portreeve::profile::EffectiveValue;
 use portreeve::supervision::Forecast;
+use portreeve::time::WallClock;
 
 pub use portreeve::registry::{
-    Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit, HostPorts,
-    HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport, ReplicaView,
-    ServiceView, Want,
+    AgentIdentity, Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit,
+    HostPorts, HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport,
+    ReplicaView, ReportedAddress, ServiceView, UnusableAddress, Want,
 };
 
 /// `GET /services`.
@@ -191,6 +192,20 @@ pub const LOG_OFFSET_HEADER: &str = "portreeve-log-offset";
 pub struct Lease {
     /// Random per start of the controller.
     pub instance: String,
+    /// The controller's time, for the host to measure its skew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<WallClock>,
+}
+
+/// The body of `POST /hosts/{host}/lease`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseAsk {
+    /// Which agent speaks for the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentIdentity>,
+    /// How far the host's clock was ahead of the controller's at the last lease, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew_ms: Option<i64>,
 }
 
 /// `GET /whoami`.
@@ -204,6 +219,9 @@ pub struct WhoAmI {
     pub view_scope: String,
     /// Whether it may manage every service.
     pub admin: bool,
+    /// The controller's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<WallClock>,
 }
 
 /// `POST /explain`, and a service's `explain`.

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::ServiceName;
-use portreeve::registry::ServiceView;
+use http::StatusCode;
+use parking_lot::Mutex;
+use portreeve::identity::{HostName, ServiceName};
+use portreeve::registry::{AgentIdentity, Seats, ServiceView};
 use portreeve::rights::Caller;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
+use crate::clock;
 use crate::driver::Shown;
 use crate::queue::Queue;
 use crate::reads::Reads;
@@ -33,6 +36,8 @@ pub(crate) struct App {
     pub(crate) single_host: bool,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
+    /// Which agent speaks for which host.
+    pub(crate) seats: Mutex<Seats>,
 }
 
 impl App {
@@ -48,6 +53,19 @@ impl App {
         service
             .map(Arc::clone)
             .ok_or_else(|| Refused::no_such_service(name))
+    }
+
+    /// Notes that `agent` speaks for `host`, unless another one does.
+    pub(crate) fn seat(&self, host: &HostName, agent: &AgentIdentity) -> Result<(), Refused> {
+        let mut seats = self.seats.lock();
+        let claimed = seats.claim(host, agent, clock::now().mono);
+        claimed.map_err(|taken| {
+            Refused::new(StatusCode::CONFLICT, "host_taken", taken.to_string())
+                .with("host", taken.host.to_string())
+                .with("machine", taken.holder.machine)
+                .with("for_ms", taken.for_ms)
+                .with("silent_ms", taken.silent_ms)
+        })
     }
 
     /// Looks until there is something to say, again after each ring of `bell`, for as long as the asker

@@ -196,6 +196,7 @@ async fn a_stop_writes_what_was_asked_before_it() {
     driven.task.await.unwrap();
     let lease = Input::Lease {
         host: "n1".parse().unwrap(),
+        skew_ms: None,
     };
     let late = driven.queue.tell(lease).await;
     assert_eq!(late, Err(Unacknowledged::Stopping));
@@ -261,7 +262,10 @@ async fn a_sign_of_life_wakes_nobody_who_waits_for_a_change() {
     let mut views = driven.shown.view.subscribe();
     let seen = views.borrow_and_update().hosts[&n1].last_seen;
     while driven.shown.view.borrow().hosts[&n1].last_seen == seen {
-        let lease = Input::Lease { host: n1.clone() };
+        let lease = Input::Lease {
+            host: n1.clone(),
+            skew_ms: None,
+        };
         driven.queue.tell(lease).await.unwrap();
     }
     assert!(!views.has_changed().unwrap());

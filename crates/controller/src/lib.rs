@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portreeve::registry::{self, Registry, Store};
+use parking_lot::Mutex;
+use portreeve::registry::{self, Registry, Seats, Store};
 use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::net::TcpListener;
@@ -112,6 +113,14 @@ impl Controller {
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
+        let mut seats = Seats::default();
+        for host in shown.view.borrow().hosts.values() {
+            // Who was there before comes back before anybody else has the name.
+            if let Some(agent) = &host.agent {
+                let seated = seats.claim(&host.host, agent, clock::now().mono);
+                debug_assert!(seated.is_ok(), "each host is there once");
+            }
+        }
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
         let app = Arc::new(App {
@@ -125,6 +134,7 @@ impl Controller {
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
+            seats: Mutex::new(seats),
         });
         let opened = open(&config).await?;
         let (end, ended) = StopSwitch::new();

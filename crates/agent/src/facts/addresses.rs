@@ -3,25 +3,36 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use portreeve::host_addr::Candidate;
 
+/// One address, and what the choice of today does not look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) candidate: Candidate,
+    /// The interface is switched on and hears nobody: a cable is out, or what is at its other end is down.
+    pub(super) is_cut: bool,
+}
+
 /// Every address of every interface.
 ///
 /// # Errors
 ///
 /// The system's, when it does not tell.
-pub(super) fn candidates() -> io::Result<Vec<Candidate>> {
+pub(super) fn all() -> io::Result<Vec<Found>> {
     // A host without one of the families has no such file, and no default route in it.
     let v4 = fs::read_to_string("/proc/net/route").unwrap_or_default();
     let v6 = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
     let (v4, v6) = (default_interfaces_v4(&v4), default_interfaces_v6(&v6));
+    let passing = passing(&fs::read_to_string("/proc/net/if_inet6").unwrap_or_default());
     let addresses = getifaddrs()?.filter_map(|entry| {
-        let mut candidate = candidate(&entry)?;
+        let mut found = found(&entry)?;
+        let candidate = &mut found.candidate;
+        candidate.passing = passing.contains(&candidate.address);
         let defaults = if candidate.address.is_ipv4() {
             &v4
         } else {
@@ -29,12 +40,12 @@ pub(super) fn candidates() -> io::Result<Vec<Candidate>> {
         };
         let interface = candidate.interface.split(':').next().unwrap_or_default();
         candidate.default_route = defaults.contains(interface);
-        Some(candidate)
+        Some(found)
     });
     Ok(addresses.collect())
 }
 
-fn candidate(entry: &InterfaceAddress) -> Option<Candidate> {
+fn found(entry: &InterfaceAddress) -> Option<Found> {
     let address = ip(entry.address.as_ref()?)?;
     let mask = entry.netmask.as_ref().and_then(ip);
     let prefix = match (mask, address) {
@@ -43,15 +54,32 @@ fn candidate(entry: &InterfaceAddress) -> Option<Candidate> {
         (None, IpAddr::V4(_)) => 32,
         (None, IpAddr::V6(_)) => 128,
     };
-    Some(Candidate {
-        interface: entry.interface_name.clone(),
-        address,
-        prefix: u8::try_from(prefix).unwrap_or(u8::MAX),
-        up: entry
-            .flags
-            .contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
-        default_route: false,
+    let is_on = entry.flags.contains(InterfaceFlags::IFF_UP);
+    let runs = entry.flags.contains(InterfaceFlags::IFF_RUNNING);
+    Some(Found {
+        candidate: Candidate {
+            interface: entry.interface_name.clone(),
+            address,
+            prefix: u8::try_from(prefix).unwrap_or(u8::MAX),
+            up: is_on && runs,
+            default_route: false,
+            passing: false,
+        },
+        is_cut: is_on && !runs,
     })
+}
+
+/// The addresses that IPv6 will not keep or may not use yet, from `/proc/net/if_inet6`.
+fn passing(addresses: &str) -> BTreeSet<IpAddr> {
+    // As include/uapi/linux/if_addr.h numbers them: temporary, failed or running check, deprecated.
+    const PASSING: u8 = 0x01 | 0x08 | 0x40 | 0x20;
+    let passing = addresses.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let address = u128::from_str_radix(fields.next()?, 16).ok()?;
+        let flags = u8::from_str_radix(fields.nth(3)?, 16).ok()?;
+        (flags & PASSING != 0).then(|| IpAddr::V6(Ipv6Addr::from_bits(address)))
+    });
+    passing.collect()
 }
 
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
@@ -126,10 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn addresses_that_ipv6_will_not_keep_are_told_apart() {
+        let addresses = "20010db8000000000000000000000007 02 40 00 80     eth0\n\
+            20010db800000000000000000000a1b2 02 40 00 01     eth0\n\
+            fe800000000000000000000000000001 02 40 20 c0     eth0\n\
+            broken\n";
+        let passing: Vec<String> = passing(addresses).iter().map(ToString::to_string).collect();
+        assert_eq!(passing, ["2001:db8::a1b2", "fe80::1"]);
+    }
+
+    #[test]
     fn loopback_is_found_with_its_prefix() {
-        let all = candidates().unwrap();
+        let all = all().unwrap();
         let loopback = all
             .iter()
+            .map(|one| &one.candidate)
             .find(|one| one.address == IpAddr::from([127, 0, 0, 1]));
         assert!(
             loopback.is_some_and(|one| one.prefix == 8 && !one.default_route),

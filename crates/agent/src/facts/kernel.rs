@@ -21,12 +21,21 @@ pub(crate) fn boot_id() -> io::Result<String> {
         .to_owned())
 }
 
+/// The machine's own number; `-` where it has none, as in many containers.
+pub(crate) fn machine_id() -> String {
+    let text = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let id = text.trim();
+    let is_one =
+        !id.is_empty() && id.len() <= 64 && id.bytes().all(|it| it.is_ascii_alphanumeric());
+    if is_one { id } else { "-" }.to_owned()
+}
+
 /// The numbers that the kernel may give to outgoing connections: its range without what is reserved from it.
 ///
 /// # Errors
 ///
 /// The system's, or [`io::ErrorKind::InvalidData`].
-pub(super) fn ephemeral() -> io::Result<PortRanges> {
+pub(crate) fn ephemeral() -> io::Result<PortRanges> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let reserved = fs::read_to_string("/proc/sys/net/ipv4/ip_local_reserved_ports")?;
     parse_ephemeral(&range, &reserved).ok_or_else(|| {

@@ -1,8 +1,11 @@
-//! What the host is like: its addresses, its strangers and its kernel's ranges, looked at every
-//! [`INTERVAL`] and passed on only when something changed.
+//! What the host is like: its addresses, its strangers and its kernel's ranges; passed on only when something changed.
+//!
+//! The kernel tells of changed addresses; of new listeners it tells nobody, so those are looked for every [`INTERVAL`].
 
+mod address_command;
 mod addresses;
 mod kernel;
+mod link_news;
 mod listeners;
 mod owners;
 
@@ -12,20 +15,32 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::host_addr;
+use portreeve::host_addr::{self, Candidate, Published};
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
-use portreeve::registry::ReportedAddress;
+use portreeve::registry::{ReportedAddress, UnusableAddress};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::Config;
 
-pub(crate) use kernel::{boot_id, capabilities};
+use addresses::Found;
+pub(crate) use kernel::{boot_id, capabilities, ephemeral, machine_id};
+use link_news::LinkNews;
 use owners::Owners;
 
-/// How often the host is looked at.
+/// How often listeners and the kernel's ranges are looked at.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
+/// How often addresses are looked at although the kernel told of no change, and a command is asked again.
+const SLOW_INTERVAL: Duration = Duration::from_secs(30);
+/// Changes of addresses come in bursts: so long after the first one they are looked at.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
+/// Addresses are looked at no oftener than this, however many changes there are.
+const BREATH: Duration = Duration::from_millis(500);
+/// How long the published address stays although its link hears nobody: as long as a host that is silent is not
+/// given up. A cable that is out for seconds then changes nothing (P22).
+const CUT_FORGIVEN: Duration = Duration::from_secs(90);
 
 /// The numbers that replicas hold here, one entry a side.
 pub(crate) type Granted = BTreeSet<(Port, Protocol)>;
@@ -34,6 +49,7 @@ pub(crate) type Granted = BTreeSet<(Port, Protocol)>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
     pub(crate) addresses: Vec<ReportedAddress>,
+    pub(crate) unusable: Vec<UnusableAddress>,
     pub(crate) published: Option<IpAddr>,
     pub(crate) address_rule: String,
     pub(crate) ephemeral: PortRanges,
@@ -46,6 +62,18 @@ pub(crate) struct Observer {
     granted: watch::Receiver<Granted>,
     owners: Owners,
     last: Observed,
+    /// Since when the link of the published address has heard nobody.
+    cut_since: Option<Instant>,
+    /// What the site's command last said.
+    told: Option<Result<IpAddr, String>>,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Addresses,
+    Listeners,
+    All,
 }
 
 impl Observer {
@@ -55,23 +83,35 @@ impl Observer {
             granted,
             owners: Owners::default(),
             last: Observed::default(),
+            cut_since: None,
+            told: None,
         }
     }
 
-    /// Looks once. Blocks for the reading of a few files below `/proc`. What cannot be read stays as
-    /// it was last seen: a failed look is no change.
+    /// Looks at everything once. Blocks for the reading of a few files below `/proc`, and for the site's command
+    /// if there is one. What cannot be read stays as it was last seen: a failed look is no change.
     pub(crate) fn look(&mut self) -> Observed {
+        self.look_at(Look::All)
+    }
+
+    fn look_at(&mut self, what: Look) -> Observed {
         let mut observed = self.last.clone();
-        self.look_at_addresses(&mut observed)
-            .unwrap_or_else(|cause| warn!("the host's addresses cannot be read: {cause}"));
-        match kernel::ephemeral() {
-            Ok(ephemeral) => self.note_ephemeral(&mut observed, ephemeral),
-            Err(cause) => warn!("the kernel's ephemeral range cannot be read: {cause}"),
+        if what != Look::Listeners {
+            self.look_at_addresses(&mut observed)
+                .unwrap_or_else(|cause| warn!("the host's addresses cannot be read: {cause}"));
         }
-        match listeners::all(|port| self.config.pools_hold(port)) {
-            // Read after the sockets: a number that was granted before its holder listens is never a stranger's.
-            Ok(sockets) => observed.foreign = self.owners.foreign(sockets, &self.granted.borrow()),
-            Err(cause) => warn!("the host's listeners cannot be read: {cause}"),
+        if what != Look::Addresses {
+            match ephemeral() {
+                Ok(ephemeral) => self.note_ephemeral(&mut observed, ephemeral),
+                Err(cause) => warn!("the kernel's ephemeral range cannot be read: {cause}"),
+            }
+            match listeners::all(|port| self.config.pools_hold(port)) {
+                // Read after the sockets: a number that was granted before its holder listens is never a stranger's.
+                Ok(sockets) => {
+                    observed.foreign = self.owners.foreign(sockets, &self.granted.borrow());
+                }
+                Err(cause) => warn!("the host's listeners cannot be read: {cause}"),
+            }
         }
         self.last = observed.clone();
         observed
@@ -79,10 +119,45 @@ impl Observer {
 
     /// Looks for ever and passes changes on.
     pub(crate) async fn run(mut self, observed: watch::Sender<Observed>) {
+        let mut news = LinkNews::listen()
+            .inspect_err(|cause| {
+                let often = INTERVAL.as_secs();
+                warn!("the kernel does not tell of changed addresses ({cause}); they are looked at every {often} s");
+            })
+            .ok();
+        let mut next = Instant::now() + INTERVAL;
+        // What changed between the first look and this moment is seen with the next one.
+        let mut next_addresses = Instant::now();
+        let mut quiet_until = Instant::now();
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            let change = async {
+                match &news {
+                    Some(news) => {
+                        tokio::time::sleep_until(quiet_until).await;
+                        news.come().await
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            let what = tokio::select! {
+                change = change => {
+                    if let Err(cause) = change {
+                        warn!("the kernel tells of no changed address any more: {cause}");
+                        news = None;
+                    }
+                    tokio::time::sleep(SETTLED_AFTER).await;
+                    Look::Addresses
+                }
+                () = tokio::time::sleep_until(next) => {
+                    if news.is_none() || Instant::now() >= next_addresses {
+                        Look::All
+                    } else {
+                        Look::Listeners
+                    }
+                }
+            };
             let looked = tokio::task::spawn_blocking(move || {
-                let seen = self.look();
+                let seen = self.look_at(what);
                 (self, seen)
             });
             let seen;
@@ -92,49 +167,79 @@ impl Observer {
                 *last = seen;
                 changed
             });
+            let now = Instant::now();
+            if what != Look::Listeners {
+                next_addresses = now + SLOW_INTERVAL;
+                quiet_until = now + BREATH;
+            }
+            if what != Look::Addresses {
+                next = now + INTERVAL;
+            }
         }
     }
 
-    fn look_at_addresses(&self, observed: &mut Observed) -> io::Result<()> {
-        let candidates = addresses::candidates()?;
-        let choice = host_addr::choose(&candidates, &self.config.address, self.config.reach());
-        let reported = choice.usable.iter().map(|one| ReportedAddress {
+    /// The choice of now by the configured rule.
+    pub(crate) fn choose(&mut self) -> io::Result<Published> {
+        let candidates = self.forgive(addresses::all()?);
+        let reach = self.config.reach();
+        let Some(command) = &self.config.address_command else {
+            return Ok(host_addr::choose(&candidates, &self.config.address, reach));
+        };
+        match (address_command::ask(command), &self.told) {
+            // An answer of before is better than none: name services fail for minutes.
+            (Err(reason), Some(Ok(address))) => {
+                warn!("command {command:?}: {reason}; {address} stays published");
+            }
+            (told, _) => self.told = Some(told),
+        }
+        let told = self.told.clone().expect("the command was just asked");
+        let told = told.as_ref().map_err(String::as_str).copied();
+        Ok(host_addr::choose_told(&candidates, command, told, reach))
+    }
+
+    /// What was found, the published address among it also for a while after its link was cut.
+    fn forgive(&mut self, found: Vec<Found>) -> Vec<Candidate> {
+        let published = self.last.published;
+        let is_cut = |one: &Found| one.is_cut && Some(one.candidate.address) == published;
+        if !found.iter().any(is_cut) {
+            self.cut_since = None;
+        }
+        let forgiven = |one: Found, since: &mut Option<Instant>| {
+            let mut candidate = one.candidate;
+            if one.is_cut && Some(candidate.address) == published {
+                let since = since.get_or_insert_with(Instant::now);
+                candidate.up = since.elapsed() < CUT_FORGIVEN;
+            }
+            candidate
+        };
+        let found = found.into_iter();
+        found
+            .map(|one| forgiven(one, &mut self.cut_since))
+            .collect()
+    }
+
+    fn look_at_addresses(&mut self, observed: &mut Observed) -> io::Result<()> {
+        let choice = self.choose()?;
+        let usable = choice.usable.iter().map(|one| ReportedAddress {
             interface: one.interface.clone(),
             address: one.address,
             prefix: one.prefix,
+            default_route: one.default_route,
         });
-        let reported: Vec<_> = reported.collect();
-        let changed =
-            choice.address != self.last.published || choice.rule != self.last.address_rule;
-        if changed || reported != self.last.addresses {
-            // P17: the choice is told with everything it was made from.
-            let listed = |one: &host_addr::Candidate| {
-                format!(
-                    "{} {}/{} {}",
-                    one.interface,
-                    one.address,
-                    one.prefix,
-                    one.scope()
-                )
-            };
-            let usable: Vec<_> = choice.usable.iter().map(listed).collect();
-            let unusable = choice.unusable.iter();
-            let unusable: Vec<_> = unusable
-                .map(|(one, why)| format!("{} ({why})", listed(one)))
-                .collect();
-            let published = choice
-                .address
-                .map_or("none".to_owned(), |address| address.to_string());
-            info!(
-                "published address: {published} ({}); usable: {}; not usable: {}",
-                choice.rule,
-                usable.join(", "),
-                unusable.join(", ")
-            );
-        }
-        observed.addresses = reported;
+        observed.addresses = usable.collect();
+        let unusable = choice.unusable.iter().map(|(one, why)| UnusableAddress {
+            interface: one.interface.clone(),
+            address: one.address,
+            prefix: one.prefix,
+            reason: why.to_string(),
+        });
+        observed.unusable = unusable.collect();
         observed.published = choice.address;
-        observed.address_rule = choice.rule;
+        observed.address_rule.clone_from(&choice.rule);
+        if *observed != self.last {
+            // P17: the choice is told with everything it was made from.
+            info!("{}", spelled(&choice));
+        }
         Ok(())
     }
 
@@ -146,4 +251,31 @@ impl Observer {
         }
         observed.ephemeral = ephemeral;
     }
+}
+
+/// The choice with everything it was made from, on one line.
+fn spelled(choice: &Published) -> String {
+    let listed = |one: &Candidate| {
+        format!(
+            "{} {}/{} {}",
+            one.interface,
+            one.address,
+            one.prefix,
+            one.scope()
+        )
+    };
+    let usable: Vec<_> = choice.usable.iter().map(listed).collect();
+    let unusable = choice.unusable.iter();
+    let unusable: Vec<_> = unusable
+        .map(|(one, why)| format!("{} ({why})", listed(one)))
+        .collect();
+    let published = choice
+        .address
+        .map_or("none".to_owned(), |address| address.to_string());
+    format!(
+        "published address: {published} ({}); usable: {}; not usable: {}",
+        choice.rule,
+        usable.join(", "),
+        unusable.join(", ")
+    )
 }

@@ -129,7 +129,10 @@ async fn report(State(shared): State<Arc<Shared>>, Json(facts): Json<HostFacts>)
 async fn lease(State(shared): State<Arc<Shared>>) -> Json<Lease> {
     shared.hear(|heard| heard.leases += 1);
     let instance = shared.heard.lock().unwrap().instance.clone();
-    Json(Lease { instance })
+    Json(Lease {
+        instance,
+        now: None,
+    })
 }
 
 #[derive(serde::Deserialize)]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
+use portreeve::host_addr::AddressRule;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
@@ -14,9 +16,10 @@ use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::command::check;
 use crate::connect::Connect;
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, Format};
 use crate::places::{self, Places};
 use crate::span::Span;
 
@@ -180,19 +183,50 @@ pub(crate) struct Agent {
     /// All on one machine: the loopback address is published
     #[arg(long)]
     single_host: bool,
+    /// Which address is published: words separated by commas
+    ///
+    /// An address is published as it stands. Interfaces (`ib0`, `eth*`) and networks (`10.20.0.0/16`) are tried in
+    /// order; `!NAME` and `!NETWORK` exclude; `ipv4` or `ipv6` is preferred. Without it: the interface of the default
+    /// route, a global address before a site's own.
+    #[arg(long, value_name = "RULE", default_value_t, hide_default_value = true)]
+    address: AddressRule,
+    /// A command that prints the address to publish, run by `sh -c` at the start and every 30 s
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["address", "single_host"])]
+    address_command: Option<String>,
+    /// Only show which address would be published, and all candidates; asks no controller
+    #[arg(long)]
+    check_address: bool,
+    /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, clock
+    #[arg(long, conflicts_with = "check_address")]
+    check: bool,
+    /// How to print a check
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Agent {
-    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        log_to_stderr();
+    pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
+        let checks = self.check || self.check_address;
+        if !checks {
+            log_to_stderr();
+        }
         let mut told = Told::listen()?;
         let state = self
             .data
             .unwrap_or_else(|| Places::here().data)
             .join("agent");
-        let client = connect.client()?;
-        let mut config = agent_config(&self.options, state, client.target().clone())?;
+        let mut config = agent_config(&self.options, state, AgentConfig::default().controller)?;
         config.single_host = self.single_host;
+        config.address = self.address;
+        config.address_command = self.address_command;
+        if self.check_address {
+            return check::address(&config, self.output);
+        }
+        let client = connect.client()?;
+        config.controller = client.target().clone();
+        if self.check {
+            return check::readiness(&config, &client, self.output).await;
+        }
         config.backend = self.options.backend.find().await?;
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
         let broken = tokio::select! {
@@ -200,7 +234,7 @@ impl Agent {
             why = agent.broken() => Some(why),
         };
         agent.stop().await;
-        broken.map_or(Ok(()), |why| Err(Failure::plain(why)))
+        broken.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::plain(why)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `hosts`, `host` and `whoami`.
 
+use std::time::Duration;
+
 use clap::Args;
 use portreeve::identity::HostName;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
@@ -62,21 +64,73 @@ impl Host {
             return print_json(&host);
         }
         let mut text = format!(
-            "{}: {}, last seen {}\naddress: {} ({})\ndynamic ports: {}\nboot: {}\ncan: {}\n",
+            "{}: {}, last seen {}\naddress: {} ({})\n",
             host.host,
             host.state,
             moment(host.last_seen),
             or_dash(host.address),
             host.address_rule,
-            host.dynamic,
-            host.boot_id,
-            host.capabilities.join(", "),
         );
+        for one in &host.addresses {
+            let usage = if host.address == Some(one.address) {
+                "published"
+            } else {
+                "usable"
+            };
+            let route = if one.default_route {
+                ", carries the default route"
+            } else {
+                ""
+            };
+            text.push_str(&format!(
+                "  {} {}/{}: {usage}{route}\n",
+                one.interface, one.address, one.prefix
+            ));
+        }
+        for one in &host.unusable {
+            text.push_str(&format!(
+                "  {} {}/{}: never, {}\n",
+                one.interface, one.address, one.prefix, one.reason
+            ));
+        }
+        text.push_str(&format!("dynamic ports: {}\n", host.dynamic));
+        text.push_str(&machine(&host));
+        text.push_str(&abilities(&host.capabilities));
         for warning in &host.warnings {
             text.push_str(&format!("warning: {warning}\n"));
         }
         print(&text)
     }
+}
+
+/// The machine, its agent and its clock.
+fn machine(host: &HostView) -> String {
+    let clock = match host.clock_skew_ms {
+        None => "-".to_owned(),
+        Some(skew) => {
+            let side = if skew < 0 { "behind" } else { "ahead of" };
+            let off = Duration::from_millis(skew.unsigned_abs()).as_secs_f64();
+            format!("{off:.1} s {side} the controller's")
+        }
+    };
+    let machine = host.agent.as_ref().map(|agent| &agent.machine);
+    format!(
+        "machine: {}, boot {}, agent {}\nclock: {clock}\n",
+        or_dash(machine),
+        host.boot_id,
+        host.agent_version,
+    )
+}
+
+/// What the host can do, and what it means where something is missing.
+fn abilities(can: &[String]) -> String {
+    let mut text = format!("can: {}\n", can.join(", "));
+    for (word, means) in portreeve_agent::ABILITIES {
+        if !can.iter().any(|one| one == word) {
+            text.push_str(&format!("cannot: {word}: {means}\n"));
+        }
+    }
+    text
 }
 
 /// Show who you are to the controller.

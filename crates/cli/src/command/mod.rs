@@ -1,5 +1,6 @@
 //! The command line: what each command is called and where it lives.
 
+mod check;
 pub(crate) mod daemon;
 mod endpoints;
 mod explain;
@@ -103,7 +104,7 @@ impl Cli {
             Command::Ports(ports) => on_one_core(ports.run(connect)).map(done),
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
             Command::Controller(controller) => on_all_cores(controller.run()).map(done),
-            Command::Agent(agent) => on_one_core(agent.run(connect)).map(done),
+            Command::Agent(agent) => on_one_core(agent.run(connect)),
             Command::Worker(worker) => worker.run().map(done),
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),

@@ -2,96 +2,9 @@
 
 use serde_json::Value;
 
+use crate::cluster::Cluster;
 use crate::namespace::Namespace;
-use crate::world::{Running, USUAL, World, eventually, hello};
-
-/// A controller and one agent per host, all on one machine.
-struct Cluster {
-    world: World,
-    hosts: Vec<Namespace>,
-    daemons: Vec<Running>,
-}
-
-impl Cluster {
-    /// A cluster of hosts `n1`, `n2`, …, all of which have reported.
-    fn of(hosts: usize) -> Option<Self> {
-        let world = World::new()?;
-        let data = world.path("controller").display().to_string();
-        let run = world.path("run").display().to_string();
-        let controller = [
-            "controller",
-            "--data",
-            &data,
-            "--run-dir",
-            &run,
-            "--single-host",
-            "--cooling",
-            "1s",
-        ];
-        let mut cluster = Self {
-            daemons: vec![world.start("controller", &controller)],
-            hosts: Vec::new(),
-            world,
-        };
-        for number in 1..=hosts {
-            let network = Namespace::new().unwrap();
-            cluster.hosts.push(network);
-            let agent = cluster.agent(number, &[]);
-            cluster.daemons.push(agent);
-        }
-        let up = || {
-            let list = cluster.world.json(&["hosts"]);
-            let list = list["hosts"].as_array().unwrap();
-            list.iter().filter(|host| host["state"] == "up").count() == hosts
-        };
-        assert!(eventually(up), "not every host reported");
-        Some(cluster)
-    }
-
-    fn agent(&self, number: usize, more: &[&str]) -> Running {
-        let name = format!("n{number}");
-        let data = self.world.path(&name).display().to_string();
-        let socket = self.world.socket();
-        let arguments = [
-            "agent",
-            "--host",
-            &name,
-            "--data",
-            &data,
-            "--controller",
-            &socket,
-            "--single-host",
-        ];
-        let network = &self.hosts[number - 1];
-        self.world
-            .start_in(network, &name, &[&arguments, more].concat())
-    }
-
-    fn submit(&self, name: &str, text: &str) -> String {
-        let file = self.world.profile(&format!("{name}.toml"), text);
-        self.world.ok(&["submit", &file])
-    }
-
-    fn hosts_of(&self, service: &str) -> Vec<String> {
-        let service = self.world.json(&["service", service]);
-        let replicas = service["replicas"].as_array().unwrap().iter();
-        let host = |replica: &Value| replica["host"].as_str().unwrap_or("-").to_owned();
-        replicas.map(host).collect()
-    }
-
-    fn ready(&self, service: &str, replicas: &str) {
-        self.world
-            .ok(&["wait", service, "--ready", replicas, "--timeout", "60s"]);
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // Before the folder goes, what writes into it.
-        self.daemons.clear();
-        self.hosts.clear();
-    }
-}
+use crate::world::{USUAL, eventually, hello};
 
 fn fixed(name: &str, replicas: u32, ports: &str, more: &str) -> String {
     let ports = USUAL
@@ -125,7 +38,7 @@ fn equal_fixed_ports_land_on_different_hosts_and_any_lives_beside_them() {
                 .is_some_and(|all| all.len() == 6)
         });
     assert_eq!(pending["pid"], Value::Null);
-    let processes = cluster.hosts.iter().flat_map(Namespace::processes);
+    let processes = cluster.networks().flat_map(Namespace::processes);
     let of_third: Vec<_> = processes
         .filter(|(_, line)| line.contains("third"))
         .collect();
@@ -170,7 +83,7 @@ fn pinned_to_two_hosts_two_services_have_the_same_number_at_once() {
         cluster.ready(b, "1");
         assert_eq!(cluster.hosts_of(a), ["n1"]);
         assert_eq!(cluster.hosts_of(b), ["n2"]);
-        for host in &cluster.hosts {
+        for host in cluster.networks() {
             assert!(host.listens(number));
         }
     }
@@ -216,9 +129,7 @@ fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
         return;
     };
     let small = ["--ports", "40000-40004"];
-    drop(cluster.daemons.pop());
-    let agent = cluster.agent(1, &small);
-    cluster.daemons.push(agent);
+    cluster.start_agent(1, &small);
     let narrowed = || {
         cluster
             .world
@@ -254,9 +165,7 @@ fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
             .collect()
     };
     let before = standing(&cluster);
-    drop(cluster.daemons.pop());
-    let agent = cluster.agent(1, &["--ports", "40000-40009"]);
-    cluster.daemons.push(agent);
+    cluster.start_agent(1, &["--ports", "40000-40009"]);
     for index in &pending[1..] {
         cluster
             .world
@@ -264,9 +173,7 @@ fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
     }
     assert_eq!(standing(&cluster), before);
     // Narrowed again below what is held, everybody keeps what they have.
-    drop(cluster.daemons.pop());
-    let agent = cluster.agent(1, &["--ports", "40008-40009"]);
-    cluster.daemons.push(agent);
+    cluster.start_agent(1, &["--ports", "40008-40009"]);
     let narrowed = || {
         cluster
             .world

@@ -7,6 +7,7 @@
 )]
 
 mod bad_profiles;
+mod cluster;
 mod crashes;
 mod daemons;
 mod dev_ends;

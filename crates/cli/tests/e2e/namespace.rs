@@ -17,6 +17,15 @@ impl Namespace {
         if !is_root() {
             command.args(["--user", "--map-root-user"]);
         }
+        Self::made_by(command)
+    }
+
+    /// A new one that the other may be linked with.
+    pub(crate) fn within(other: &Self) -> Result<Self, String> {
+        Self::made_by(other.command("unshare"))
+    }
+
+    fn made_by(mut command: Command) -> Result<Self, String> {
         command.args([
             "--net",
             "sh",
@@ -45,6 +54,11 @@ impl Namespace {
             .read_to_string(&mut words);
         let _ = holder.wait();
         Err(words)
+    }
+
+    /// The process that holds it open.
+    pub(crate) fn holder(&self) -> u32 {
+        self.holder.id()
     }
 
     /// A command that runs in it.

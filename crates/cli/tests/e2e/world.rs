@@ -39,6 +39,11 @@ impl World {
         None
     }
 
+    /// This world's network.
+    pub(crate) const fn network(&self) -> &Namespace {
+        &self.home
+    }
+
     /// A path below this world's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -151,6 +156,18 @@ impl World {
     /// The same in another network.
     pub(crate) fn start_in(&self, network: &Namespace, name: &str, arguments: &[&str]) -> Running {
         self.start_by(self.command_in(network, PORTREEVE), name, arguments)
+    }
+
+    /// The same by another program, such as `unshare --uts`, which is to run what it is given.
+    pub(crate) fn start_through(
+        &self,
+        network: &Namespace,
+        name: &str,
+        through: &[&str],
+        arguments: &[&str],
+    ) -> Running {
+        let line = [through, &[PORTREEVE], arguments].concat();
+        self.start_by(self.command_in(network, line[0]), name, &line[1..])
     }
 
     /// The same by another command that becomes the daemon.

@@ -10,10 +10,13 @@ use http::{Request, StatusCode};
 use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
-use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
+use portreeve_api::body::{
+    AgentIdentity, DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LeaseAsk,
+};
 use portreeve_api::local::Tokens;
 
 use crate::app::App;
+use crate::clock;
 use crate::desk::Handout;
 use crate::reads::Piece;
 use crate::token::{Bearer, ReplicaToken};
@@ -54,6 +57,9 @@ pub(crate) async fn report(
         facts.published = None;
         facts.address_rule += "; a wildcard or multicast address is never published";
     }
+    if let Some(agent) = &facts.agent {
+        app.seat(&host, agent)?;
+    }
     let mut ends = facts.replicas.iter().map(|replica| &replica.status);
     let truth = ends.any(is_end);
     tell(&app, Input::HostReport(facts), truth).await
@@ -64,10 +70,15 @@ pub(crate) async fn lease(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    request: Request<Body>,
 ) -> Result<Response, Refused> {
     asker.agent()?;
     let host = names.host()?;
-    app.queue.tell(Input::Lease { host }).await?;
+    let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
+    if let Some(agent) = &agent {
+        app.seat(&host, agent)?;
+    }
+    app.queue.tell(Input::Lease { host, skew_ms }).await?;
     Ok(acknowledged(&app))
 }
 
@@ -79,9 +90,14 @@ pub(crate) async fn desired(
     mut query: Query,
 ) -> Result<Response, Refused> {
     let since = query.read("since", "a revision: write the number of the last set")?;
+    let agent: Option<AgentIdentity> = query.read("agent", "as MACHINE/BOOT/FOLDER")?;
     query.end()?;
     asker.agent()?;
-    let desk = app.shown.desks.of(&names.host()?);
+    let host = names.host()?;
+    if let Some(agent) = &agent {
+        app.seat(&host, agent)?;
+    }
+    let desk = app.shown.desks.of(&host);
     let mut bell = desk.subscribe();
     let hold = Hold { since, wait: HOLD };
     let handout = app.held(hold, &mut bell, || desk.take(since)).await;
@@ -193,6 +209,7 @@ fn same_host(path: &HostName, told: &HostName) -> Result<(), Refused> {
 fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
+        now: Some(clock::wall()),
     })
 }
 

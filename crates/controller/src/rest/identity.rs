@@ -13,6 +13,7 @@ use portreeve_api::body::WhoAmI;
 
 use crate::account::groups_of_user;
 use crate::app::App;
+use crate::clock;
 use crate::peer::Peer;
 use crate::token::{Bearer, ReplicaToken};
 
@@ -90,6 +91,7 @@ pub(crate) async fn whoami(asker: Asker) -> Response {
         view_scope: asker.caller.view_scope().to_owned(),
         admin: asker.caller.admin,
         user: asker.caller.user,
+        now: Some(clock::wall()),
     })
 }
 

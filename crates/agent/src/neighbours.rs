@@ -1,0 +1,382 @@
+//! Other agents in the same network: they share its numbers, so their pools must be disjoint.
+//!
+//! Each agent answers on a socket in the abstract namespace, which the kernel keeps per network and removes with the
+//! process, whatever its state folder, user or controller. Of two that meet the younger one leaves.
+
+use std::fs;
+use std::io::{self, Read};
+use std::num::NonZeroU16;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use portreeve::identity::HostName;
+use portreeve::port::PortRanges;
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
+use tracing::{debug, warn};
+
+use crate::Config;
+
+/// Begins the name of every agent's socket.
+const PREFIX: &str = "portreeve-agent/";
+/// So many are asked at most.
+const MOST: usize = 64;
+/// How long one of them may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest answer; a longer one is no agent's.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// What an agent says to its neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Card {
+    host: HostName,
+    /// Numbers that "any" draws from.
+    dynamic: PortRanges,
+    /// The name of its state folder.
+    folder: String,
+    /// When it began, by the clock that every process here shares.
+    since_ms: u64,
+}
+
+/// Another agent of this network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    /// What it said; `None`: it has a socket and did not answer.
+    card: Option<Card>,
+    /// Its process and user, as the kernel says.
+    pub(crate) pid: i32,
+    uid: u32,
+}
+
+impl Neighbour {
+    /// Its host name, where it told that.
+    pub(crate) fn host(&self) -> Option<&HostName> {
+        Some(&self.card.as_ref()?.host)
+    }
+
+    /// Whether it has this state folder.
+    pub(crate) fn has_folder(&self, folder: &str) -> bool {
+        self.card.as_ref().is_some_and(|card| card.folder == folder)
+    }
+
+    /// Whether both could give one number; one that does not answer may give any.
+    fn meets(&self, dynamic: &PortRanges) -> bool {
+        let both = |card: &Card| !card.dynamic.intersection(dynamic).is_empty();
+        !dynamic.is_empty() && self.card.as_ref().is_none_or(both)
+    }
+
+    /// Whether it keeps an agent of this user away: root yields to root alone, else anybody could keep it away.
+    const fn counts_for(&self, uid: u32) -> bool {
+        uid != 0 || self.uid == 0
+    }
+}
+
+/// Why the numbers of this network are not this agent's to give. Nothing was started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SharedNumbers {
+    /// Another agent gives some of them.
+    #[error(
+        "agent {host} (process {pid}) in this network gives numbers of {theirs} already, and this one would of {ours}; \
+         give each its own: {advice}"
+    )]
+    Overlap {
+        /// Its host name.
+        host: HostName,
+        /// Its process.
+        pid: i32,
+        /// Its pool.
+        theirs: PortRanges,
+        /// This one's pool.
+        ours: PortRanges,
+        /// What to start them with.
+        advice: String,
+    },
+    /// Another agent is there and does not say what it gives.
+    #[error(
+        "the agent of process {pid} in this network does not say within {} s which numbers it gives; continue it \
+         (`kill -CONT {pid}`) or end it, then start this one again",
+        PATIENCE.as_secs()
+    )]
+    Silent {
+        /// Its process.
+        pid: i32,
+    },
+}
+
+/// This agent's socket, under which the others find it as long as it lives.
+pub(crate) struct Presence {
+    listener: UnixListener,
+    card: Card,
+    name: String,
+}
+
+impl Presence {
+    /// Makes this agent known, unless an older one gives some of its numbers.
+    ///
+    /// Blocks for at most a second for each of the others, at most [`MOST`].
+    ///
+    /// # Errors
+    ///
+    /// [`SharedNumbers`], or the system's.
+    pub(crate) fn announce(config: &Config, folder: &str) -> Result<Self, AnnounceError> {
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let name = format!("{PREFIX}{}", uuid.trim());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        listener.set_nonblocking(true)?;
+        let own = Self {
+            listener,
+            card: Card {
+                host: config.host.clone(),
+                dynamic: config.dynamic.clone(),
+                folder: folder.to_owned(),
+                since_ms: since_boot_ms(),
+            },
+            name,
+        };
+        // After the own socket is there: of two that start at once, at least one sees the other.
+        let uid = rustix::process::geteuid().as_raw();
+        for other in others(Some(&own.name)) {
+            let is_older = other.card.as_ref().is_none_or(|card| {
+                (card.since_ms, &card.folder) < (own.card.since_ms, &own.card.folder)
+            });
+            if is_older && let Err(shared) = apart(&other, &config.dynamic) {
+                if other.counts_for(uid) {
+                    return Err(shared.into());
+                }
+                warn!("{shared}; an ordinary user's agent does not keep this one away");
+            }
+            own.warn_of_fixed(&other, config);
+        }
+        Ok(own)
+    }
+
+    /// Fixed requests may name what the other draws: no collision, as its listeners are seen, but a wait.
+    fn warn_of_fixed(&self, other: &Neighbour, config: &Config) {
+        let Some(card) = &other.card else { return };
+        let both = config
+            .fixed
+            .intersection(&card.dynamic)
+            .difference(&config.reserved);
+        if !both.is_empty() {
+            warn!(
+                "agent {} in this network draws from {}, which fixed ports may name here; \
+                 `--reserved-ports {both}` keeps them apart",
+                card.host, card.dynamic
+            );
+        }
+    }
+
+    /// Answers neighbours for ever. Call it inside a tokio runtime with IO.
+    pub(crate) async fn answer(self) {
+        let text = serde_json::to_vec(&self.card).expect("plain data is written as JSON");
+        let listener = match tokio::net::UnixListener::from_std(self.listener) {
+            Ok(listener) => listener,
+            Err(cause) => {
+                warn!("other agents of this network are not answered: {cause}");
+                return std::future::pending().await;
+            }
+        };
+        loop {
+            match listener.accept().await {
+                Ok((mut asker, _)) => {
+                    // One that does not read must not keep the others waiting.
+                    let told = tokio::time::timeout(PATIENCE, asker.write_all(&text)).await;
+                    debug!("another agent was told what is given here: {told:?}");
+                }
+                // No descriptor is left, say: that passes.
+                Err(_) => tokio::time::sleep(PATIENCE).await,
+            }
+        }
+    }
+}
+
+/// Whether none of the other agents keeps one with this pool away.
+///
+/// # Errors
+///
+/// [`SharedNumbers`] of the first that does.
+pub(crate) fn in_the_way(others: &[Neighbour], dynamic: &PortRanges) -> Result<(), SharedNumbers> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut count = others.iter().filter(|other| other.counts_for(uid));
+    count.try_for_each(|other| apart(other, dynamic))
+}
+
+/// Whether this other agent can give none of these numbers.
+///
+/// # Errors
+///
+/// [`SharedNumbers`].
+fn apart(other: &Neighbour, dynamic: &PortRanges) -> Result<(), SharedNumbers> {
+    if !other.meets(dynamic) {
+        return Ok(());
+    }
+    let Some(card) = &other.card else {
+        return Err(SharedNumbers::Silent { pid: other.pid });
+    };
+    Err(SharedNumbers::Overlap {
+        host: card.host.clone(),
+        pid: other.pid,
+        theirs: card.dynamic.clone(),
+        ours: dynamic.clone(),
+        advice: advice(&card.dynamic, dynamic),
+    })
+}
+
+/// The split: what is left beside the other, and halves where both are to have the same room.
+fn advice(theirs: &PortRanges, ours: &PortRanges) -> String {
+    let halves = ours.split(NonZeroU16::new(2).expect("2 is not 0"));
+    let half = format!("--ports {} there and --ports {} here", halves[0], halves[1]);
+    let left = ours.difference(theirs);
+    if left.is_empty() {
+        half
+    } else {
+        format!("--ports {left} here, or {half}")
+    }
+}
+
+/// The other agents of this network but for the one of this socket.
+pub(crate) fn others(own: Option<&str>) -> Vec<Neighbour> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let names = listening(&table);
+    let others = names.iter().filter(|name| Some(**name) != own).take(MOST);
+    others.filter_map(|name| ask(name)).collect()
+}
+
+/// The names of agents' sockets in `/proc/net/unix`, each once.
+fn listening(table: &str) -> Vec<&str> {
+    const ACCEPTS: &str = "00010000";
+    let names = table.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let accepts = fields.nth(3)? == ACCEPTS;
+        let name = fields.nth(3)?.strip_prefix('@')?;
+        (accepts && name.starts_with(PREFIX)).then_some(name)
+    });
+    names.collect()
+}
+
+/// What the agent of this socket says; `None`: it is gone.
+fn ask(name: &str) -> Option<Neighbour> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
+    match connect(&socket, &address) {
+        Ok(()) => {}
+        // Its queue is full: it takes nobody in. The kernel does not say whose it is.
+        Err(Errno::AGAIN) => {
+            return Some(Neighbour {
+                card: None,
+                pid: 0,
+                uid: 0,
+            });
+        }
+        Err(_) => return None,
+    }
+    let owner = socket_peercred(&socket).ok()?;
+    let card = read(UnixStream::from(socket));
+    Some(Neighbour {
+        card: card.inspect_err(|cause| debug!("{name}: {cause}")).ok(),
+        pid: owner.pid.as_raw_nonzero().get(),
+        uid: owner.uid.as_raw(),
+    })
+}
+
+fn read(stream: UnixStream) -> io::Result<Card> {
+    stream.set_nonblocking(false)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut text = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match (&stream).read(&mut part)? {
+            0 => return Ok(serde_json::from_slice(&text)?),
+            count => text.extend_from_slice(&part[..count]),
+        }
+        if text.len() as u64 > MOST_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+fn since_boot_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+/// Why this agent could not make itself known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnnounceError {
+    #[error(transparent)]
+    Shared(#[from] SharedNumbers),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(host: &str, dynamic: &str) -> Card {
+        Card {
+            host: host.parse().unwrap(),
+            dynamic: dynamic.to_owned().try_into().unwrap(),
+            folder: "f".to_owned(),
+            since_ms: 1,
+        }
+    }
+
+    fn neighbour(card: Option<Card>) -> Neighbour {
+        Neighbour {
+            card,
+            pid: 811,
+            uid: 1000,
+        }
+    }
+
+    #[test]
+    fn pools_that_meet_are_refused_with_the_split() {
+        let other = neighbour(Some(card("n1", "20000-32767")));
+        let refused = |ours: &str| {
+            apart(&other, &ours.parse().unwrap())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            refused("20000-32767"),
+            "agent n1 (process 811) in this network gives numbers of 20000-32767 already, and this one would of \
+             20000-32767; give each its own: --ports 20000-26383 there and --ports 26384-32767 here"
+        );
+        assert!(
+            refused("30000-40000").contains("give each its own: --ports 32768-40000 here, or "),
+        );
+        assert_eq!(apart(&other, &"32768-40000".parse().unwrap()), Ok(()));
+        assert_eq!(apart(&other, &PortRanges::default()), Ok(()));
+    }
+
+    #[test]
+    fn one_that_does_not_answer_may_give_any_number() {
+        let silent = neighbour(None);
+        let refused = apart(&silent, &"20000".parse().unwrap()).unwrap_err();
+        assert_eq!(refused, SharedNumbers::Silent { pid: 811 });
+        // But an ordinary user's does not keep root's away.
+        assert!(!silent.counts_for(0) && silent.counts_for(1000) && silent.counts_for(1001));
+    }
+
+    #[test]
+    fn sockets_of_agents_are_found_among_others() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0: 00000002 00000000 00010000 0001 01 100 @portreeve-agent/a-b\n\
+            0: 00000003 00000000 00000000 0001 03 101 @portreeve-agent/a-b\n\
+            0: 00000002 00000000 00010000 0001 01 102 /run/x.sock\n\
+            0: 00000002 00000000 00010000 0001 01 103\n";
+        assert_eq!(listening(table), ["portreeve-agent/a-b"]);
+    }
+}
