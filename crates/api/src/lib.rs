@@ -3,6 +3,7 @@
 //! Everything is JSON under `/api/v1`; errors are `application/problem+json` (RFC 9457) with a stable
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
 
+pub mod attach;
 pub mod body;
 pub mod client;
 pub mod local;

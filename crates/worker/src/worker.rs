@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
+use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure, Status};
 use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
@@ -16,7 +16,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
-use crate::orders;
+use crate::orders::{self, Order};
 use crate::probing::Probing;
 use crate::record::Record;
 use crate::sources::Sources;
@@ -56,72 +56,17 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .ok_or_else(|| WorkerError::NoAssignment {
             path: folder.assignment(),
         })?;
-    let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
-    let record = Record::read(&folder).context("machine.json cannot be read")?;
-    let record = match record {
-        Some(mut record) => {
-            if record.boot_id != me.boot_id && !record.is_final() {
-                record.refused = Some(Reason::Exit(ExitStatus::Unknown));
-                record.process = None;
-            }
-            record
-        }
-        None => new_record(&assignment, &me.boot_id)?,
-    };
-    file::write(
-        &folder.token(),
-        assignment.tokens.job.as_bytes(),
-        Durability::Written,
-    )
-    .context("the token file cannot be written")?;
     let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
-    file::write_json(&folder.worker(), &me, Durability::Written)
-        .context("worker.json cannot be written")?;
-
     let (send_order, orders) = mpsc::channel(16);
-    let serving = tokio::spawn(orders::serve(listener, send_order));
-    let (send_event, backend) = mpsc::unbounded_channel();
-    let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
     let desired = &assignment.desired;
-    tokio::spawn(uplink::tell(
-        Client::new(assignment.controller.clone())
-            .with_token(Some(assignment.tokens.worker.clone())),
-        paths::status(&desired.service, desired.index, desired.incarnation),
-        told,
-    ));
-    let lifeline = match assignment.lifeline.clone() {
-        Some(process) => {
-            let (ended, lifeline) = oneshot::channel();
-            lifeline::watch(process, ended).context("no thread for the lifeline")?;
-            Some(lifeline)
-        }
-        None => None,
-    };
-    let mark = Mark {
-        prefix: assignment.prefix.clone(),
-        token_file: folder.token().to_string_lossy().into_owned(),
-    };
-    let mut record = record;
-    let began = *record.began.get_or_insert_with(clock::monotonic);
-    let driver = Driver {
-        journal: Journal::new(folder.clone(), began),
-        backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
-        probing: Probing::new(send_probe),
-        uplink: newest,
-        progress: Progress::default(),
-        folder: folder.clone(),
-        assignment,
-        record,
-    };
-    let ended = driver
-        .run(Sources {
-            orders,
-            backend,
-            probes,
-            lifeline,
-        })
-        .await;
+    let client = Client::new(assignment.controller.clone())
+        .with_token(Some(assignment.tokens.worker.clone()));
+    let path = paths::status(&desired.service, desired.index, desired.incarnation);
+    let begun = Begun::new(&folder, assignment, shim, orders, newest)?;
+    let serving = tokio::spawn(orders::serve(listener, send_order));
+    tokio::spawn(uplink::tell(client, path, told));
+    let ended = begun.driver.run(begun.sources).await;
     // Whoever said that it may end is answered first.
     serving.await.context("the socket's task is lost")?;
     match ended {
@@ -129,6 +74,80 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         Ended::Forgotten => Ok(()),
         Ended::LifelineEnded => fs::remove_dir_all(folder.path())
             .with_context(|| format!("{} cannot be removed", folder.path().display())),
+    }
+}
+
+/// A driver that is ready to be driven.
+pub(crate) struct Begun {
+    pub(crate) driver: Driver,
+    pub(crate) sources: Sources,
+    /// The newest status.
+    pub(crate) told: watch::Receiver<Option<Status>>,
+}
+
+impl Begun {
+    /// Reads what an earlier worker of the folder left, and says in it who the worker is now.
+    pub(crate) fn new(
+        folder: &ReplicaFolder,
+        assignment: Assignment,
+        shim: ShimProgram,
+        orders: mpsc::Receiver<Order>,
+        newest: watch::Sender<Option<Status>>,
+    ) -> anyhow::Result<Self> {
+        let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
+        let record = Record::read(folder).context("machine.json cannot be read")?;
+        let mut record = match record {
+            Some(mut record) => {
+                if record.boot_id != me.boot_id && !record.is_final() {
+                    record.refused = Some(Reason::Exit(ExitStatus::Unknown));
+                    record.process = None;
+                }
+                record
+            }
+            None => new_record(&assignment, &me.boot_id)?,
+        };
+        file::write(
+            &folder.token(),
+            assignment.tokens.job.as_bytes(),
+            Durability::Written,
+        )
+        .context("the token file cannot be written")?;
+        file::write_json(&folder.worker(), &me, Durability::Written)
+            .context("worker.json cannot be written")?;
+        let (send_event, backend) = mpsc::unbounded_channel();
+        let (send_probe, probes) = mpsc::unbounded_channel();
+        let lifeline = match assignment.lifeline.clone() {
+            Some(process) => {
+                let (ended, lifeline) = oneshot::channel();
+                lifeline::watch(process, ended).context("no thread for the lifeline")?;
+                Some(lifeline)
+            }
+            None => None,
+        };
+        let mark = Mark {
+            prefix: assignment.prefix.clone(),
+            token_file: folder.token().to_string_lossy().into_owned(),
+        };
+        let began = *record.began.get_or_insert_with(clock::monotonic);
+        Ok(Self {
+            told: newest.subscribe(),
+            driver: Driver {
+                journal: Journal::new(folder.clone(), began),
+                backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
+                probing: Probing::new(send_probe),
+                uplink: newest,
+                progress: Progress::default(),
+                folder: folder.clone(),
+                assignment,
+                record,
+            },
+            sources: Sources {
+                orders,
+                backend,
+                probes,
+                lifeline,
+            },
+        })
     }
 }
 

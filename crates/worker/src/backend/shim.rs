@@ -103,7 +103,8 @@ impl ShimBackend {
     }
 
     /// Starts the shim; the returned stream is its standard input.
-    fn start_shim(&self, run: Run) -> io::Result<UnixStream> {
+    fn start_shim(&self, launch: &Launch) -> io::Result<UnixStream> {
+        let run = launch.run;
         let files = RunFolder::of(&self.folder, run);
         let made = DirBuilder::new().mode(0o700).create(files.path());
         if let Err(cause) = made
@@ -113,11 +114,16 @@ impl ShimBackend {
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(self.folder.path().join("shim.log"))?;
+        let (stdout, stderr) = if launch.attached {
+            (Stdio::inherit(), Stdio::inherit())
+        } else {
+            let log = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(self.folder.path().join("shim.log"))?;
+            (Stdio::null(), log.into())
+        };
         let mut shim = tokio::process::Command::new(&self.program.program)
             .args(&self.program.arguments)
             .arg("--folder")
@@ -125,8 +131,8 @@ impl ShimBackend {
             .args(["--run", &run.to_string()])
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(log)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()?;
         // Buried when it ends; that it ended is seen by its connection.
         tokio::spawn(async move { shim.wait().await });
@@ -140,7 +146,7 @@ impl Backend for ShimBackend {
         let follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
-            .and_then(|line| Ok((self.start_shim(run)?, line)));
+            .and_then(|line| Ok((self.start_shim(&launch)?, line)));
         match started {
             Ok((stream, mut line)) => {
                 line.push(b'\n');

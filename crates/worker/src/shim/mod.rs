@@ -30,11 +30,14 @@ pub use protocol::Launch;
 pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
 
 use peers::{Incoming, Peers};
+use spawn::Output;
 
 /// How long `pre_exec` may take.
 const PRE_EXEC_WINDOW: Duration = Duration::from_mins(10);
 /// While killing: how long until the tree is walked again, at first and at most.
 const KILL_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How long an attached service goes on when nobody listens any more: its worker is the job, and is not replaced.
+const ALONE: Duration = Duration::from_millis(500);
 /// How long until a state that could not be written is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -163,6 +166,10 @@ impl Shim {
                 self.told = self.peers.tell(&self.state);
             }
             if self.state.empty && (self.durable || self.told || self.is_forgotten()) {
+                if self.left_alone() == Some(Duration::ZERO) {
+                    // The job's own folder; whoever made it is gone, and nobody comes to ask.
+                    _ = std::fs::remove_dir_all(self.replica.path());
+                }
                 return Ok(());
             }
             self.wait(children)?;
@@ -181,7 +188,7 @@ impl Shim {
 
     /// Blocks until a child ends, a worker speaks or a deadline passes.
     fn wait(&self, children: &SignalFd) -> Result<(), ShimError> {
-        let mut deadlines = [None; 3];
+        let mut deadlines = [None; 4];
         deadlines[0] = self.kill;
         deadlines[1] = (!self.durable).then_some(WRITE_AGAIN);
         if let Phase::PreExec { until, .. } = self.phase
@@ -189,6 +196,7 @@ impl Shim {
         {
             deadlines[2] = Some(until.since(clock::monotonic()));
         }
+        deadlines[3] = self.left_alone().filter(|_| self.kill.is_none());
         let timeout = deadlines.into_iter().flatten().min();
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
         let mut fds = vec![PollFd::new(children, PollFlags::IN)];
@@ -197,6 +205,12 @@ impl Shim {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(cause) => Err(cause.into()),
         }
+    }
+
+    /// Of an attached service without a worker: how long it may still go on.
+    fn left_alone(&self) -> Option<Duration> {
+        let since = self.state.alone_since.filter(|_| self.launch.attached)?;
+        Some((since + ALONE).since(clock::monotonic()))
     }
 
     fn begin(&mut self) {
@@ -235,12 +249,12 @@ impl Shim {
     }
 
     fn start(&self, argv: &[String]) -> Result<Pid, StartFailure> {
-        spawn::start(
-            argv,
-            &self.launch.env,
-            &self.launch.working_dir,
-            &self.replica,
-        )
+        let output = if self.launch.attached {
+            Output::Inherited
+        } else {
+            Output::Logs(&self.replica)
+        };
+        spawn::start(argv, &self.launch.env, &self.launch.working_dir, output)
     }
 
     fn fail(&mut self, why: StartFailure) {
@@ -304,6 +318,10 @@ impl Shim {
 
     /// Kills what is left, while it is to be killed and when a window has passed.
     fn walk(&mut self) {
+        if self.kill.is_none() && self.left_alone() == Some(Duration::ZERO) {
+            self.stop_asked = true;
+            self.kill = Some(KILL_AGAIN.0);
+        }
         if let Phase::PreExec { until, .. } = self.phase
             && until <= clock::monotonic()
             && self.kill.is_none()

@@ -23,6 +23,9 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Where to run it.
     pub working_dir: PathBuf,
+    /// It belongs to a job of another scheduler: its output is the shim's own, and it ends with its worker.
+    #[serde(default)]
+    pub attached: bool,
 }
 
 impl Launch {
