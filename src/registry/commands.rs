@@ -5,6 +5,7 @@ use crate::profile::Replicas;
 use crate::rights::Caller;
 use crate::supervision::State;
 
+use super::attach::not_ours;
 use super::machine::Registry;
 use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Tombstone, Wish};
 use super::truth::{ReplicaKey, TombstoneKey};
@@ -23,12 +24,14 @@ impl Registry {
             Command::Stop { service } => self.stop(by, &service),
             Command::Restart { service, index } => self.restart(by, &service, index),
             Command::Kill { service, index } => self.kill(by, &service, index),
+            Command::Attach(attachment) => self.attach(by, *attachment),
             Command::Delete { service } => self.delete(by, &service),
         }
     }
 
     fn scale(&mut self, by: &Caller, name: &ServiceName, replicas: u32) -> Result<Answer, Refusal> {
         let service = self.managed(by, name, "scale")?;
+        not_ours(service, "start or end such jobs")?;
         let unfit = |reason: String| Refusal::Unfit {
             service: name.clone(),
             reason,
@@ -66,7 +69,9 @@ impl Registry {
     }
 
     fn start(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
-        let id = self.managed(by, name, "start")?.id;
+        let service = self.managed(by, name, "start")?;
+        not_ours(service, "start such a job again")?;
+        let id = service.id;
         let changed = self.run_again(id, &by.user, |_| true);
         if !changed {
             let note = "nothing to change: every replica runs, or is about to";
@@ -318,6 +323,7 @@ pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -
         service: service.clone(),
         changed,
         notes,
+        granted: None,
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::endpoints::ServiceEndpoints;
 use crate::identity::{HostName, ServiceName};
 
+use super::Desired;
 use super::store::Batch;
 
 /// Names one question, so that its answer finds the asker.
@@ -40,7 +41,7 @@ pub enum Effect {
 }
 
 /// What became of a command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The service concerned.
     pub service: ServiceName,
@@ -48,6 +49,9 @@ pub struct Answer {
     pub changed: bool,
     /// What happened, and what the user may want to know at once: one sentence each.
     pub notes: Vec<String>,
+    /// What was granted to another scheduler's job; never on the wire, where it comes with its tokens.
+    #[serde(skip)]
+    pub granted: Option<Box<Desired>>,
 }
 
 /// Why a command was refused. Nothing changed.
@@ -97,6 +101,28 @@ pub enum Refusal {
         service: ServiceName,
         /// How many live.
         live: u32,
+    },
+    /// A living replica has the index.
+    #[error(
+        "replica {index} of {service} is running on host {host}; name another with --replica, or leave it out for the next free one"
+    )]
+    Taken {
+        /// Which service.
+        service: ServiceName,
+        /// The index asked for.
+        index: u32,
+        /// Where it runs.
+        host: HostName,
+    },
+    /// The host cannot give the ports now; it may later.
+    #[error("host {host} has no ports for {service}: {reason}")]
+    NoRoom {
+        /// Which service.
+        service: ServiceName,
+        /// The only host considered.
+        host: HostName,
+        /// What is against it there.
+        reason: String,
     },
     /// The command does not fit the service.
     #[error("{service}: {reason}")]

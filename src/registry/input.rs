@@ -12,6 +12,7 @@ use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::Status;
 
+use super::attach::Attachment;
 use super::effect::Ticket;
 use super::seats::AgentIdentity;
 
@@ -76,6 +77,8 @@ pub enum Command {
         /// Which replica.
         index: u32,
     },
+    /// Grant ports on the host of another scheduler's job, which runs the replica itself.
+    Attach(Box<Attachment>),
     /// Forget a stopped service.
     Delete {
         /// Which service.

@@ -3,12 +3,13 @@
 //! The order of promise 6 lives here: what depends on truth leaves [`Registry`] only after the driver
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
 //!
-//! * **Truth** is what is decided here: by owners (`commands`, `submit`), about ends (`settle`), rolls (`roll`) and places
+//! * **Truth** is what is decided here: by owners (`commands`, `submit`), about jobs of other schedulers (`attach`), ends (`settle`), rolls (`roll`) and places
 //!   (`placement`, with reasons by `pending`). It changes records through `ledger::Ledger::change`, which keeps their durable form.
 //! * **News** is what hosts tell (`hosts`, `news`). It is told to both forms, shown at once, and never undone.
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
 
+mod attach;
 mod commands;
 mod effect;
 mod events;
@@ -43,6 +44,7 @@ mod view;
 mod views;
 
 pub use crate::residency::Want;
+pub use attach::Attachment;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
 pub use explain::Explain;
@@ -59,6 +61,8 @@ pub use view::{
     ServiceView, View,
 };
 
+#[cfg(test)]
+mod attach_test;
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]

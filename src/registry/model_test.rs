@@ -13,7 +13,9 @@ use crate::supervision::{Final, State};
 
 use super::records::Phase;
 use super::rig::{Rig, alice, caller, exit, facts, foreign, name, submission, web, with_port};
-use super::{Command, Effect, HostFacts, Input, Refusal, ReplicaReport, Store, Want, tables};
+use super::{
+    Attachment, Command, Effect, HostFacts, Input, Refusal, ReplicaReport, Store, Want, tables,
+};
 
 const HOSTS: [&str; 3] = ["n1", "n2", "n3"];
 const SERVICES: [&str; 3] = ["a", "b", "c"];
@@ -32,6 +34,14 @@ enum Op {
     Restart(usize, Option<u32>),
     Kill(usize, u32),
     Delete(usize),
+    /// A job of another scheduler on a host asks for ports, the n-th time or again.
+    Attach {
+        service: usize,
+        host: usize,
+        index: Option<u32>,
+        shape: usize,
+        key: u8,
+    },
     Stranger(usize),
     /// The worker of the n-th living replica tells something.
     Tell(usize, usize),
@@ -62,6 +72,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (service.clone(), proptest::option::of(index.clone())).prop_map(|(a, b)| Op::Restart(a, b)),
         1 => (service.clone(), index).prop_map(|(a, b)| Op::Kill(a, b)),
         1 => service.clone().prop_map(Op::Delete),
+        4 => (service.clone(), 0..HOSTS.len(), proptest::option::of(0..4_u32), 0..4_usize, any::<u8>()).prop_map(
+            |(service, host, index, shape, key)| Op::Attach { service, host, index, shape, key: key % 8 },
+        ),
         1 => service.prop_map(Op::Stranger),
         12 => (0..16_usize, 0..8_usize).prop_map(|(a, b)| Op::Tell(a, b)),
         2 => (0..32_usize).prop_map(Op::Replay),
@@ -132,6 +145,25 @@ impl World {
             Op::Delete(service) => self.ask(Command::Delete {
                 service: name(SERVICES[service]),
             }),
+            Op::Attach {
+                service,
+                host,
+                index,
+                shape,
+                key,
+            } => {
+                let toml = shaped(SERVICES[service], 1, shape);
+                let profile = super::rig::profile(&toml);
+                self.ask(Command::Attach(Box::new(Attachment {
+                    service: name(SERVICES[service]),
+                    profile,
+                    source: None,
+                    host: HOSTS[host].parse().unwrap(),
+                    index,
+                    key: key.to_string(),
+                    job: None,
+                })));
+            }
             Op::Stranger(_) if self.rig.slow => {}
             Op::Stranger(service) => {
                 let before = self.rig.everything();
@@ -304,6 +336,7 @@ impl World {
     fn check(&mut self) {
         self.no_number_belongs_to_two();
         self.only_ready_replicas_are_listed();
+        self.no_attached_replica_waits_or_moves();
         for effect in std::mem::take(&mut self.rig.effects) {
             if let Effect::Publish { revision, .. } = effect {
                 assert!(revision > self.last_revision, "revisions only grow");
@@ -323,6 +356,20 @@ impl World {
                     let other = taken.insert((host.clone(), side, number), who);
                     assert_eq!(other, None, "{number} on {host} belongs to {who:?} too");
                 }
+            }
+        }
+    }
+
+    fn no_attached_replica_waits_or_moves(&self) {
+        let truth = &self.rig.registry.truth;
+        for (key, replica) in truth.replicas.iter() {
+            let service = truth.services.find(&key.0).unwrap();
+            match &replica.phase {
+                Phase::Waiting(_) => assert!(!service.attached, "{key:?} waits"),
+                Phase::Placed(placement) => {
+                    assert_eq!(placement.attached.is_some(), service.attached, "{key:?}");
+                }
+                Phase::Ended(_) => {}
             }
         }
     }

@@ -41,7 +41,14 @@ impl Registry {
             return;
         };
         let old = replica.status.as_ref();
-        if old.is_some_and(|old| (status.run, status.seq) <= (old.run, old.seq)) {
+        let ends = |status: &Status| matches!(status.state, State::Final(_));
+        // Of an attached replica whose job was killed, only its host can tell the end, and does not know the
+        // newest number that the job told: there an end is the last word whatever its number.
+        let is_last_word = is_attached(replica) && ends(&status);
+        if old.is_some_and(|old| {
+            (status.run, status.seq) <= (old.run, old.seq) && !(is_last_word && !ends(old))
+                || is_attached(replica) && ends(old)
+        }) {
             return;
         }
         let incarnation = replica.incarnation;
@@ -120,6 +127,10 @@ impl Registry {
             },
         }
     }
+}
+
+fn is_attached(replica: &Replica) -> bool {
+    matches!(&replica.phase, Phase::Placed(placement) if placement.attached.is_some())
 }
 
 fn is_at(replica: &Replica, host: HostId, report: &ReplicaReport) -> bool {

@@ -90,6 +90,7 @@ pub(super) fn placed(
         user: service.owner.user.clone(),
         uid: service.uid,
         last_status: replica.status.clone(),
+        attached: placement.attached.is_some(),
     }
 }
 
@@ -107,5 +108,6 @@ pub(super) fn leftover(service: &Service, key: &ReplicaName) -> Desired {
         user: service.owner.user.clone(),
         uid: service.uid,
         last_status: None,
+        attached: service.attached,
     }
 }

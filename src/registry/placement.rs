@@ -215,6 +215,7 @@ impl Registry {
             grant,
             placed_at: now,
             stop: None,
+            attached: None,
         });
         let name = self.host_name(host);
         let on = if ports.is_empty() {
@@ -280,7 +281,7 @@ impl Registry {
             .truth
             .services
             .iter()
-            .filter(|(_, it)| it.wish == Wish::Running)
+            .filter(|(_, it)| it.wish == Wish::Running && !it.attached)
             .filter(|(_, it)| it.profile().replicas == Replicas::PerHost)
             .map(|(id, it)| (*id, self.wanted_copies(it.profile())))
             .filter(|(id, wanted)| {

@@ -16,6 +16,7 @@ use crate::supervision::{Failure, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
+use super::view::is_false;
 
 /// The format this version writes; it reads all up to it.
 pub(super) const FORMAT: u32 = 1;
@@ -51,6 +52,9 @@ pub(super) struct Service {
     pub(super) roll: Option<Roll>,
     /// Above every incarnation of replicas that are forgotten: their names on hosts never come again.
     pub(super) incarnation_floor: u32,
+    /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) attached: bool,
 }
 
 impl Service {
@@ -165,6 +169,18 @@ pub(super) struct Placement {
     pub(super) placed_at: WallClock,
     /// It was told to end.
     pub(super) stop: Option<StopOrder>,
+    /// The job of another scheduler that runs it; `None`: we placed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attached: Option<Attached>,
+}
+
+/// What is known of the job that an attached replica runs in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Attached {
+    /// Names the ask that was granted, so that asking again is harmless.
+    pub(super) key: String,
+    /// The job in its scheduler's words.
+    pub(super) job: Option<String>,
 }
 
 /// Why a replica was told to end.
@@ -216,6 +232,8 @@ pub(super) enum EndKind {
     Killed,
     /// Its host was booted and it is not to be run again.
     HostRebooted,
+    /// A stranger had its port, and only the job that ran it can ask anew.
+    PortConflict,
 }
 
 /// An earlier placement.

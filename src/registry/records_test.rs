@@ -16,8 +16,9 @@ use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
-    DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting, Roll,
-    RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode, encode,
+    Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
+    Roll, RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode,
+    encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::{EventView, ReportedAddress, UnusableAddress};
@@ -141,10 +142,14 @@ fn services_survive_with_every_profile_that_is_in_use() {
         submitted: at(1),
         roll: None,
         incarnation_floor: 6,
+        attached: false,
     };
     survives(&service);
-    // As records before it were: without a source.
-    assert!(!String::from_utf8_lossy(&encode(&service)).contains("source"));
+    // As records before it were: without a source, and never attached.
+    let text = String::from_utf8_lossy(&encode(&service)).into_owned();
+    assert!(!text.contains("source") && !text.contains("attached"));
+    service.attached = true;
+    survives(&service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
         flags: vec!["replicas=3".to_owned()],
@@ -171,6 +176,7 @@ fn replicas_survive_in_every_phase_and_state() {
             grant: grant(),
             placed_at: at(8),
             stop,
+            attached: None,
         })
     };
     let mut phases = vec![placed(None)];
@@ -200,11 +206,23 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Stopped,
         EndKind::Killed,
         EndKind::HostRebooted,
+        EndKind::PortConflict,
     ] {
         phases.push(Phase::Ended(Ended {
             how,
             reason: "gave up".into(),
             host: Some(HostId(1)),
+        }));
+    }
+    let Phase::Placed(ours) = placed(None) else {
+        panic!("it is placed")
+    };
+    for job in [None, Some("slurm 4711".to_owned())] {
+        let key = "a1b2".into();
+        let attached = Some(Attached { key, job });
+        phases.push(Phase::Placed(Placement {
+            attached,
+            ..ours.clone()
         }));
     }
     for phase in phases {

@@ -9,6 +9,7 @@ use super::records::{
     EndKind, Ended, Former, Phase, Replica, StopOrder, StopWhy, WaitCause, Waiting,
 };
 use super::truth::ReplicaKey;
+use crate::time::Now;
 
 impl Registry {
     /// A replica that waits for its first place.
@@ -137,24 +138,11 @@ impl Registry {
         let Some(replica) = self.truth.replicas.change(&key) else {
             return;
         };
-        if let Some(status) = replica.status.take() {
-            replica.restarts_earlier = replica.restarts_earlier.saturating_add(status.restarts);
-            replica.failure_earlier = status.last_failure.or(replica.failure_earlier.take());
-        }
-        if let Phase::Placed(placement) = &replica.phase {
-            replica.former = Some(Former {
-                host: placement.host,
-                grant: placement.grant.clone(),
-            });
-        }
+        replica.begin_anew(now);
         if matches!(cause, WaitCause::GaveUp(_)) {
             replica.requeues = replica.requeues.saturating_add(1);
         }
-        replica.incarnation = Incarnation(replica.incarnation.0.saturating_add(1));
         replica.generation = generation;
-        replica.restart_no = 0;
-        replica.since = now.wall;
-        replica.ready_since = None;
         replica.phase = Phase::Waiting(Waiting { cause, rest });
         self.waits.rest(key, rest.map(|rest| now.mono + rest));
         self.waits.wake();
@@ -173,5 +161,25 @@ impl Registry {
         }
         self.waits.forget(key);
         self.shown.truth.insert(key.0);
+    }
+}
+
+impl Replica {
+    /// Becomes its next incarnation, which has no status yet; what the last one left is kept.
+    pub(super) fn begin_anew(&mut self, now: Now) {
+        if let Some(status) = self.status.take() {
+            self.restarts_earlier = self.restarts_earlier.saturating_add(status.restarts);
+            self.failure_earlier = status.last_failure.or(self.failure_earlier.take());
+        }
+        if let Phase::Placed(placement) = &self.phase {
+            self.former = Some(Former {
+                host: placement.host,
+                grant: placement.grant.clone(),
+            });
+        }
+        self.incarnation = Incarnation(self.incarnation.0.saturating_add(1));
+        self.restart_no = 0;
+        self.since = now.wall;
+        self.ready_since = None;
     }
 }

@@ -115,9 +115,11 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
         }
         Phase::Ended(ended) => match ended.how {
             EndKind::Done | EndKind::Killed | EndKind::Stopped => Step::Passed,
-            EndKind::Completed | EndKind::Failed | EndKind::GaveUp | EndKind::HostRebooted => {
-                Step::Failed(ended.reason.clone())
-            }
+            EndKind::Completed
+            | EndKind::Failed
+            | EndKind::GaveUp
+            | EndKind::HostRebooted
+            | EndKind::PortConflict => Step::Failed(ended.reason.clone()),
         },
     }
 }

@@ -76,6 +76,12 @@ impl Registry {
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
         };
+        let next = match next {
+            Next::Renew(cause, _, text) if placement.attached.is_some() => {
+                Next::End(without_us(&cause), text)
+            }
+            next => next,
+        };
         self.leave_host(key, &placement, matches!(end, End::Final(_)));
         match next {
             Next::End(kind, reason) => self.end(key, kind, reason),
@@ -88,6 +94,7 @@ impl Registry {
                 self.remove_replica(key);
             }
         }
+        self.count_attached(key.0);
         self.prune_profiles(key.0);
     }
 
@@ -255,6 +262,16 @@ impl Registry {
     }
 }
 
+/// How a replica ends that only its job could begin anew.
+const fn without_us(cause: &WaitCause) -> EndKind {
+    match cause {
+        WaitCause::Asked => EndKind::Stopped,
+        WaitCause::Conflict(_) => EndKind::PortConflict,
+        WaitCause::GaveUp(_) => EndKind::GaveUp,
+        WaitCause::Rebooted => EndKind::HostRebooted,
+    }
+}
+
 fn after_stop(order: &StopOrder) -> Next {
     let by = &order.by;
     match order.why {
@@ -275,6 +292,7 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
+            Self::PortConflict => "port-conflict",
         }
     }
 }

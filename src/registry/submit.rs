@@ -1,6 +1,5 @@
 //! Submitting a profile: a new service, no change, a replacement, or running again what ended.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::identity::{ServiceId, ServiceName};
@@ -9,6 +8,7 @@ use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas, Source};
 use crate::rights::Caller;
 
+use super::attach::not_ours;
 use super::commands::{answer, copies, gap_note, order_of};
 use super::machine::Registry;
 use super::pending::fixed_port_note;
@@ -57,6 +57,7 @@ impl Registry {
             });
         }
         let service = self.managed(by, &name, "submit")?;
+        not_ours(service, "delete it first, or choose another name")?;
         let id = service.id;
         let mut changes = differences(service.profile(), &submission.profile);
         let written = match submission.profile.replicas {
@@ -174,6 +175,30 @@ impl Registry {
         profile: Profile,
         source: Option<Source>,
     ) -> Result<Answer, Refusal> {
+        let desired = self.wanted_copies(&profile);
+        let id = self.new_service(by, name, profile, source, (desired, Kept::Here))?;
+        let Some(service) = self.truth.services.find(&id) else {
+            return Ok(answer(name, false, Vec::new()));
+        };
+        let mut notes = vec![format!("created with {}", copies(desired))];
+        notes.extend(self.room_notes(service, desired));
+        self.resize(id, desired, &by.user);
+        self.tell_service(
+            id,
+            "submitted",
+            format!("submitted by {} with {}", by.user, copies(desired)),
+        );
+        Ok(answer(name, true, notes))
+    }
+
+    /// Above every incarnation that a deleted service of this name had.
+    pub(super) fn floor_of(&self, name: &ServiceName) -> u32 {
+        let floor = self.truth.tombstones.find(&TombstoneKey(name.clone()));
+        floor.map_or(0, |it| it.incarnation_floor)
+    }
+
+    /// The uid under which a new service of this name runs, if the caller may have one.
+    pub(super) fn account_for(&self, by: &Caller, name: &ServiceName) -> Result<u32, Refusal> {
         let unfit = |reason: String| Refusal::Unfit {
             service: name.clone(),
             reason,
@@ -189,18 +214,31 @@ impl Registry {
             .names
             .keys()
             .find(|known| known.namespace() != name.namespace() && lower(known) == lower(name));
-        if let Some(twin) = twin {
-            return Err(unfit(format!(
+        match twin {
+            Some(twin) => Err(unfit(format!(
                 "namespace {} differs from {} in upper and lower case only",
                 name.namespace(),
                 twin.namespace()
-            )));
+            ))),
+            None => Ok(uid),
         }
-        let floor = self.truth.tombstones.find(&TombstoneKey(name.clone()));
-        let incarnation_floor = floor.map_or(0, |it| it.incarnation_floor);
-        let desired = self.wanted_copies(&profile);
+    }
+
+    /// Adds a service that has no replica yet.
+    pub(super) fn new_service(
+        &mut self,
+        by: &Caller,
+        name: &ServiceName,
+        profile: Profile,
+        source: Option<Source>,
+        (desired, kept): (u32, Kept),
+    ) -> Result<ServiceId, Refusal> {
+        let uid = self.account_for(by, name)?;
+        let incarnation_floor = self.floor_of(name);
         let Some(meta) = self.truth.meta.change(&MetaKey) else {
-            return Err(unfit("the store has no counters".to_owned()));
+            return Err(Refusal::NotStored {
+                reason: "the store has no counters".to_owned(),
+            });
         };
         let id = ServiceId(meta.next_service);
         meta.next_service += 1;
@@ -209,7 +247,7 @@ impl Registry {
             name: name.clone(),
             owner: by.clone(),
             uid,
-            profiles: BTreeMap::from([(0, Arc::new(profile))]),
+            profiles: std::collections::BTreeMap::from([(0, Arc::new(profile))]),
             source: source.map(Arc::new),
             generation: 0,
             desired,
@@ -217,18 +255,11 @@ impl Registry {
             submitted: self.now.wall,
             roll: None,
             incarnation_floor,
+            attached: kept == Kept::ByJobs,
         };
-        let mut notes = vec![format!("created with {}", copies(desired))];
-        notes.extend(self.room_notes(&service, desired));
         self.truth.services.insert(id, service);
         self.names.insert(name.clone(), id);
-        self.resize(id, desired, &by.user);
-        self.tell_service(
-            id,
-            "submitted",
-            format!("submitted by {} with {}", by.user, copies(desired)),
-        );
-        Ok(answer(name, true, notes))
+        Ok(id)
     }
 
     /// The same profile again: what the owner stopped or what failed runs again, what completed does not.
@@ -353,8 +384,17 @@ impl Registry {
     }
 }
 
+/// Who starts the replicas of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// The agents, on the hosts that are chosen here.
+    Here,
+    /// Jobs of another scheduler.
+    ByJobs,
+}
+
 /// The fields in which two profiles differ, in the words of the profile.
-fn differences(old: &Profile, new: &Profile) -> Vec<String> {
+pub(super) fn differences(old: &Profile, new: &Profile) -> Vec<String> {
     if old == new {
         return Vec::new();
     }

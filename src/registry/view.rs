@@ -61,6 +61,9 @@ pub struct ServiceView {
     pub replicas: Vec<ReplicaView>,
     /// The effective profile, as JSON of the profile's schema; secrets are names only.
     pub profile: Profile,
+    /// Its replicas are brought along by jobs of another scheduler (`portreeve run`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub attached: bool,
     /// Who may see it beside the owner is in the profile; the id is for logs.
     pub id: ServiceId,
 }
@@ -113,6 +116,12 @@ pub struct ReplicaView {
     pub pid: Option<u32>,
     /// Since when it is in this state.
     pub since: WallClock,
+    /// It runs inside a job of another scheduler: never placed, moved or started anew from here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub attached: bool,
+    /// That job in its scheduler's words, such as `slurm 4711`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// What `reason` and `reasons` are told from, to tell them anew to another reader or at another moment.
     #[serde(skip)]
     pub(super) waits: Option<Waits>,
@@ -331,6 +340,17 @@ pub struct Desired {
     pub uid: u32,
     /// The newest status the controller has, so that a host that lost its records knows.
     pub last_status: Option<Status>,
+    /// A job of another scheduler runs it: the host starts nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub attached: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+pub(super) const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Desired {

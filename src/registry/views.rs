@@ -60,6 +60,7 @@ impl Registry {
                 .map(|(index, replica)| self.replica_view((service.id, index), replica))
                 .collect(),
             profile: service.profile().as_ref().clone(),
+            attached: service.attached,
             id: service.id,
         };
         view.told_as_found(&service.owner)
@@ -92,8 +93,11 @@ impl Registry {
             ports: BTreeMap::new(),
             pid: None,
             since: replica.since,
+            attached: false,
+            job: None,
             waits: None,
         };
+        view.attached = self.is_attached(key.0);
         match &replica.phase {
             Phase::Waiting(waiting) => self.fill_waiting(&mut view, key, waiting),
             Phase::Placed(placement) => {
@@ -112,6 +116,7 @@ impl Registry {
                     .map(|port| (port.name.to_string(), port.numbers))
                     .collect();
                 view.pid = status.and_then(|status| status.pid);
+                view.job = placement.attached.as_ref().and_then(|it| it.job.clone());
             }
             Phase::Ended(ended) => {
                 view.job_state = match ended.how {
@@ -288,6 +293,7 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
+            Self::PortConflict => "port conflict",
         }
     }
 }

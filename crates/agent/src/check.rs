@@ -1,11 +1,13 @@
 //! Whether an agent could start here and join, found out without doing either.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use portreeve::host_addr::Published;
 use portreeve::time::Spelled;
 use portreeve_api::body::{HostView, WhoAmI};
+use portreeve_api::containment::Ladder;
 use portreeve_api::{Client, ClientError, paths};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -90,7 +92,7 @@ pub async fn check(config: &Config, client: &Client) -> Vec<Finding> {
         let mut findings = vec![address(&here)];
         findings.extend(ports(&here));
         findings.push(neighbourhood(&here));
-        findings.push(processes());
+        findings.push(processes(&here));
         findings
     });
     let mut findings = here.await.expect("looking at the host does not panic");
@@ -179,8 +181,23 @@ pub const ABILITIES: [(&str, &str); 3] = [
     ),
 ];
 
-fn processes() -> Finding {
-    let can = facts::capabilities();
+fn processes(config: &Config) -> Finding {
+    // The state folder is made by the agent itself; until then any folder stands for it.
+    let mut above = config.state.ancestors();
+    let state = above
+        .find(|folder| folder.is_dir())
+        .unwrap_or(Path::new("/"));
+    let ladder = match Ladder::climb(config.containment, state) {
+        Ok(ladder) => ladder,
+        Err(cause) => {
+            let words = format!(
+                "containment {} is not possible: {cause}",
+                config.containment
+            );
+            return Finding::not_ready("processes", words);
+        }
+    };
+    let can = facts::capabilities(&ladder);
     let lacks = ABILITIES
         .iter()
         .filter(|(word, _)| !can.iter().any(|it| it == word));

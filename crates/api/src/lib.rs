@@ -4,6 +4,7 @@
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
 
 mod account;
+pub mod attach;
 pub mod body;
 pub mod client;
 pub mod containment;

@@ -265,6 +265,8 @@ pub enum WorkerCommand {
         /// The new one.
         address: IpAddr,
     },
+    /// Stop, and wait no longer: what is left of drain and grace is skipped.
+    Hurry,
     /// Only tell the newest status.
     Tell,
 }

@@ -241,6 +241,14 @@ impl Driver {
     fn on_command(&mut self, now: Now, command: &WorkerCommand, effects: &mut Vec<Effect>) {
         match *command {
             WorkerCommand::Tell => {}
+            WorkerCommand::Hurry => {
+                let grace = Some(Duration::ZERO);
+                self.event(now, Event::Stop { grace }, effects);
+                // The drain, which that leaves alone, is skipped too.
+                if !self.record.is_final() {
+                    self.backend.kill_group(self.record.machine.run());
+                }
+            }
             WorkerCommand::Address { address } => {
                 self.progress.changed = true;
                 self.record.host_address = address;

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::Run;
-use portreeve::profile::{Command, Template};
+use portreeve::profile::{Command, Profile, Template};
 use portreeve::supervision::ProbeKind;
 use portreeve::variables::{self, FillError, Setting};
 use portreeve_api::containment::Containment;
@@ -60,6 +60,12 @@ impl Job {
             working_dir: folder.path().to_owned(),
         };
         let profile = &assignment.desired.profile;
+        if assignment.desired.attached {
+            job.env = of_the_job(&assignment.prefix, profile);
+            if let Ok(here) = std::env::current_dir() {
+                job.working_dir = here;
+            }
+        }
         if let Some(path) = &profile.working_dir {
             job.working_dir = job.path(path);
         }
@@ -106,6 +112,7 @@ impl Job {
             // These are the backend's to say.
             containment: Containment::default(),
             init: Vec::new(),
+            attached: assignment.desired.attached,
         };
         let scratch = PathBuf::from(&self.scratch);
         match new_folder(&scratch) {
@@ -248,6 +255,20 @@ fn new_folder(path: &Path) -> io::Result<()> {
         _ => {}
     }
     DirBuilder::new().mode(0o700).recursive(true).create(path)
+}
+
+/// The environment of another scheduler's job, which its service inherits whole: without the variables of an outer
+/// replica, and without a `PORT` that would hide the granted one.
+fn of_the_job(prefix: &str, profile: &Profile) -> BTreeMap<String, String> {
+    let replaced =
+        |name: &str| name.starts_with(prefix) || name == "PORT" && profile.ports.len() == 1;
+    let mut env = passed_on();
+    // What is no text cannot be handed on, and is nothing a service reads.
+    let own = std::env::vars_os();
+    let own =
+        own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    env.extend(own.filter(|(name, _)| !replaced(name)));
+    env
 }
 
 fn passed_on() -> BTreeMap<String, String> {

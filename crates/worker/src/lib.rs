@@ -8,6 +8,7 @@
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
 mod account;
+mod attached;
 mod backend;
 mod checks;
 mod clock;
@@ -33,5 +34,6 @@ mod uplink;
 mod worker;
 
 pub use account::BecomeError;
+pub use attached::{Berth, Outcome, run_attached};
 pub use backend::ShimProgram;
 pub use worker::{WorkerError, run, run_with};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use portreeve::supervision::Status;
+use portreeve::supervision::{State, Status};
 use portreeve_api::{Client, ClientError};
 use tokio::sync::watch;
 
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Sends what `newest` holds to `path` whenever it changes, and again until the controller has it.
-/// Returns when the sender of `newest` is gone.
+/// Returns when the controller has an end, or the sender of `newest` is gone.
 ///
 /// A status that came while an older one was being sent replaces it. No connection is kept, and nothing
 /// is sent while nothing changes.
@@ -29,6 +29,8 @@ pub(crate) async fn tell(
             let status = newest.borrow_and_update().clone();
             let Some(status) = status else { break };
             match send(&client, &path, &status).await {
+                // Nothing follows an end.
+                Ok(()) if matches!(status.state, State::Final(_)) => return,
                 Ok(()) => break,
                 Err(cause) => {
                     tracing::debug!(

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
+use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure, Status};
 use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
@@ -18,7 +18,7 @@ use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
 use crate::logs;
-use crate::orders;
+use crate::orders::{self, Order};
 use crate::probing::Probing;
 use crate::record::Record;
 use crate::sources::Sources;
@@ -67,82 +67,19 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         // What runs goes on; what is started is refused with the same words.
         tracing::error!("the worker is not in the control group of its replica: {cause}");
     }
-    let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
-    let record = Record::read(&folder).context("machine.json cannot be read")?;
-    let record = match record {
-        Some(mut record) => {
-            if record.boot_id != me.boot_id && !record.is_final() {
-                record.refused = Some(Reason::Exit(ExitStatus::Unknown));
-                record.process = None;
-            }
-            record
-        }
-        None => new_record(&assignment, &me.boot_id)?,
-    };
-    file::write(
-        &folder.token(),
-        assignment.tokens.job.as_bytes(),
-        Durability::Written,
-    )
-    .context("the token file cannot be written")?;
     let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
-    file::write_json(&folder.worker(), &me, Durability::Written)
-        .context("worker.json cannot be written")?;
-
     let (send_order, orders) = mpsc::channel(16);
-    let serving = tokio::spawn(orders::serve(listener, send_order));
-    let (send_event, backend) = mpsc::unbounded_channel();
-    let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
     let desired = &assignment.desired;
-    tokio::spawn(uplink::tell(
-        Client::new(assignment.controller.clone())
-            .with_token(Some(assignment.tokens.worker.clone())),
-        paths::status(&desired.service, desired.index, desired.incarnation),
-        told,
-    ));
-    let lifeline = match assignment.lifeline.clone() {
-        Some(process) => {
-            let (ended, lifeline) = oneshot::channel();
-            lifeline::watch(process, ended).context("no thread for the lifeline")?;
-            Some(lifeline)
-        }
-        None => None,
-    };
-    let mark = Mark {
-        prefix: assignment.prefix.clone(),
-        token_file: folder.token().to_string_lossy().into_owned(),
-    };
-    let held = assignment.containment.clone();
-    let bounds = assignment.logs;
+    let client = Client::new(assignment.controller.clone())
+        .with_token(Some(assignment.tokens.worker.clone()));
+    let path = paths::status(&desired.service, desired.index, desired.incarnation);
+    let (bounds, held) = (assignment.logs, assignment.containment.clone());
+    let begun = Begun::new(&folder, assignment, shim, orders, newest)?;
+    let serving = tokio::spawn(orders::serve(listener, send_order));
+    tokio::spawn(uplink::tell(client, path, told));
     tokio::spawn(logs::keep(folder.clone(), bounds));
-    let mut record = record;
-    let began = *record.began.get_or_insert_with(clock::monotonic);
-    let driver = Driver {
-        journal: Journal::new(folder.clone(), began),
-        backend: Box::new(ShimBackend::new(
-            assignment.backend,
-            shim,
-            folder.clone(),
-            mark,
-            assignment.containment.clone(),
-            send_event,
-        )),
-        probing: Probing::new(send_probe),
-        uplink: newest,
-        progress: Progress::default(),
-        folder: folder.clone(),
-        assignment,
-        record,
-    };
-    let ended = driver
-        .run(Sources {
-            orders,
-            backend,
-            probes,
-            lifeline,
-        })
-        .await;
+    let ended = begun.driver.run(begun.sources).await;
     // Whoever said that it may end is answered first.
     serving.await.context("the socket's task is lost")?;
     match ended {
@@ -153,6 +90,87 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             fs::remove_dir_all(folder.path())
                 .with_context(|| format!("{} cannot be removed", folder.path().display()))
         }
+    }
+}
+
+/// A driver that is ready to be driven.
+pub(crate) struct Begun {
+    pub(crate) driver: Driver,
+    pub(crate) sources: Sources,
+    /// The newest status.
+    pub(crate) told: watch::Receiver<Option<Status>>,
+}
+
+impl Begun {
+    /// Reads what an earlier worker of the folder left, and says in it who the worker is now.
+    pub(crate) fn new(
+        folder: &ReplicaFolder,
+        assignment: Assignment,
+        shim: ShimProgram,
+        orders: mpsc::Receiver<Order>,
+        newest: watch::Sender<Option<Status>>,
+    ) -> anyhow::Result<Self> {
+        let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
+        let record = Record::read(folder).context("machine.json cannot be read")?;
+        let mut record = match record {
+            Some(mut record) => {
+                if record.boot_id != me.boot_id && !record.is_final() {
+                    record.refused = Some(Reason::Exit(ExitStatus::Unknown));
+                    record.process = None;
+                }
+                record
+            }
+            None => new_record(&assignment, &me.boot_id)?,
+        };
+        file::write(
+            &folder.token(),
+            assignment.tokens.job.as_bytes(),
+            Durability::Written,
+        )
+        .context("the token file cannot be written")?;
+        file::write_json(&folder.worker(), &me, Durability::Written)
+            .context("worker.json cannot be written")?;
+        let (send_event, backend) = mpsc::unbounded_channel();
+        let (send_probe, probes) = mpsc::unbounded_channel();
+        let lifeline = match assignment.lifeline.clone() {
+            Some(process) => {
+                let (ended, lifeline) = oneshot::channel();
+                lifeline::watch(process, ended).context("no thread for the lifeline")?;
+                Some(lifeline)
+            }
+            None => None,
+        };
+        let mark = Mark {
+            prefix: assignment.prefix.clone(),
+            token_file: folder.token().to_string_lossy().into_owned(),
+        };
+        let began = *record.began.get_or_insert_with(clock::monotonic);
+        Ok(Self {
+            told: newest.subscribe(),
+            driver: Driver {
+                journal: Journal::new(folder.clone(), began),
+                backend: Box::new(ShimBackend::new(
+                    assignment.backend,
+                    shim,
+                    folder.clone(),
+                    mark,
+                    assignment.containment.clone(),
+                    send_event,
+                )),
+                probing: Probing::new(send_probe),
+                uplink: newest,
+                progress: Progress::default(),
+                folder: folder.clone(),
+                assignment,
+                record,
+            },
+            sources: Sources {
+                orders,
+                backend,
+                probes,
+                lifeline,
+            },
+        })
     }
 }
 

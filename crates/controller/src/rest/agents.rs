@@ -231,7 +231,7 @@ fn as_set(app: &App, handout: &Handout) -> DesiredSet {
     }
 }
 
-fn tokens(app: &App, desired: &Desired) -> Tokens {
+pub(super) fn tokens(app: &App, desired: &Desired) -> Tokens {
     let token = ReplicaToken {
         service: desired.service.clone(),
         service_id: desired.service_id,

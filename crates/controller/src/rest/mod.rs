@@ -18,6 +18,7 @@ use crate::app::App;
 
 mod agents;
 mod answer;
+mod attach;
 mod body;
 mod endpoints;
 mod explain;
@@ -69,6 +70,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/hosts/{host}/ports", get(hosts::ports))
         .route("/hosts/{host}/report", put(agents::report))
         .route("/hosts/{host}/lease", post(agents::lease))
+        .route("/hosts/{host}/attach", post(attach::attach))
         .route("/hosts/{host}/desired", get(agents::desired))
         .route("/hosts/{host}/reads/{read}", put(agents::log_piece))
         .route(

@@ -23,6 +23,16 @@ pub(crate) async fn read(
         return Err(body::unsupported("application/json or application/toml"));
     }
     let body = body::whole(request, body::MAX).await?;
+    of_bytes(app, body.to_vec(), media_type, flags).await
+}
+
+/// The same of bytes that came another way: TOML, else JSON.
+pub(super) async fn of_bytes(
+    app: &App,
+    body: Vec<u8>,
+    media_type: MediaType,
+    flags: Vec<String>,
+) -> Result<(Checked, Source), Refused> {
     let site = app.site_profiles.clone();
     // Reads the files of the layers.
     let read = vital::blocking("profile", move || {

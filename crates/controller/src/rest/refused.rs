@@ -110,6 +110,15 @@ impl From<Refusal> for Refused {
             }
             Refusal::Unfit { service, .. } => Self::new(StatusCode::CONFLICT, "unfit", detail)
                 .with("service", service.to_string()),
+            Refusal::Taken { service, index, .. } => {
+                Self::new(StatusCode::CONFLICT, Problem::REPLICA_TAKEN, detail)
+                    .with("service", service.to_string())
+                    .with("replica", index)
+            }
+            Refusal::NoRoom { service, .. } => {
+                Self::new(StatusCode::CONFLICT, Problem::NO_PORT, detail)
+                    .with("service", service.to_string())
+            }
             Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
             _ => Self::new(StatusCode::CONFLICT, "refused", detail),
         }

@@ -228,6 +228,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Stop { .. } => "stop",
         Command::Restart { .. } => "restart",
         Command::Kill { .. } => "kill",
+        Command::Attach(_) => "attach",
         Command::Delete { .. } => "delete",
     }
 }

@@ -136,7 +136,8 @@ impl ShimBackend {
     }
 
     /// Starts the shim; the returned stream is its standard input.
-    fn start_shim(&self, run: Run, unit: Option<&mut Unit>) -> io::Result<UnixStream> {
+    fn start_shim(&self, launch: &Launch, unit: Option<&mut Unit>) -> io::Result<UnixStream> {
+        let run = launch.run;
         let files = RunFolder::of(&self.folder, run);
         let made = DirBuilder::new().mode(0o700).create(files.path());
         if let Err(cause) = made
@@ -146,17 +147,25 @@ impl ShimBackend {
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let words = self.folder.path().join("shim.log");
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&words)?;
         let stdin = Stdio::from(OwnedFd::from(theirs));
+        let words = self.folder.path().join("shim.log");
+        let log = || {
+            OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(&words)
+        };
         if let Some(unit) = unit {
+            log()?;
             unit.start(&self.program, &self.folder, run, stdin, &words)?;
             return UnixStream::from_std(ours);
         }
+        let (stdout, stderr) = if launch.attached {
+            (Stdio::inherit(), Stdio::inherit())
+        } else {
+            (Stdio::null(), log()?.into())
+        };
         let mut shim = tokio::process::Command::new(&self.program.program)
             .args(&self.program.arguments)
             .arg("--folder")
@@ -164,8 +173,8 @@ impl ShimBackend {
             .args(["--run", &run.to_string()])
             .env_clear()
             .stdin(stdin)
-            .stdout(Stdio::null())
-            .stderr(log)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()?;
         // Buried when it ends; that it ended is seen by its connection.
         tokio::spawn(async move { shim.wait().await });
@@ -183,7 +192,7 @@ impl Backend for ShimBackend {
         let mut follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
-            .and_then(|line| Ok((self.start_shim(run, follower.unit())?, line)));
+            .and_then(|line| Ok((self.start_shim(&launch, follower.unit())?, line)));
         match started {
             Ok((stream, mut line)) => {
                 line.push(b'\n');

@@ -31,6 +31,7 @@ pub use protocol::Launch;
 pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
 
 use peers::{Incoming, Peers};
+use spawn::Output;
 
 /// How long `pre_exec` may take.
 const PRE_EXEC_WINDOW: Duration = Duration::from_mins(10);
@@ -39,6 +40,8 @@ const KILL_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 /// How often and after which pause an empty hold is removed again.
 const REMOVE_TRIES: usize = 10;
 const REMOVE_AGAIN: Duration = Duration::from_millis(2);
+/// How long an attached service goes on when nobody listens any more: its worker is the job, and is not replaced.
+const ALONE: Duration = Duration::from_millis(500);
 /// How long until a state that could not be written is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -184,6 +187,10 @@ impl Shim {
             }
             if self.state.empty && (self.durable || self.told || self.is_forgotten()) {
                 self.remove_hold();
+                if self.left_alone() == Some(Duration::ZERO) {
+                    // The job's own folder; whoever made it is gone, and nobody comes to ask.
+                    _ = std::fs::remove_dir_all(self.replica.path());
+                }
                 return Ok(());
             }
             self.wait(children)?;
@@ -202,7 +209,7 @@ impl Shim {
 
     /// Blocks until a child ends, a worker speaks or a deadline passes.
     fn wait(&self, children: &SignalFd) -> Result<(), ShimError> {
-        let mut deadlines = [None; 3];
+        let mut deadlines = [None; 4];
         deadlines[0] = self.kill;
         deadlines[1] = (!self.durable).then_some(WRITE_AGAIN);
         if let Phase::PreExec { until, .. } = self.phase
@@ -210,6 +217,7 @@ impl Shim {
         {
             deadlines[2] = Some(until.since(clock::monotonic()));
         }
+        deadlines[3] = self.left_alone().filter(|_| self.kill.is_none());
         let timeout = deadlines.into_iter().flatten().min();
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
         let mut fds = vec![PollFd::new(children, PollFlags::IN)];
@@ -237,6 +245,12 @@ impl Shim {
             }
             _ = poll(&mut [], pause.as_ref());
         }
+    }
+
+    /// Of an attached service without a worker: how long it may still go on.
+    fn left_alone(&self) -> Option<Duration> {
+        let since = self.state.alone_since.filter(|_| self.launch.attached)?;
+        Some((since + ALONE).since(clock::monotonic()))
     }
 
     fn begin(&mut self) {
@@ -283,14 +297,15 @@ impl Shim {
     }
 
     fn start(&mut self, argv: &[String]) -> Result<Pid, StartFailure> {
-        let started = self.hold.start(|| {
-            spawn::start(
-                argv,
-                &self.launch.env,
-                &self.launch.working_dir,
-                &self.replica,
-            )
-        });
+        let output = if self.launch.attached {
+            Output::Inherited
+        } else {
+            Output::Logs(&self.replica)
+        };
+        let (env, working_dir) = (&self.launch.env, &self.launch.working_dir);
+        let started = self
+            .hold
+            .start(|| spawn::start(argv, env, working_dir, output));
         started.unwrap_or_else(|cause| {
             Err(StartFailure::Prepare(format!(
                 "it cannot be started where its processes are held together: {cause}"
@@ -375,6 +390,10 @@ impl Shim {
 
     /// Kills what is left, while it is to be killed and when a window has passed.
     fn walk(&mut self) {
+        if self.kill.is_none() && self.left_alone() == Some(Duration::ZERO) {
+            self.stop_asked = true;
+            self.kill = Some(KILL_AGAIN.0);
+        }
         if let Phase::PreExec { until, .. } = self.phase
             && until <= clock::monotonic()
             && self.kill.is_none()

@@ -30,6 +30,9 @@ pub struct Launch {
     /// The arguments by which the shim's program becomes the first process of a namespace.
     #[serde(default)]
     pub init: Vec<String>,
+    /// It belongs to a job of another scheduler: its output is the shim's own, and it ends with its worker.
+    #[serde(default)]
+    pub attached: bool,
 }
 
 impl Launch {

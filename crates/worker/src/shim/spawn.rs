@@ -15,8 +15,17 @@ use portreeve::supervision::StartFailure;
 use portreeve_api::local::{LogStream, ReplicaFolder};
 use rustix::process::Pid;
 
+/// Where a process writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Output<'a> {
+    /// Appended to the log files of this replica.
+    Logs(&'a ReplicaFolder),
+    /// To our own standard output and error.
+    Inherited,
+}
+
 /// Starts `argv` in `working_dir` with exactly `env`: in a session of its own, with an empty signal
-/// mask, default dispositions, no standard input, and its output appended to the replica's log files.
+/// mask, default dispositions, no standard input, and its output where `output` says.
 ///
 /// Moves the calling process to `working_dir`, since a spawn has no working directory of its own.
 ///
@@ -27,11 +36,15 @@ pub(super) fn start(
     argv: &[String],
     env: &[(String, String)],
     working_dir: &Path,
-    replica: &ReplicaFolder,
+    output: Output<'_>,
 ) -> Result<Pid, StartFailure> {
-    let logs = [LogStream::Stdout, LogStream::Stderr].map(|stream| open_log(replica, stream));
-    let [stdout, stderr] = logs;
-    let (stdout, stderr) = (stdout?, stderr?);
+    let logs = match output {
+        Output::Logs(replica) => Some((
+            open_log(replica, LogStream::Stdout)?,
+            open_log(replica, LogStream::Stderr)?,
+        )),
+        Output::Inherited => None,
+    };
     let stdin = File::open("/dev/null")
         .map_err(|cause| StartFailure::Prepare(format!("/dev/null cannot be opened: {cause}")))?;
     std::env::set_current_dir(working_dir).map_err(|cause| {
@@ -54,8 +67,10 @@ pub(super) fn start(
     let spawn = || -> Result<nix::unistd::Pid, Errno> {
         let mut actions = PosixSpawnFileActions::init()?;
         actions.add_dup2(stdin.as_raw_fd(), 0)?;
-        actions.add_dup2(stdout.as_raw_fd(), 1)?;
-        actions.add_dup2(stderr.as_raw_fd(), 2)?;
+        if let Some((stdout, stderr)) = &logs {
+            actions.add_dup2(stdout.as_raw_fd(), 1)?;
+            actions.add_dup2(stderr.as_raw_fd(), 2)?;
+        }
         // Ours are closed on exec by the standard library; what a parent leaked into us is closed here.
         for descriptor in open_descriptors() {
             actions.add_close(descriptor)?;
