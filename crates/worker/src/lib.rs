@@ -7,6 +7,7 @@
 //!
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
+pub mod alone;
 mod backend;
 mod checks;
 mod clock;
@@ -28,5 +29,6 @@ mod sources;
 mod uplink;
 mod worker;
 
+pub use alone::run_alone;
 pub use backend::ShimProgram;
 pub use worker::{WorkerError, run, run_with};

@@ -4,19 +4,20 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
+use portreeve::supervision::{ExitStatus, Machine, Reason, Report, StartFailure, Status};
 use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::alone::StatusLines;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
 use crate::clock;
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
-use crate::orders;
+use crate::orders::{self, Order};
 use crate::probing::Probing;
 use crate::record::Record;
 use crate::sources::Sources;
@@ -40,11 +41,18 @@ pub fn run(folder: ReplicaFolder) -> anyhow::Result<()> {
 ///
 /// See [`run`].
 pub fn run_with(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
+    run_on_one_thread(work(folder, shim))
+}
+
+/// Runs the whole worker, which has one thread.
+pub(crate) fn run_on_one_thread<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("no event loop")?;
-    tokio::task::LocalSet::new().block_on(&runtime, work(folder, shim))
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
 async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
@@ -56,9 +64,60 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .ok_or_else(|| WorkerError::NoAssignment {
             path: folder.assignment(),
         })?;
+    let (newest, told) = watch::channel(None);
+    if let Some(controller) = assignment.controller.clone() {
+        let desired = &assignment.desired;
+        tokio::spawn(uplink::tell(
+            Client::new(controller).with_token(Some(assignment.tokens.worker.clone())),
+            paths::status(&desired.service, desired.index, desired.incarnation),
+            told,
+        ));
+    }
+    let orders = mpsc::channel(16);
+    let teller = Teller::Controller(newest);
+    match supervise(folder.clone(), assignment, shim, teller, orders).await? {
+        // The folder is the agent's, who keeps the logs.
+        Ended::Forgotten | Ended::Final(_) => Ok(()),
+        Ended::LifelineEnded => fs::remove_dir_all(folder.path())
+            .with_context(|| format!("{} cannot be removed", folder.path().display())),
+    }
+}
+
+/// Who hears what happens.
+pub(crate) enum Teller {
+    /// The controller, which is told the newest status until it has it.
+    Controller(watch::Sender<Option<Status>>),
+    /// The scheduler that started this worker. There is nobody who would say that it may end, so it ends with
+    /// its replica.
+    Lines(StatusLines),
+}
+
+impl Teller {
+    /// Tells the newest status, and what was reported with it.
+    pub(crate) fn tell(&self, status: Option<Status>, reports: impl Iterator<Item = Report>) {
+        match self {
+            Self::Controller(newest) => _ = newest.send_replace(status),
+            Self::Lines(lines) => lines.tell(status, reports),
+        }
+    }
+
+    /// Whether the worker ends when its replica has.
+    pub(crate) const fn ends_with_replica(&self) -> bool {
+        matches!(self, Self::Lines(_))
+    }
+}
+
+/// Supervises what is assigned in a folder of which the caller holds the lock.
+pub(crate) async fn supervise(
+    folder: ReplicaFolder,
+    assignment: Assignment,
+    shim: ShimProgram,
+    teller: Teller,
+    (send_order, orders): (mpsc::Sender<Order>, mpsc::Receiver<Order>),
+) -> anyhow::Result<Ended> {
     let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
     let record = Record::read(&folder).context("machine.json cannot be read")?;
-    let record = match record {
+    let mut record = match record {
         Some(mut record) => {
             if record.boot_id != me.boot_id && !record.is_final() {
                 record.refused = Some(Reason::Exit(ExitStatus::Unknown));
@@ -78,18 +137,9 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     file::write_json(&folder.worker(), &me, Durability::Written)
         .context("worker.json cannot be written")?;
 
-    let (send_order, orders) = mpsc::channel(16);
     let serving = tokio::spawn(orders::serve(listener, send_order));
     let (send_event, backend) = mpsc::unbounded_channel();
     let (send_probe, probes) = mpsc::unbounded_channel();
-    let (newest, told) = watch::channel(None);
-    let desired = &assignment.desired;
-    tokio::spawn(uplink::tell(
-        Client::new(assignment.controller.clone())
-            .with_token(Some(assignment.tokens.worker.clone())),
-        paths::status(&desired.service, desired.index, desired.incarnation),
-        told,
-    ));
     let lifeline = match assignment.lifeline.clone() {
         Some(process) => {
             let (ended, lifeline) = oneshot::channel();
@@ -102,7 +152,6 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         prefix: assignment.prefix.clone(),
         token_file: folder.token().to_string_lossy().into_owned(),
     };
-    let mut record = record;
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
         journal: Journal::new(folder.clone(), began),
@@ -114,9 +163,9 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             send_event,
         )),
         probing: Probing::new(send_probe),
-        uplink: newest,
+        teller,
         progress: Progress::default(),
-        folder: folder.clone(),
+        folder,
         assignment,
         record,
     };
@@ -130,12 +179,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .await;
     // Whoever said that it may end is answered first.
     serving.await.context("the socket's task is lost")?;
-    match ended {
-        // The folder is the agent's, who keeps the logs.
-        Ended::Forgotten => Ok(()),
-        Ended::LifelineEnded => fs::remove_dir_all(folder.path())
-            .with_context(|| format!("{} cannot be removed", folder.path().display())),
-    }
+    Ok(ended)
 }
 
 /// Why a worker does not begin.
@@ -159,7 +203,7 @@ pub enum WorkerError {
 }
 
 /// Makes this the one worker of the folder.
-fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
+pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     let path = folder.path().join("worker.lock");
     let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

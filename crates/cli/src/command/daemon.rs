@@ -154,12 +154,17 @@ impl HostOptions {
         if let Some(host) = &self.host {
             return Ok(host.clone());
         }
-        let name = nix::unistd::gethostname()
-            .map_err(|cause| Failure::plain(format!("host name: {cause}")))?;
-        let name = name.to_string_lossy().into_owned();
-        name.parse()
-            .map_err(|cause| Failure::plain(format!("{cause}; name the host with --host")))
+        system_host_name()
+            .map_err(|words| Failure::plain(format!("{words}; name the host with --host")))
     }
+}
+
+/// What the system calls this host.
+pub(crate) fn system_host_name() -> Result<HostName, String> {
+    let name = nix::unistd::gethostname().map_err(|cause| format!("host name: {cause}"))?;
+    let name = name.to_string_lossy().into_owned();
+    name.parse()
+        .map_err(|cause: portreeve::identity::ParseHostNameError| cause.to_string())
 }
 
 /// Run the agent of this host: it reports the host's ports and starts a worker per replica.
@@ -219,21 +224,6 @@ pub(crate) fn agent_config(
         labels: BTreeMap::new(),
         ..AgentConfig::default()
     })
-}
-
-/// Supervise one replica in its folder; started by the agent.
-#[derive(Args, Debug)]
-pub(crate) struct Worker {
-    /// The replica's folder, prepared by the agent
-    #[arg(long, value_name = "DIR")]
-    folder: PathBuf,
-}
-
-impl Worker {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        log_to_stderr();
-        Ok(portreeve_worker::run(ReplicaFolder::at(self.folder))?)
-    }
 }
 
 /// Hold one process of a replica.
