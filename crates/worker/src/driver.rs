@@ -18,7 +18,7 @@ use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerComman
 
 use crate::backend::{Backend, BackendEvent, Found};
 use crate::checks::Checks;
-use crate::clock;
+use crate::clock::Clock;
 use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
@@ -46,6 +46,7 @@ pub(crate) enum Ended {
 
 /// One replica under supervision.
 pub(crate) struct Driver {
+    pub(crate) clock: Clock,
     pub(crate) folder: ReplicaFolder,
     pub(crate) assignment: Assignment,
     pub(crate) record: Record,
@@ -92,7 +93,7 @@ impl Driver {
                 Some(Monotonic::default())
             };
             let happened = sources.next(until).await;
-            let now = clock::now();
+            let now = self.clock.now();
             if let Some(planned) = planned {
                 self.probing.woke(planned, now.mono);
             }
@@ -142,11 +143,11 @@ impl Driver {
             job::remove_run(&self.folder, run);
         }
         let fresh = self.record.machine.state() == State::Idle;
-        self.journal.turn(clock::now(), &self.record.machine);
+        self.journal.turn(self.clock.now(), &self.record.machine);
         if !fresh && !self.record.is_final() {
             self.take_over(sources, &mut effects).await;
         }
-        let now = clock::now();
+        let now = self.clock.now();
         let wanted = WorkerCommand::Want {
             want: self.assignment.desired.want,
             restart_no: self.assignment.desired.restart_no,
@@ -173,7 +174,7 @@ impl Driver {
                 None => break Found::Nothing,
             }
         };
-        let now = clock::now();
+        let now = self.clock.now();
         tracing::info!("took over run {run}: {found:?}");
         let alone = match found {
             Found::Begun { alone_since } => {
@@ -508,3 +509,7 @@ impl Driver {
         )
     }
 }
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::alone::StatusLines;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
@@ -90,6 +90,9 @@ pub(crate) enum Teller {
     /// The scheduler that started this worker. There is nobody who would say that it may end, so it ends with
     /// its replica.
     Lines(StatusLines),
+    /// A test, which hears each report.
+    #[cfg(test)]
+    Test(mpsc::UnboundedSender<Report>),
 }
 
 impl Teller {
@@ -98,12 +101,14 @@ impl Teller {
         match self {
             Self::Controller(newest) => _ = newest.send_replace(status),
             Self::Lines(lines) => lines.tell(status, reports),
+            #[cfg(test)]
+            Self::Test(heard) => reports.for_each(|report| heard.send(report).unwrap()),
         }
     }
 
     /// Whether the worker ends when its replica has.
     pub(crate) const fn ends_with_replica(&self) -> bool {
-        matches!(self, Self::Lines(_))
+        !matches!(self, Self::Controller(_))
     }
 }
 
@@ -153,7 +158,9 @@ pub(crate) async fn supervise(
         token_file: folder.token().to_string_lossy().into_owned(),
     };
     let began = *record.began.get_or_insert_with(clock::monotonic);
+    let clock = Clock::Host;
     let driver = Driver {
+        clock,
         journal: Journal::new(folder.clone(), began),
         backend: Box::new(ShimBackend::new(
             assignment.backend,
@@ -171,6 +178,7 @@ pub(crate) async fn supervise(
     };
     let ended = driver
         .run(Sources {
+            clock,
             orders,
             backend,
             probes,

@@ -413,7 +413,7 @@ mod tests {
             ),
             (
                 "{\"host_address\": \"localhost\"}",
-                "g.json:1:29: ",
+                "g.json:1:28: ",
                 "IP address",
             ),
             (

@@ -4,6 +4,8 @@
 mod follower;
 mod remains;
 mod shim;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod unit;
 
 use std::pin::Pin;
