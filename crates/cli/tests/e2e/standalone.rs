@@ -433,3 +433,25 @@ fn a_reader_that_never_reads_or_is_gone_costs_the_service_nothing() {
     assert_eq!(worker.code(), Some(0));
     assert_eq!(left(&world), []);
 }
+
+#[test]
+fn the_example_of_the_users_page_runs_as_it_stands() {
+    let Some(world) = World::new() else { return };
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/worker.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, example) = page.split_once("```sh\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let folder = std::path::Path::new(PORTREEVE).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let output = world
+        .command("bash")
+        .args(["-euc", example])
+        .env("PATH", path)
+        .current_dir(world.path(""))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("ready: "), "{said} {words}");
+    assert!(said.ends_with("ended with 0\n"), "{said} {words}");
+}
