@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
 use portreeve::registry::{Desired, Want};
@@ -171,8 +172,9 @@ pub struct Assignment {
     pub host_address: IpAddr,
     /// Whether loopback listeners are as good as published ones.
     pub single_host: bool,
-    /// Where the controller answers.
-    pub controller: Target,
+    /// Where the controller answers; `None`: nobody but the scheduler that started the worker is told.
+    #[serde(default)]
+    pub controller: Option<Target>,
     /// What the worker and its job prove themselves with.
     pub tokens: Tokens,
     /// The boot in which it was written; in another one every run is lost.
@@ -267,6 +269,13 @@ pub enum WorkerCommand {
     },
     /// Stop, and wait no longer: what is left of drain and grace is skipped.
     Hurry,
+    /// The end, within this time rather than the profile's; a later one can only shorten it.
+    Stop {
+        /// From now until the group is killed; `None`: the profile's.
+        grace: Option<Duration>,
+    },
+    /// One restart, now.
+    Restart,
     /// Only tell the newest status.
     Tell,
 }

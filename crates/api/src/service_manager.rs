@@ -37,8 +37,6 @@ pub enum ServiceManager {
 impl ServiceManager {
     /// The slice all units are in: `systemctl status portreeve.slice` shows them, and a site can limit them there.
     pub const SLICE: &str = "portreeve.slice";
-    /// How long a unit may take to end when somebody else stops it, before it is killed.
-    const STOP_WITHIN: &str = "TimeoutStopSec=10s";
     /// How long a trial may take: a manager that is busy with a boot answers late.
     const TRIAL: Duration = Duration::from_secs(20);
 
@@ -95,8 +93,8 @@ impl ServiceManager {
     /// through [`ServiceManager::argument`].
     ///
     /// The unit gets the standard streams of the returned command. It belongs to nobody but the manager and
-    /// forgets itself at its end, however it ends. When its first process ends, whatever else is in it is
-    /// killed at once; what it starts in control groups of its own below that of the unit is left to it.
+    /// forgets itself at its end, however it ends. A stop by somebody else is one TERM to its first process; when
+    /// that ends, whatever else is in the unit is killed at once.
     #[must_use]
     pub fn run_unit(self, name: &str, description: &str) -> Command {
         let mut command = self.command("systemd-run");
@@ -109,7 +107,6 @@ impl ServiceManager {
             "Type=exec",
             "Delegate=yes",
             "KillMode=mixed",
-            Self::STOP_WITHIN,
             // The worker decides whether and when it starts again.
             "Restart=no",
             // By default a part of what the machine can have, which no other backend takes away.

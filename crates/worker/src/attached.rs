@@ -19,7 +19,7 @@ use crate::file;
 use crate::orders::Order;
 use crate::shim::{RunFolder, ShimState};
 use crate::uplink;
-use crate::worker::Begun;
+use crate::worker::{Begun, Teller};
 
 /// How long the end may take to be told to a controller that does not answer. The agent has it too.
 const LAST_WORD: Duration = Duration::from_secs(10);
@@ -64,13 +64,20 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         newest,
     } = berth;
     let desired = &assignment.desired;
-    let client = Client::new(assignment.controller.clone())
+    let controller = assignment.controller.clone();
+    let client = Client::new(controller.context("an attached replica needs a controller")?)
         .with_token(Some(assignment.tokens.worker.clone()));
     let path = paths::status(&desired.service, desired.index, desired.incarnation);
     let telling = tokio::spawn(uplink::tell(client, path, newest.subscribe()));
-    let mut told = newest.subscribe();
+    let (mut told, last) = (newest.subscribe(), newest.subscribe());
     let (send_order, orders) = mpsc::channel::<Order>(16);
-    let begun = Begun::new(&folder, assignment, shim, orders, newest)?;
+    let begun = Begun::new(
+        &folder,
+        assignment,
+        shim,
+        orders,
+        Teller::Controller(newest),
+    )?;
 
     let forget = send_order.clone();
     let listening = tokio::spawn(async move {
@@ -95,9 +102,9 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         let (reply, _) = oneshot::channel();
         _ = forget.send((order, reply)).await;
     };
-    let (_, ()) = tokio::join!(begun.driver.run(begun.sources), ending);
+    let (_, ()) = tokio::join!(begun.run(), ending);
     listening.abort();
-    let status = begun.told.borrow().clone();
+    let status = last.borrow().clone();
     let status = status.context("the replica ended without a word")?;
     let run = RunFolder::of(&folder, status.run);
     let state = file::read_json::<ShimState>(&run.state()).ok().flatten();

@@ -5,8 +5,42 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use portreeve::time::{Monotonic, Now, WallClock};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Which time a driver lives in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Clock {
+    /// That of this host.
+    #[default]
+    Host,
+    /// That of the event loop since this instant, which a test stops and moves.
+    #[cfg(test)]
+    EventLoop(tokio::time::Instant),
+}
+
+impl Clock {
+    /// Both clocks, now.
+    pub(crate) fn now(self) -> Now {
+        match self {
+            Self::Host => now(),
+            #[cfg(test)]
+            Self::EventLoop(_) => Now {
+                mono: self.monotonic(),
+                wall: WallClock::from_unix_millis(1_000_000_000 + self.monotonic().as_millis()),
+            },
+        }
+    }
+
+    /// The clock that no one sets.
+    pub(crate) fn monotonic(self) -> Monotonic {
+        match self {
+            Self::Host => monotonic(),
+            #[cfg(test)]
+            Self::EventLoop(begin) => Monotonic::from_millis(millis(begin.elapsed())),
+        }
+    }
+}
+
 /// Both clocks, now.
-pub(crate) fn now() -> Now {
+fn now() -> Now {
     Now {
         mono: monotonic(),
         wall: WallClock::from_unix_millis(millis(

@@ -11,15 +11,14 @@ use std::time::Duration;
 use portreeve::identity::Run;
 use portreeve::registry::Want;
 use portreeve::supervision::{
-    Effect, Event, ExitStatus, ProbeKind, ProbeOutcome, StartFailure, State, Status,
+    Effect, Event, ExitStatus, Final, ProbeKind, ProbeOutcome, StartFailure, State,
 };
 use portreeve::time::{Monotonic, Now};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
-use tokio::sync::watch;
 
 use crate::backend::{Backend, BackendEvent, Found};
 use crate::checks::Checks;
-use crate::clock;
+use crate::clock::Clock;
 use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
@@ -29,28 +28,32 @@ use crate::probe::{self, Leftovers, ProbeReport};
 use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
 use crate::sources::{Happened, Sources};
+use crate::worker::Teller;
 
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why a driver ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The replica ended and the controller knows.
     Forgotten,
     /// The process ended that the replica's life hung on, and the replica with it.
     LifelineEnded,
+    /// The replica ended, and nobody else has to know.
+    Final(Final),
 }
 
 /// One replica under supervision.
 pub(crate) struct Driver {
+    pub(crate) clock: Clock,
     pub(crate) folder: ReplicaFolder,
     pub(crate) assignment: Assignment,
     pub(crate) record: Record,
     pub(crate) journal: Journal,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) probing: Probing,
-    pub(crate) uplink: watch::Sender<Option<Status>>,
+    pub(crate) teller: Teller,
     pub(crate) progress: Progress,
 }
 
@@ -90,7 +93,7 @@ impl Driver {
                 Some(Monotonic::default())
             };
             let happened = sources.next(until).await;
-            let now = clock::now();
+            let now = self.clock.now();
             if let Some(planned) = planned {
                 self.probing.woke(planned, now.mono);
             }
@@ -105,7 +108,15 @@ impl Driver {
         if self.progress.lifeline_ended {
             return Some(Ended::LifelineEnded);
         }
-        self.progress.forget.then_some(Ended::Forgotten)
+        if self.progress.forget {
+            return Some(Ended::Forgotten);
+        }
+        match self.record.status.as_ref().map(|status| &status.state) {
+            Some(State::Final(end)) if self.teller.ends_with_replica() => {
+                Some(Ended::Final(end.clone()))
+            }
+            _ => None,
+        }
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
@@ -132,11 +143,11 @@ impl Driver {
             job::remove_run(&self.folder, run);
         }
         let fresh = self.record.machine.state() == State::Idle;
-        self.journal.turn(clock::now(), &self.record.machine);
+        self.journal.turn(self.clock.now(), &self.record.machine);
         if !fresh && !self.record.is_final() {
             self.take_over(sources, &mut effects).await;
         }
-        let now = clock::now();
+        let now = self.clock.now();
         let wanted = WorkerCommand::Want {
             want: self.assignment.desired.want,
             restart_no: self.assignment.desired.restart_no,
@@ -149,7 +160,8 @@ impl Driver {
         self.progress.changed = true;
         self.settle(now, effects);
         // What an earlier worker wrote down may not have been told.
-        self.uplink.send_replace(self.record.status.clone());
+        self.teller
+            .tell(self.record.status.clone(), std::iter::empty());
     }
 
     async fn take_over(&mut self, sources: &mut Sources, effects: &mut Vec<Effect>) {
@@ -162,7 +174,7 @@ impl Driver {
                 None => break Found::Nothing,
             }
         };
-        let now = clock::now();
+        let now = self.clock.now();
         tracing::info!("took over run {run}: {found:?}");
         let alone = match found {
             Found::Begun { alone_since } => {
@@ -202,8 +214,8 @@ impl Driver {
         }
         let mut answers = Vec::new();
         for (command, answer) in happened.orders {
-            self.on_command(now, &command, &mut effects);
-            answers.push(answer);
+            let refused = self.on_command(now, &command, &mut effects);
+            answers.push((answer, refused));
         }
         for event in std::mem::take(&mut self.progress.own) {
             self.event(now, event, &mut effects);
@@ -221,11 +233,11 @@ impl Driver {
             self.progress.changed |= before != self.record.machine.state();
         }
         self.settle(now, effects);
-        for answer in answers {
+        for (answer, refused) in answers {
             // An agent that went away meanwhile asks again.
             _ = answer.send(WorkerAnswer {
                 status: self.record.status.clone(),
-                refused: None,
+                refused,
             });
         }
     }
@@ -238,8 +250,34 @@ impl Driver {
         }
     }
 
-    fn on_command(&mut self, now: Now, command: &WorkerCommand, effects: &mut Vec<Effect>) {
+    /// Does what is said; gives why not, where it cannot be done.
+    fn on_command(
+        &mut self,
+        now: Now,
+        command: &WorkerCommand,
+        effects: &mut Vec<Effect>,
+    ) -> Option<String> {
         match *command {
+            WorkerCommand::Stop { grace } => {
+                if self.record.is_final() {
+                    return Some("it has ended".into());
+                }
+                if grace.is_some() {
+                    self.event(now, Event::Stop { grace }, effects);
+                } else {
+                    self.stop(now, effects);
+                }
+            }
+            WorkerCommand::Restart => {
+                if self.record.is_final() {
+                    return Some("it has ended; a new incarnation begins again".into());
+                }
+                if self.record.machine.is_stop_wanted() {
+                    return Some("it was told to stop".into());
+                }
+                self.record.restart_no += 1;
+                self.event(now, Event::UserRestart, effects);
+            }
             WorkerCommand::Tell => {}
             WorkerCommand::Hurry => {
                 let grace = Some(Duration::ZERO);
@@ -268,6 +306,7 @@ impl Driver {
                 }
             },
         }
+        None
     }
 
     /// Repeating a stop would only make its grace shorter in words; it is one stop.
@@ -374,7 +413,11 @@ impl Driver {
         }
         self.journal.write();
         if let Some(status) = news {
-            self.uplink.send_replace(Some(status));
+            let reports = effects.iter().filter_map(|effect| match effect {
+                Effect::Report(report) => Some(report.clone()),
+                _ => None,
+            });
+            self.teller.tell(Some(status), reports);
         }
         for effect in effects {
             self.act(now, effect);
@@ -495,3 +538,7 @@ impl Driver {
         )
     }
 }
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod tests;

@@ -55,7 +55,10 @@ impl Job {
             host_address,
             scratch: text(&RunFolder::of(folder, run).scratch()),
             token_file: text(&folder.token()),
-            controller: assignment.controller.to_string(),
+            controller: assignment
+                .controller
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
             env: passed_on(),
             working_dir: folder.path().to_owned(),
         };
@@ -82,6 +85,9 @@ impl Job {
         job.append_own_folder();
         let ours = variables::environment(profile, &job.setting(assignment));
         job.env.extend(ours);
+        if assignment.controller.is_none() {
+            job.env.remove(&format!("{}CONTROLLER", assignment.prefix));
+        }
         if let Some(port) = users_port {
             job.env.insert("PORT".into(), port);
         }

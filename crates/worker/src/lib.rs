@@ -8,6 +8,7 @@
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
 mod account;
+pub mod alone;
 mod attached;
 mod backend;
 mod checks;
@@ -34,6 +35,7 @@ mod uplink;
 mod worker;
 
 pub use account::BecomeError;
+pub use alone::run_alone;
 pub use attached::{Berth, Outcome, run_attached};
 pub use backend::ShimProgram;
 pub use worker::{WorkerError, run, run_with};

@@ -16,6 +16,9 @@ use crate::probe::ProbeReport;
 pub(crate) struct Probing {
     in_flight: BTreeMap<ProbeKind, InFlight>,
     results: mpsc::UnboundedSender<ProbeEnd>,
+    /// What probes find in a test, in place of asking anybody.
+    #[cfg(test)]
+    pub(crate) script: Option<tests::Script>,
 }
 
 struct InFlight {
@@ -43,6 +46,8 @@ impl Probing {
         Self {
             in_flight: BTreeMap::new(),
             results,
+            #[cfg(test)]
+            script: None,
         }
     }
 
@@ -55,6 +60,8 @@ impl Probing {
         task: impl Future<Output = ProbeReport> + 'static,
     ) {
         let results = self.results.clone();
+        #[cfg(test)]
+        let task = tests::scripted(self.script.clone(), (run, kind), timeout, task);
         let task = tokio::task::spawn_local(async move {
             let ProbeReport { outcome, text } = task.await;
             // Nobody hears it when the worker ends.
@@ -116,8 +123,30 @@ impl Probing {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::rc::Rc;
+
+    /// What a probe of this kind in this run finds now, and after how long; `None`: it hangs.
+    pub(crate) type Script = Rc<dyn Fn(Run, ProbeKind) -> Option<(Duration, ProbeOutcome)>>;
+
+    /// A probe that does what the script says, if there is one.
+    pub(super) async fn scripted(
+        script: Option<Script>,
+        (run, kind): (Run, ProbeKind),
+        timeout: Duration,
+        task: impl Future<Output = ProbeReport>,
+    ) -> ProbeReport {
+        let Some(script) = script else {
+            return task.await;
+        };
+        let (takes, outcome) = script(run, kind).unwrap_or((timeout, ProbeOutcome::Timeout));
+        tokio::time::sleep(takes).await;
+        ProbeReport {
+            outcome,
+            text: String::new(),
+        }
+    }
 
     fn at(ms: u64) -> Monotonic {
         Monotonic::from_millis(ms)

@@ -7,12 +7,13 @@ use portreeve::time::Monotonic;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::BackendEvent;
-use crate::clock;
+use crate::clock::Clock;
 use crate::orders::Order;
 use crate::probing::ProbeEnd;
 
 /// The ends of the channels that lead to a driver.
 pub(crate) struct Sources {
+    pub(crate) clock: Clock,
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) backend: mpsc::UnboundedReceiver<BackendEvent>,
     pub(crate) probes: mpsc::UnboundedReceiver<ProbeEnd>,
@@ -35,7 +36,7 @@ impl Sources {
     /// With an `until` in the past it only takes what is ready.
     pub(crate) async fn next(&mut self, until: Option<Monotonic>) -> Happened {
         let mut happened = Happened::default();
-        let wait = until.map(|until| until.since(clock::monotonic()));
+        let wait = until.map(|until| until.since(self.clock.monotonic()));
         let lifeline = async {
             match &mut self.lifeline {
                 Some(lifeline) => _ = lifeline.await,
@@ -103,6 +104,7 @@ mod tests {
         let (backend, events) = mpsc::unbounded_channel();
         let (results, probes) = mpsc::unbounded_channel();
         let mut sources = Sources {
+            clock: Clock::Host,
             orders,
             backend: events,
             probes,

@@ -5,14 +5,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure, Status};
+use portreeve::supervision::{ExitStatus, Machine, Reason, Report, StartFailure, Status};
 use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::account;
+use crate::alone::StatusLines;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
+use crate::clock::{self, Clock};
+use crate::containment;
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
@@ -23,7 +26,6 @@ use crate::probing::Probing;
 use crate::record::Record;
 use crate::sources::Sources;
 use crate::uplink;
-use crate::{clock, containment};
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
 /// that its life hangs on. With `user` it first becomes that account for good; call it before a second
@@ -47,11 +49,18 @@ pub fn run(folder: ReplicaFolder, user: Option<&Ids>) -> anyhow::Result<()> {
 ///
 /// See [`run`].
 pub fn run_with(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
+    run_on_one_thread(work(folder, shim))
+}
+
+/// Runs the whole worker, which has one thread.
+pub(crate) fn run_on_one_thread<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("no event loop")?;
-    tokio::task::LocalSet::new().block_on(&runtime, work(folder, shim))
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
 async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
@@ -67,24 +76,21 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         // What runs goes on; what is started is refused with the same words.
         tracing::error!("the worker is not in the control group of its replica: {cause}");
     }
-    let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
-    let (send_order, orders) = mpsc::channel(16);
     let (newest, told) = watch::channel(None);
-    let desired = &assignment.desired;
-    let client = Client::new(assignment.controller.clone())
-        .with_token(Some(assignment.tokens.worker.clone()));
-    let path = paths::status(&desired.service, desired.index, desired.incarnation);
-    let (bounds, held) = (assignment.logs, assignment.containment.clone());
-    let begun = Begun::new(&folder, assignment, shim, orders, newest)?;
-    let serving = tokio::spawn(orders::serve(listener, send_order));
-    tokio::spawn(uplink::tell(client, path, told));
-    tokio::spawn(logs::keep(folder.clone(), bounds));
-    let ended = begun.driver.run(begun.sources).await;
-    // Whoever said that it may end is answered first.
-    serving.await.context("the socket's task is lost")?;
-    match ended {
+    if let Some(controller) = assignment.controller.clone() {
+        let desired = &assignment.desired;
+        tokio::spawn(uplink::tell(
+            Client::new(controller).with_token(Some(assignment.tokens.worker.clone())),
+            paths::status(&desired.service, desired.index, desired.incarnation),
+            told,
+        ));
+    }
+    let held = assignment.containment.clone();
+    let orders = mpsc::channel(16);
+    let teller = Teller::Controller(newest);
+    match supervise(folder.clone(), assignment, shim, teller, orders).await? {
         // The folder is the agent's, who keeps the logs.
-        Ended::Forgotten => Ok(()),
+        Ended::Forgotten | Ended::Final(_) => Ok(()),
         Ended::LifelineEnded => {
             containment::leave_for_good(&held);
             fs::remove_dir_all(folder.path())
@@ -93,12 +99,59 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     }
 }
 
+/// Who hears what happens.
+pub(crate) enum Teller {
+    /// The controller, which is told the newest status until it has it.
+    Controller(watch::Sender<Option<Status>>),
+    /// The scheduler that started this worker. There is nobody who would say that it may end, so it ends with
+    /// its replica.
+    Lines(StatusLines),
+    /// A test, which hears each report.
+    #[cfg(test)]
+    Test(mpsc::UnboundedSender<Report>),
+}
+
+impl Teller {
+    /// Tells the newest status, and what was reported with it.
+    pub(crate) fn tell(&self, status: Option<Status>, reports: impl Iterator<Item = Report>) {
+        match self {
+            Self::Controller(newest) => _ = newest.send_replace(status),
+            Self::Lines(lines) => lines.tell(status, reports),
+            #[cfg(test)]
+            Self::Test(heard) => reports.for_each(|report| heard.send(report).unwrap()),
+        }
+    }
+
+    /// Whether the worker ends when its replica has.
+    pub(crate) const fn ends_with_replica(&self) -> bool {
+        !matches!(self, Self::Controller(_))
+    }
+}
+
+/// Supervises what is assigned in a folder of which the caller holds the lock; keeps its output within bounds and takes
+/// orders over its socket.
+pub(crate) async fn supervise(
+    folder: ReplicaFolder,
+    assignment: Assignment,
+    shim: ShimProgram,
+    teller: Teller,
+    (send_order, orders): (mpsc::Sender<Order>, mpsc::Receiver<Order>),
+) -> anyhow::Result<Ended> {
+    let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
+    let bounds = assignment.logs;
+    let begun = Begun::new(&folder, assignment, shim, orders, teller)?;
+    let serving = tokio::spawn(orders::serve(listener, send_order));
+    tokio::spawn(logs::keep(folder, bounds));
+    let ended = begun.run().await;
+    // Whoever said that it may end is answered first.
+    serving.await.context("the socket's task is lost")?;
+    Ok(ended)
+}
+
 /// A driver that is ready to be driven.
 pub(crate) struct Begun {
-    pub(crate) driver: Driver,
-    pub(crate) sources: Sources,
-    /// The newest status.
-    pub(crate) told: watch::Receiver<Option<Status>>,
+    driver: Driver,
+    sources: Sources,
 }
 
 impl Begun {
@@ -108,7 +161,7 @@ impl Begun {
         assignment: Assignment,
         shim: ShimProgram,
         orders: mpsc::Receiver<Order>,
-        newest: watch::Sender<Option<Status>>,
+        teller: Teller,
     ) -> anyhow::Result<Self> {
         let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
         let record = Record::read(folder).context("machine.json cannot be read")?;
@@ -145,32 +198,40 @@ impl Begun {
             token_file: folder.token().to_string_lossy().into_owned(),
         };
         let began = *record.began.get_or_insert_with(clock::monotonic);
+        let clock = Clock::Host;
+        let processes = ShimBackend::new(
+            assignment.backend,
+            shim,
+            folder.clone(),
+            mark,
+            assignment.containment.clone(),
+            send_event,
+        );
         Ok(Self {
-            told: newest.subscribe(),
             driver: Driver {
+                clock,
                 journal: Journal::new(folder.clone(), began),
-                backend: Box::new(ShimBackend::new(
-                    assignment.backend,
-                    shim,
-                    folder.clone(),
-                    mark,
-                    assignment.containment.clone(),
-                    send_event,
-                )),
+                backend: Box::new(processes),
                 probing: Probing::new(send_probe),
-                uplink: newest,
+                teller,
                 progress: Progress::default(),
                 folder: folder.clone(),
                 assignment,
                 record,
             },
             sources: Sources {
+                clock,
                 orders,
                 backend,
                 probes,
                 lifeline,
             },
         })
+    }
+
+    /// Drives until nothing is left to do.
+    pub(crate) async fn run(self) -> Ended {
+        self.driver.run(self.sources).await
     }
 }
 
@@ -195,7 +256,7 @@ pub enum WorkerError {
 }
 
 /// Makes this the one worker of the folder.
-fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
+pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     let path = folder.path().join("worker.lock");
     let file = File::options()
         .write(true)

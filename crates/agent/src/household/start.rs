@@ -272,7 +272,7 @@ impl Household {
             host: self.config.host.clone(),
             host_address,
             single_host: self.config.single_host,
-            controller: self.config.controller.clone(),
+            controller: Some(self.config.controller.clone()),
             tokens,
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),

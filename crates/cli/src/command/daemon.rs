@@ -11,7 +11,7 @@ use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
 use portreeve_api::containment::Choice;
-use portreeve_api::local::{Ids, ReplicaFolder};
+use portreeve_api::local::ReplicaFolder;
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -162,12 +162,17 @@ impl HostOptions {
         if let Some(host) = &self.host {
             return Ok(host.clone());
         }
-        let name = nix::unistd::gethostname()
-            .map_err(|cause| Failure::plain(format!("host name: {cause}")))?;
-        let name = name.to_string_lossy().into_owned();
-        name.parse()
-            .map_err(|cause| Failure::plain(format!("{cause}; name the host with --host")))
+        system_host_name()
+            .map_err(|words| Failure::plain(format!("{words}; name the host with --host")))
     }
+}
+
+/// What the system calls this host.
+pub(crate) fn system_host_name() -> Result<HostName, String> {
+    let name = nix::unistd::gethostname().map_err(|cause| format!("host name: {cause}"))?;
+    let name = name.to_string_lossy().into_owned();
+    name.parse()
+        .map_err(|cause: portreeve::identity::ParseHostNameError| cause.to_string())
 }
 
 /// Run the agent of this host: it reports the host's ports and starts a worker per replica.
@@ -259,25 +264,6 @@ pub(crate) fn agent_config(
         labels: BTreeMap::new(),
         ..AgentConfig::default()
     })
-}
-
-/// Supervise one replica in its folder; started by the agent.
-#[derive(Args, Debug)]
-pub(crate) struct Worker {
-    /// The replica's folder, prepared by the agent
-    #[arg(long, value_name = "DIR")]
-    folder: PathBuf,
-    /// Become this account first: UID:GID:GROUP,GROUP; for an agent that runs as root
-    #[arg(long = "as", value_name = "IDS", hide = true)]
-    user: Option<Ids>,
-}
-
-impl Worker {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        log_to_stderr();
-        let folder = ReplicaFolder::at(self.folder);
-        Ok(portreeve_worker::run(folder, self.user.as_ref())?)
-    }
 }
 
 /// Hold one process of a replica.

@@ -13,6 +13,7 @@ pub(crate) mod submit;
 mod verbs;
 mod wait;
 mod why;
+mod worker;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -68,7 +69,7 @@ enum Command {
     Whoami(hosts::Whoami),
     Controller(daemon::Controller),
     Agent(daemon::Agent),
-    Worker(daemon::Worker),
+    Worker(worker::Worker),
     #[command(hide = true)]
     Shim(daemon::Shim),
     Hello(Hello),
@@ -105,7 +106,7 @@ impl Cli {
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
             Command::Controller(controller) => on_all_cores(controller.run()).map(done),
             Command::Agent(agent) => on_one_core(agent.run(connect)),
-            Command::Worker(worker) => worker.run().map(done),
+            Command::Worker(worker) => worker.run(),
             Command::Shim(shim) => shim.run().map(done),
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
@@ -123,7 +124,7 @@ fn on_all_cores<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
 }
 
 /// For what does one thing at a time.
-fn on_one_core<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn on_one_core<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

@@ -20,6 +20,7 @@ mod namespace;
 mod numbers;
 mod ports;
 mod reads;
+mod standalone;
 mod stranger;
 mod tour;
 mod units;

@@ -132,7 +132,10 @@ s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(("0.0.0.0", int(os.environ["PORTREEVE_PORT_HTTP"])))
 s.listen()
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+def end(*_):
+    print("told to end", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
 while True:
     s.accept()[0].close()
 "#;
@@ -224,6 +227,14 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
     let [unit] = managed.units().try_into().unwrap();
     assert!(unit.contains("-run3-"), "{unit}");
     assert_eq!(managed.processes("runaway").len(), 1);
+
+    // Somebody stops the unit: one TERM for the service, as at a shutdown, and to the worker it is an end like any.
+    managed.systemctl(&["stop", &unit]);
+    let fourth = world.replica_when("web", 0, "came back", |it| {
+        it["restarts"] == 3 && it["ready"] == true
+    });
+    assert_eq!(fourth["ports"], first["ports"]);
+    assert_eq!(world.ok(&["logs", "web"]), "told to end\n");
 
     world.ok(&["stop", "web"]);
     world.replica_when("web", 0, "stopped", |it| it["state"] == "stopped");

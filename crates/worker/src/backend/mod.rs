@@ -5,6 +5,8 @@ mod follower;
 mod leftovers;
 mod remains;
 mod shim;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod unit;
 
 use std::pin::Pin;

@@ -33,6 +33,8 @@ pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
 use peers::{Incoming, Peers};
 use spawn::Output;
 
+/// A service manager gives it to what it starts, and a worker to nobody.
+const KEPT_BY_MANAGER: &str = "INVOCATION_ID";
 /// How long `pre_exec` may take.
 const PRE_EXEC_WINDOW: Duration = Duration::from_mins(10);
 /// While killing: how long until the tree is walked again, at first and at most.
@@ -60,10 +62,12 @@ pub fn run(folder: &ReplicaFolder, run: Run) -> Result<(), ShimError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // Everything is blocked: a signal for the shim ends nothing, and SIGCHLD is read as data.
     SigSet::all().thread_block()?;
-    let children = SignalFd::with_flags(
-        &SigSet::from(Signal::SIGCHLD),
-        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
-    )?;
+    let mut heard = SigSet::from(Signal::SIGCHLD);
+    if std::env::var_os(KEPT_BY_MANAGER).is_some() {
+        // The manager's only way to say that the unit shall end, at a shutdown say.
+        heard.add(Signal::SIGTERM);
+    }
+    let children = SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
 
     let mut first = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let launch = peers::read_launch(&mut first)?;
@@ -194,7 +198,12 @@ impl Shim {
                 return Ok(());
             }
             self.wait(children)?;
-            while children.read_signal()?.is_some() {}
+            while let Some(signal) = children.read_signal()? {
+                if Signal::try_from(signal.ssi_signo.cast_signed()) == Ok(Signal::SIGTERM) {
+                    let term = ShimCommand::Term(Signal::SIGTERM as i32);
+                    self.on_peer(Incoming::Command(term));
+                }
+            }
             for incoming in self.peers.receive() {
                 self.on_peer(incoming);
             }

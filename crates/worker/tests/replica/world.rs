@@ -104,7 +104,7 @@ impl World {
             host: "n01".parse().unwrap(),
             host_address: [127, 0, 0, 1].into(),
             single_host: true,
-            controller: controller.target(),
+            controller: Some(controller.target()),
             tokens: Tokens {
                 worker: "token-of-web".into(),
                 job: "token-of-its-job".into(),

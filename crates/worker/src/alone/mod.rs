@@ -1,0 +1,221 @@
+//! A worker without a controller: a scheduler gives it a profile and a grant, hears what happens as lines of
+//! JSON, and says what it wants the same way.
+
+mod commands;
+mod grant_file;
+mod status_lines;
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::time::Duration;
+
+use anyhow::Context;
+use portreeve::identity::Incarnation;
+use portreeve::supervision::Final;
+use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder, WorkerCommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::ShimProgram;
+use crate::driver::Ended;
+use crate::file::{self, Durability};
+use crate::orders::Order;
+use crate::worker::{Teller, lock, run_on_one_thread, supervise};
+
+pub use grant_file::{GrantErrors, GrantFile};
+pub(crate) use status_lines::StatusLines;
+
+use status_lines::Who;
+
+/// How long the last lines may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What a worker without a controller begins with.
+#[derive(Debug)]
+pub struct Alone {
+    /// Where it keeps everything about the replica; made 0700 if missing. A worker that is started again with
+    /// the same folder takes over what runs.
+    pub folder: ReplicaFolder,
+    /// What it runs; without a controller and without tokens.
+    pub assignment: Assignment,
+    /// Where the status lines go.
+    pub status: OwnedFd,
+}
+
+/// Supervises the replica until it ended. Takes commands from standard input; TERM and INT are a stop.
+///
+/// # Errors
+///
+/// [`AloneError`] where the folder is another replica's; else as for [`crate::run`]. Nothing was started and a
+/// living service was left alone.
+pub fn run_alone(alone: Alone) -> anyhow::Result<Final> {
+    let shim = ShimProgram::current().context("the path of this program cannot be read")?;
+    run_on_one_thread(work(alone, shim))
+}
+
+/// Takes the descriptor with this number from whoever started this process: a pipe, a socket or a file.
+/// No program that is started later inherits it.
+///
+/// Call it before anything else opens a descriptor.
+///
+/// # Errors
+///
+/// The system's; EBADF: there is none with this number.
+pub fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    // A copy by way of the process itself: a bare number is nothing that safe code may hold.
+    let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let taken = pidfd_getfd(this.as_fd(), number, PidfdGetfdFlags::empty())?;
+    if number > 2 {
+        nix::unistd::close(number)?;
+    }
+    Ok(taken)
+}
+
+async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
+    let Alone {
+        folder,
+        assignment,
+        status,
+    } = alone;
+    // First of all, so that none that comes early ends this process unprepared.
+    let term = signal(SignalKind::terminate()).context("signals")?;
+    let interrupt = signal(SignalKind::interrupt()).context("signals")?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder.path())
+        .with_context(|| format!("{} cannot be made", folder.path().display()))?;
+    let folder = ReplicaFolder::at(std::path::absolute(folder.path())?);
+    let lock = lock(&folder)?;
+    hold_against_earlier(&folder, &assignment)?;
+    file::write_json(&folder.assignment(), &assignment, Durability::Synced)
+        .context("assignment.json cannot be written")?;
+
+    let lines = StatusLines::to(File::from(status), Who::of(&assignment.desired))
+        .context("no thread for the status")?;
+    let (send_order, orders) = mpsc::channel(16);
+    commands::serve(io::stdin(), send_order.clone(), lines.clone())
+        .context("no thread for commands")?;
+    let stopper = tokio::spawn(stop_when_told(term, interrupt, send_order.clone()));
+    let teller = Teller::Lines(lines.clone());
+    let ended = supervise(folder, assignment, shim, teller, (send_order, orders)).await;
+    stopper.abort();
+    lines.finish(LAST_WORDS);
+    drop(lock);
+    match ended? {
+        Ended::Final(end) => Ok(end),
+        // Somebody told it so over its socket.
+        Ended::Forgotten | Ended::LifelineEnded => Ok(Final::Stopped),
+    }
+}
+
+/// A folder belongs to one incarnation, whose profile and ports never change.
+fn hold_against_earlier(folder: &ReplicaFolder, assignment: &Assignment) -> Result<(), AloneError> {
+    let earlier: Option<Assignment> =
+        file::read_json(&folder.assignment()).map_err(|cause| AloneError::Unreadable {
+            folder: folder.path().display().to_string(),
+            cause,
+        })?;
+    let Some(earlier) = earlier else {
+        return Ok(());
+    };
+    let (was, is) = (&earlier.desired, &assignment.desired);
+    let place = || folder.path().display().to_string();
+    if (&was.service, was.index, was.incarnation) != (&is.service, is.index, is.incarnation) {
+        return Err(AloneError::Other {
+            folder: place(),
+            service: was.service.to_string(),
+            replica: was.index,
+            incarnation: was.incarnation,
+        });
+    }
+    let mut changed = Vec::new();
+    if was.profile != is.profile {
+        changed.push("profile");
+    }
+    if was.grant != is.grant {
+        changed.push("grant");
+    }
+    if earlier.backend != assignment.backend {
+        changed.push("backend");
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(AloneError::Changed {
+        folder: place(),
+        what: changed.join(" and "),
+        incarnation: was.incarnation,
+    })
+}
+
+/// Why a folder is not taken. Nothing was started, and what runs there was left alone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AloneError {
+    /// It is another replica's, or another incarnation's.
+    #[error(
+        "{folder} is that of {service}/{replica}, incarnation {incarnation}; name another with --folder"
+    )]
+    Other {
+        /// Which folder.
+        folder: String,
+        /// Whose it is.
+        service: String,
+        /// Which copy.
+        replica: u32,
+        /// Which placement.
+        incarnation: Incarnation,
+    },
+    /// The replica is the same and what it is to run is not.
+    #[error(
+        "the {what} changed since incarnation {incarnation} began in {folder}; an incarnation keeps its own: \
+         give the old one to take over, or a new incarnation in the grant"
+    )]
+    Changed {
+        /// Which folder.
+        folder: String,
+        /// What changed.
+        what: String,
+        /// Which placement.
+        incarnation: Incarnation,
+    },
+    /// What an earlier worker was given cannot be read.
+    #[error("{folder}/assignment.json cannot be read: {cause}")]
+    Unreadable {
+        /// Which folder.
+        folder: String,
+        /// The system's words.
+        cause: io::Error,
+    },
+}
+
+async fn stop_when_told(
+    mut term: tokio::signal::unix::Signal,
+    mut interrupt: tokio::signal::unix::Signal,
+    orders: mpsc::Sender<Order>,
+) {
+    loop {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let (reply, _) = oneshot::channel();
+        let stop = WorkerCommand::Stop { grace: None };
+        if orders.send((stop, reply)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The boot and everything else of this machine that an assignment names.
+///
+/// # Errors
+///
+/// The system's, when `/proc` cannot be read.
+pub fn boot_id() -> io::Result<String> {
+    ProcessIdentity::of_self().map(|me| me.boot_id)
+}
