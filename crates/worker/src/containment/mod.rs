@@ -262,5 +262,3 @@ fn about(group: &Path, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), format!("{}: {cause}", group.display()))
 }
 
-#[cfg(test)]
-mod containment_test;

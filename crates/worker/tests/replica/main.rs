@@ -5,10 +5,12 @@
     reason = "a test ends where something is not as it must be"
 )]
 
+mod containment;
 mod controller;
 mod environment;
 mod replay;
 mod restarts;
+mod rungs;
 mod stall;
 mod stops;
 mod takeover;
