@@ -8,8 +8,10 @@
 mod containment;
 mod controller;
 mod environment;
+mod kills;
 mod replay;
 mod restarts;
+mod reuse;
 mod rungs;
 mod stall;
 mod stops;
