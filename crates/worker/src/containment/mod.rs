@@ -261,6 +261,3 @@ fn make(folder: &Path) -> io::Result<()> {
 fn about(group: &Path, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), format!("{}: {cause}", group.display()))
 }
-
-#[cfg(test)]
-mod containment_test;

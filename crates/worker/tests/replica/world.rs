@@ -16,7 +16,7 @@ use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
-use portreeve_api::containment::{Choice, Containment, Ladder};
+use portreeve_api::containment::{Choice, Containment, Ladder, Rung};
 use portreeve_api::local::{
     Assignment, LogBounds, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens,
     WorkerAnswer, WorkerCommand,
@@ -125,6 +125,13 @@ impl World {
             worker: None,
             root,
         }
+    }
+
+    /// From the next start of the worker on, runs are held by this rung.
+    pub(crate) fn hold_by(&mut self, rung: Rung) {
+        assert!(self.assignment.containment.remove());
+        self.assignment.containment = contained(Choice::Only(rung), self.root.path());
+        self.assignment.containment.prepare(None).unwrap();
     }
 
     /// Starts a worker; an earlier one must be gone.
