@@ -57,22 +57,39 @@ struct Managed {
 impl Managed {
     fn new() -> Self {
         let world = World::new().unwrap();
+        let manager = Self::start(&world);
+        let managed = Self { manager, world };
+        managed.is_up();
+        managed
+    }
+
+    fn start(world: &World) -> Child {
         let log = std::fs::File::create(world.path("manager.log")).unwrap();
-        let manager = world
+        world
             .command("systemd")
             .args(["--user", "--log-target=console"])
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
-            .unwrap();
-        let managed = Self { manager, world };
+            .unwrap()
+    }
+
+    fn is_up(&self) {
         let up = eventually(|| {
-            let state = managed.systemctl(&["is-system-running"]);
+            let state = self.systemctl(&["is-system-running"]);
             ["running", "degraded"].contains(&state.trim())
         });
-        let log = std::fs::read_to_string(managed.world.path("manager.log"));
+        let log = std::fs::read_to_string(self.world.path("manager.log"));
         assert!(up, "no manager: {log:?}");
-        managed
+    }
+
+    /// Ends the manager without a word to anybody, and the bus it had, which would wait for it.
+    fn kill_manager(&mut self) {
+        self.manager.kill().unwrap();
+        self.manager.wait().unwrap();
+        for bus in self.processes("dbus-daemon") {
+            kill(bus, "KILL");
+        }
     }
 
     fn systemctl(&self, arguments: &[&str]) -> String {
@@ -244,6 +261,40 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
     assert!(managed.processes(" shim ").is_empty());
     assert_eq!(dev.end("TERM"), Some(0));
     assert!(managed.processes("worker --folder").is_empty());
+}
+
+#[test]
+fn a_service_outlives_its_manager_and_starts_again_when_there_is_one() {
+    if !is_inside() {
+        return where_a_manager_can_be(
+            "units::a_service_outlives_its_manager_and_starts_again_when_there_is_one",
+        );
+    }
+    let mut managed = Managed::new();
+    let profile = family(&managed.world);
+    let _dev = managed.world.dev(&["--backend", "systemd", &profile]);
+    managed.world.ok(&["wait", "web", "--timeout", "30s"]);
+    let first = managed.world.replica("web", 0);
+    managed.kill_manager();
+    // Nobody but the worker can clear the unit now: its shim dies, and the child that shows nothing goes all the same.
+    let [shim] = managed.processes(" shim ").try_into().unwrap();
+    kill(shim, "KILL");
+    let words = "systemd-run: Failed to connect to bus";
+    managed
+        .world
+        .replica_when("web", 0, "told why it does not start", |it| {
+            let why = it["last_failure"].as_str();
+            why.is_some_and(|why| why.contains(words))
+        });
+    assert!(managed.processes("runaway").is_empty());
+    assert!(managed.processes("family.py").is_empty());
+    managed.manager = Managed::start(&managed.world);
+    managed.is_up();
+    let back = managed
+        .world
+        .replica_when("web", 0, "came back", |it| it["ready"] == true);
+    assert_eq!(back["ports"], first["ports"]);
+    assert_eq!(back["incarnation"], first["incarnation"]);
 }
 
 #[test]

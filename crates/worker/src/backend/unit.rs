@@ -128,24 +128,25 @@ impl Unit {
         words
     }
 
-    /// Ends what there is of the units, now that nobody keeps them. Returns when nothing is left in the control
-    /// group that was seen.
+    /// Ends what there is of the units, now that nobody keeps them.
     pub(super) async fn end(&self) {
-        // A manager that does not answer has lost its units with everything else; the group is looked at anyway.
-        self.order(&["kill", "--signal=KILL"]).await;
-        // One that was asked for and not begun yet.
-        self.order(&["stop"]).await;
-        let Some(group) = &self.group else { return };
+        let Some(group) = &self.group else {
+            // One of which nothing was heard: it runs, or was asked for and is not begun yet.
+            self.order(&["kill", "--signal=KILL"]).await;
+            self.order(&["stop"]).await;
+            return;
+        };
+        // The manager is at it too, if there is one still; it is not waited for.
         let mut wait = LOOK_AGAIN.0;
         loop {
             let left = members(group);
             if left.is_empty() {
                 return;
             }
-            for pid in left {
-                if let Ok(found) = Stat::read(pid) {
-                    process::kill(&found);
-                }
+            // One by one, where the kernel cannot kill a group whole: Linux before 5.14.
+            if fs::write(group.join("cgroup.kill"), "1").is_err() {
+                let found = left.into_iter().filter_map(|pid| Stat::read(pid).ok());
+                found.for_each(|found| process::kill(&found));
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LOOK_AGAIN.1);
