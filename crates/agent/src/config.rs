@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve_api::Target;
-use portreeve_api::local::ProcessIdentity;
+use portreeve_api::local::{LogBounds, ProcessIdentity};
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,10 @@ pub struct Config {
     pub address: AddressRule,
     /// Begins every variable a job sees.
     pub prefix: String,
+    /// How much of what a service writes is kept.
+    pub logs: LogBounds,
+    /// How long it is kept after the end.
+    pub keep_logs: Duration,
 }
 
 impl Default for Config {
@@ -56,6 +61,8 @@ impl Default for Config {
             labels: BTreeMap::new(),
             address: AddressRule::default(),
             prefix: portreeve::variables::PREFIX.to_owned(),
+            logs: LogBounds::default(),
+            keep_logs: Duration::from_hours(7 * 24),
         }
     }
 }

@@ -179,12 +179,17 @@ pub struct LogRead {
     pub stream: String,
     /// From this byte; `None`: the last `max` bytes.
     pub offset: Option<u64>,
+    /// Of which incarnation the offset is; `None`: of the newest.
+    #[serde(default)]
+    pub incarnation: Option<u32>,
     /// At most so many bytes.
     pub max: u32,
 }
 
 /// The agent's answer to a [`LogRead`]: where the piece begins; the bytes are the body.
 pub const LOG_OFFSET_HEADER: &str = "portreeve-log-offset";
+/// Beside it: of which incarnation the piece is.
+pub const LOG_INCARNATION_HEADER: &str = "portreeve-log-incarnation";
 
 /// `POST /hosts/{host}/lease`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -246,6 +246,7 @@ impl Household {
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
             user: None,
+            logs: self.config.logs,
         }
     }
 

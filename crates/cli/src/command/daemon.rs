@@ -8,7 +8,7 @@ use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
-use portreeve_api::local::{Ids, ReplicaFolder};
+use portreeve_api::local::{Ids, LogBounds, ReplicaFolder};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -16,6 +16,7 @@ use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::output;
 use crate::places::{self, Places};
+use crate::size::Size;
 use crate::span::Span;
 
 /// Run the controller: the truth about services, ports and endpoints.
@@ -86,6 +87,16 @@ pub(crate) struct HostOptions {
     /// Numbers never given
     #[arg(long, value_name = "RANGES", default_value = "")]
     pub(crate) reserved_ports: ReservedPorts,
+    /// How large a file of a service's output grows before its beginning becomes a part of its own
+    #[arg(long, value_name = "SIZE", default_value = "50M")]
+    pub(crate) log_size: Size,
+    /// How many files of each output are kept, the growing one among them
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(LogBounds::MAX_FILES)))]
+    pub(crate) log_files: u32,
+    /// How long a replica's output is kept after its end
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) keep_logs: Span,
 }
 
 /// [`Ephemeral`] as it is written.
@@ -185,6 +196,11 @@ pub(crate) fn agent_config(
         worker_program: std::env::current_exe()?,
         lifeline: None,
         labels: BTreeMap::new(),
+        logs: LogBounds {
+            size: options.log_size.0,
+            files: options.log_files,
+        },
+        keep_logs: options.keep_logs.0,
         ..AgentConfig::default()
     })
 }

@@ -10,7 +10,9 @@ use http::{Request, StatusCode};
 use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
-use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
+use portreeve_api::body::{
+    DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
+};
 use portreeve_api::local::Tokens;
 
 use crate::app::App;
@@ -99,15 +101,21 @@ pub(crate) async fn log_piece(
     asker.agent()?;
     let host = names.host()?;
     let number = names.number("read")?;
-    let offset = request.headers().get(LOG_OFFSET_HEADER);
-    let offset = offset.and_then(|value| value.to_str().ok()?.parse().ok());
+    let headers = request.headers();
+    let incarnation = number_in(headers, LOG_INCARNATION_HEADER);
+    let offset = number_in(headers, LOG_OFFSET_HEADER);
     let offset = offset.ok_or_else(|| {
         Refused::body(format!(
             "header {LOG_OFFSET_HEADER} says where the piece begins"
         ))
     })?;
     let bytes = body::whole(request, body::MAX).await?;
-    if app.reads.answer(&host, number, Piece { offset, bytes }) {
+    let piece = Piece {
+        offset,
+        incarnation,
+        bytes,
+    };
+    if app.reads.answer(&host, number, piece) {
         return Ok(acknowledged(&app));
     }
     let reason = format!("nobody waits for read {number} of {host} any more");
@@ -116,6 +124,10 @@ pub(crate) async fn log_piece(
         "read_not_found",
         reason,
     ))
+}
+
+fn number_in<T: std::str::FromStr>(headers: &http::HeaderMap, name: &str) -> Option<T> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
 /// `PUT /replicas/{service}/{index}/{incarnation}/status`.
