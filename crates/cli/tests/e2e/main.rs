@@ -17,6 +17,7 @@ mod leaks;
 mod many;
 mod namespace;
 mod numbers;
+mod output;
 mod ports;
 mod reads;
 mod stranger;
