@@ -198,6 +198,21 @@ pub struct Lease {
     pub instance: String,
 }
 
+/// `GET /counters`: since the controller's start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Random per start of the controller.
+    pub instance: String,
+    /// Statuses that workers sent.
+    pub statuses: u64,
+    /// Reports that agents sent.
+    pub reports: u64,
+    /// Leases that agents kept.
+    pub leases: u64,
+    /// Commits of the store.
+    pub commits: u64,
+}
+
 /// `GET /whoami`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhoAmI {

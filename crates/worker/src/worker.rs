@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
@@ -90,12 +92,14 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let (send_event, backend) = mpsc::unbounded_channel();
     let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
+    let messages = Arc::new(AtomicU64::new(0));
     let desired = &assignment.desired;
     tokio::spawn(uplink::tell(
         Client::new(assignment.controller.clone())
             .with_token(Some(assignment.tokens.worker.clone())),
         paths::status(&desired.service, desired.index, desired.incarnation),
         told,
+        messages.clone(),
     ));
     let lifeline = match assignment.lifeline.clone() {
         Some(process) => {
@@ -118,6 +122,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
         probing: Probing::new(send_probe),
         uplink: newest,
+        messages,
         progress: Progress::default(),
         folder: folder.clone(),
         assignment,

@@ -20,6 +20,7 @@ mod numbers;
 mod output;
 mod ports;
 mod reads;
+mod steady;
 mod stranger;
 mod tour;
 mod users;

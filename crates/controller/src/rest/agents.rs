@@ -22,6 +22,7 @@ use crate::token::{Bearer, ReplicaToken};
 
 use super::answer::json;
 use super::body;
+use super::counters;
 use super::identity::{Asker, Speaker};
 use super::names::Names;
 use super::query::{Hold, Query};
@@ -38,6 +39,7 @@ pub(crate) async fn report(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.reports);
     let host = names.host()?;
     let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
     same_host(&host, &facts.host)?;
@@ -68,6 +70,7 @@ pub(crate) async fn lease(
     names: Names,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.leases);
     let host = names.host()?;
     app.queue.tell(Input::Lease { host }).await?;
     Ok(acknowledged(&app))
@@ -137,6 +140,7 @@ pub(crate) async fn status(
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
+    counters::count(&app.heard.statuses);
     let path = (
         names.text("service").parse().map_err(Refused::name)?,
         names.number("index")?,
