@@ -5,6 +5,7 @@ mod connect;
 mod dev;
 mod exit;
 mod hello;
+mod lean;
 mod names;
 mod output;
 mod places;
@@ -18,8 +19,8 @@ use clap::Parser;
 use command::Cli;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
+    let ended = lean::run(std::env::args_os().skip(1)).unwrap_or_else(|| Cli::parse().run());
+    match ended {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

@@ -217,6 +217,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    pub(crate) const fn of(folder: PathBuf, user: Option<Ids>) -> Self {
+        Self { folder, user }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         log_to_stderr();
         let folder = ReplicaFolder::at(self.folder);
@@ -236,6 +240,10 @@ pub(crate) struct Shim {
 }
 
 impl Shim {
+    pub(crate) const fn of(folder: PathBuf, run: u32) -> Self {
+        Self { folder, run }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         portreeve_worker::shim::run(&ReplicaFolder::at(self.folder), Run(self.run))
             .map_err(Failure::plain)

@@ -8,6 +8,7 @@
 
 mod bad_profiles;
 mod crashes;
+mod crowds;
 mod daemons;
 mod dev_ends;
 mod environment;
