@@ -17,6 +17,7 @@ mod facts;
 mod household;
 mod identity;
 mod lock;
+mod log_file;
 mod log_read;
 mod neighbours;
 mod orders;

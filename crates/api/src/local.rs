@@ -287,4 +287,18 @@ pub struct WorkerAnswer {
     pub status: Option<Status>,
     /// What was wrong with the command, if anything.
     pub refused: Option<String>,
+    /// What the worker did since its start.
+    #[serde(default)]
+    pub counters: WorkerCounters,
+}
+
+/// What a worker did since its start; in the steady state only the probes go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerCounters {
+    /// Probes that ended.
+    pub probes: u64,
+    /// Messages to the controller, repeated ones too.
+    pub messages: u64,
+    /// Writes of its record and its status.
+    pub writes: u64,
 }

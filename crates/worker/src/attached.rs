@@ -4,6 +4,8 @@
 //! output on, and ends with the replica as soon as the controller knows. Killed, it is not replaced: the shim ends the
 //! service, and the host's agent sees to it that nothing is left.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -68,7 +70,8 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
     let client = Client::new(controller.context("an attached replica needs a controller")?)
         .with_token(Some(assignment.tokens.worker.clone()));
     let path = paths::status(&desired.service, desired.index, desired.incarnation);
-    let telling = tokio::spawn(uplink::tell(client, path, newest.subscribe()));
+    let sent = Arc::new(AtomicU64::new(0));
+    let telling = tokio::spawn(uplink::tell(client, path, newest.subscribe(), sent.clone()));
     let (mut told, last) = (newest.subscribe(), newest.subscribe());
     let (send_order, orders) = mpsc::channel::<Order>(16);
     let begun = Begun::new(
@@ -76,7 +79,7 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         assignment,
         shim,
         orders,
-        Teller::Controller(newest),
+        Teller::Controller { newest, sent },
     )?;
 
     let forget = send_order.clone();

@@ -14,7 +14,9 @@ use portreeve::supervision::{
     Effect, Event, ExitStatus, Final, ProbeKind, ProbeOutcome, StartFailure, State,
 };
 use portreeve::time::{Monotonic, Now};
-use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{
+    Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand, WorkerCounters,
+};
 
 use crate::backend::{Backend, BackendEvent, Found};
 use crate::checks::Checks;
@@ -75,6 +77,8 @@ pub(crate) struct Progress {
     write_again: Option<Monotonic>,
     forget: bool,
     lifeline_ended: bool,
+    /// All but the messages.
+    counters: WorkerCounters,
 }
 
 impl Driver {
@@ -238,6 +242,10 @@ impl Driver {
             _ = answer.send(WorkerAnswer {
                 status: self.record.status.clone(),
                 refused,
+                counters: WorkerCounters {
+                    messages: self.teller.messages(),
+                    ..self.progress.counters
+                },
             });
         }
     }
@@ -375,6 +383,7 @@ impl Driver {
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
+        self.progress.counters.probes += 1;
         let outcome = self.probing.ended(&end);
         let of_this_run = end.run == self.record.machine.run();
         let before = self.record.machine.state();
@@ -426,6 +435,7 @@ impl Driver {
 
     /// The service is worth more than the record of it: what cannot be written is tried again.
     fn write_down(&mut self, now: Now, news: bool) {
+        self.progress.counters.writes += 1;
         let status = self.record.status.as_ref();
         let status = status.filter(|_| news || self.progress.write_again.is_some());
         let written = self.record.write(&self.folder).and_then(|()| match status {

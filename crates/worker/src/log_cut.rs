@@ -164,6 +164,8 @@ impl<'a> Log<'a> {
             );
             // A name alone needs no block, even on a full disk.
             create(&self.part(end))?;
+            // They do not join it: a reader would stop between them.
+            self.remove_parts(|older| older < end)?;
         }
         self.remove_old_parts()?;
         fs::remove_file(self.moving())

@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use portreeve::supervision::{ExitStatus, Machine, Reason, Report, StartFailure, Status};
@@ -77,17 +79,19 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         tracing::error!("the worker is not in the control group of its replica: {cause}");
     }
     let (newest, told) = watch::channel(None);
+    let sent = Arc::new(AtomicU64::new(0));
     if let Some(controller) = assignment.controller.clone() {
         let desired = &assignment.desired;
         tokio::spawn(uplink::tell(
             Client::new(controller).with_token(Some(assignment.tokens.worker.clone())),
             paths::status(&desired.service, desired.index, desired.incarnation),
             told,
+            sent.clone(),
         ));
     }
     let held = assignment.containment.clone();
     let orders = mpsc::channel(16);
-    let teller = Teller::Controller(newest);
+    let teller = Teller::Controller { newest, sent };
     match supervise(folder.clone(), assignment, shim, teller, orders).await? {
         // The folder is the agent's, who keeps the logs.
         Ended::Forgotten | Ended::Final(_) => Ok(()),
@@ -102,7 +106,12 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
 /// Who hears what happens.
 pub(crate) enum Teller {
     /// The controller, which is told the newest status until it has it.
-    Controller(watch::Sender<Option<Status>>),
+    Controller {
+        /// What its messages are made of.
+        newest: watch::Sender<Option<Status>>,
+        /// How many were sent.
+        sent: Arc<AtomicU64>,
+    },
     /// The scheduler that started this worker. There is nobody who would say that it may end, so it ends with
     /// its replica.
     Lines(StatusLines),
@@ -115,7 +124,7 @@ impl Teller {
     /// Tells the newest status, and what was reported with it.
     pub(crate) fn tell(&self, status: Option<Status>, reports: impl Iterator<Item = Report>) {
         match self {
-            Self::Controller(newest) => _ = newest.send_replace(status),
+            Self::Controller { newest, .. } => _ = newest.send_replace(status),
             Self::Lines(lines) => lines.tell(status, reports),
             #[cfg(test)]
             Self::Test(heard) => reports.for_each(|report| heard.send(report).unwrap()),
@@ -124,7 +133,15 @@ impl Teller {
 
     /// Whether the worker ends when its replica has.
     pub(crate) const fn ends_with_replica(&self) -> bool {
-        !matches!(self, Self::Controller(_))
+        !matches!(self, Self::Controller { .. })
+    }
+
+    /// How many messages the controller was sent.
+    pub(crate) fn messages(&self) -> u64 {
+        match self {
+            Self::Controller { sent, .. } => sent.load(Ordering::Relaxed),
+            _ => 0,
+        }
     }
 }
 

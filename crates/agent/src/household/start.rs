@@ -10,7 +10,7 @@ use portreeve::residency::{Life, ReplicaName, Resident, Told};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
 use portreeve_api::containment::{Containment, NotPossible};
-use portreeve_api::local::{Assignment, JobUser, LogBounds, Tokens};
+use portreeve_api::local::{Assignment, JobUser, Tokens};
 use portreeve_api::service_manager::BackendKind;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -280,7 +280,7 @@ impl Household {
             user: None,
             containment: Containment::default(),
             backend: self.config.backend,
-            logs: LogBounds::default(),
+            logs: self.config.logs,
         }
     }
 

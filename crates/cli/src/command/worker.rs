@@ -64,6 +64,19 @@ const PORT_CONFLICT: u8 = 75;
 const OWN_FAILURE: u8 = 125;
 
 impl Worker {
+    /// The one of an agent.
+    pub(crate) const fn of(folder: PathBuf, user: Option<Ids>) -> Self {
+        Self {
+            folder: Some(folder),
+            user,
+            profile: None,
+            grant: None,
+            status_fd: None,
+            site_profiles: None,
+            backend: None,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (Some(profile), Some(grant), Some(descriptor)) =
             (&self.profile, &self.grant, self.status_fd)

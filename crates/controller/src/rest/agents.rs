@@ -11,7 +11,8 @@ use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
 use portreeve_api::body::{
-    AgentIdentity, DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LeaseAsk,
+    AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
+    LeaseAsk,
 };
 use portreeve_api::local::Tokens;
 
@@ -23,6 +24,7 @@ use crate::token::{Bearer, ReplicaToken};
 
 use super::answer::json;
 use super::body;
+use super::counters;
 use super::identity::{Asker, Speaker};
 use super::names::Names;
 use super::query::{Hold, Query};
@@ -39,6 +41,7 @@ pub(crate) async fn report(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.reports);
     let host = names.host()?;
     let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
     same_host(&host, &facts.host)?;
@@ -73,6 +76,7 @@ pub(crate) async fn lease(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.leases);
     let host = names.host()?;
     let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
     if let Some(agent) = &agent {
@@ -115,15 +119,21 @@ pub(crate) async fn log_piece(
     asker.agent()?;
     let host = names.host()?;
     let number = names.number("read")?;
-    let offset = request.headers().get(LOG_OFFSET_HEADER);
-    let offset = offset.and_then(|value| value.to_str().ok()?.parse().ok());
+    let headers = request.headers();
+    let incarnation = number_in(headers, LOG_INCARNATION_HEADER);
+    let offset = number_in(headers, LOG_OFFSET_HEADER);
     let offset = offset.ok_or_else(|| {
         Refused::body(format!(
             "header {LOG_OFFSET_HEADER} says where the piece begins"
         ))
     })?;
     let bytes = body::whole(request, body::MAX).await?;
-    if app.reads.answer(&host, number, Piece { offset, bytes }) {
+    let piece = Piece {
+        offset,
+        incarnation,
+        bytes,
+    };
+    if app.reads.answer(&host, number, piece) {
         return Ok(acknowledged(&app));
     }
     let reason = format!("nobody waits for read {number} of {host} any more");
@@ -134,6 +144,10 @@ pub(crate) async fn log_piece(
     ))
 }
 
+fn number_in<T: std::str::FromStr>(headers: &http::HeaderMap, name: &str) -> Option<T> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
 /// `PUT /replicas/{service}/{index}/{incarnation}/status`.
 pub(crate) async fn status(
     State(app): State<Arc<App>>,
@@ -141,6 +155,7 @@ pub(crate) async fn status(
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
+    counters::count(&app.heard.statuses);
     let path = (
         names.text("service").parse().map_err(Refused::name)?,
         names.number("index")?,

@@ -20,6 +20,7 @@ mod agents;
 mod answer;
 mod attach;
 mod body;
+pub(crate) mod counters;
 mod endpoints;
 mod explain;
 mod hosts;
@@ -79,6 +80,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/check", post(services::check))
         .route("/explain", post(explain::profile))
+        .route("/counters", get(counters::show))
         .route("/whoami", get(identity::whoami));
     Router::new()
         .nest(paths::ROOT, api)
