@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
+use portreeve::port::PortRanges;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
@@ -176,6 +177,9 @@ pub struct Assignment {
     pub lifeline: Option<ProcessIdentity>,
     /// Begins every variable: `PORTREEVE_`.
     pub prefix: String,
+    /// Numbers that replicas of this host are given: connections of ours begin on none of them.
+    #[serde(default)]
+    pub pool: PortRanges,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

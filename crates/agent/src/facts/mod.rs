@@ -16,6 +16,7 @@ use portreeve::host_addr;
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
 use portreeve::registry::ReportedAddress;
+use portreeve_api::sockets;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -64,7 +65,7 @@ impl Observer {
         let mut observed = self.last.clone();
         self.look_at_addresses(&mut observed)
             .unwrap_or_else(|cause| warn!("the host's addresses cannot be read: {cause}"));
-        match kernel::ephemeral() {
+        match sockets::ephemeral() {
             Ok(ephemeral) => self.note_ephemeral(&mut observed, ephemeral),
             Err(cause) => warn!("the kernel's ephemeral range cannot be read: {cause}"),
         }

@@ -211,6 +211,7 @@ impl Household {
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
+            pool: self.config.dynamic.clone(),
         }
     }
 

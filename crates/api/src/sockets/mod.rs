@@ -5,12 +5,15 @@
 //! namespace of this process is looked at. Shared by all daemons, so that there is one reader of these answers.
 
 mod diag;
+mod ephemeral;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use portreeve::port::{Port, Protocol};
+
+pub use ephemeral::ephemeral;
 
 /// A socket that takes what comes to a number.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -96,7 +96,7 @@ pub(super) async fn check(check: &HttpCheck, target: &ProbeTarget) -> ProbeRepor
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),
     };
-    let connection = match tcp::connect(address).await {
+    let connection = match tcp::connect(address, &target.sources).await {
         Ok(connection) => connection,
         Err(cause) => return tcp::refused(address, check.port, &cause, target),
     };

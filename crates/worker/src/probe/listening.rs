@@ -19,7 +19,7 @@ pub(super) async fn check(target: &ProbeTarget) -> ProbeReport {
             // Who listens cannot be told; that somebody answers is the most there is.
             Found::Unknown(number, why) => {
                 let address = SocketAddr::new(target.address, number.number());
-                if let Err(cause) = tcp::connect(address).await {
+                if let Err(cause) = tcp::connect(address, &target.sources).await {
                     return tcp::refused(address, number, &cause, target);
                 }
                 unproven.push(why);

@@ -8,6 +8,7 @@ mod command;
 mod http;
 mod listening;
 pub(crate) mod owner;
+mod source;
 mod tcp;
 
 use std::io;
@@ -20,6 +21,7 @@ use portreeve::supervision::{ProbeKind, ProbeOutcome};
 
 pub(crate) use command::{CommandCheck, Leftovers};
 pub(crate) use http::HttpCheck;
+pub(crate) use source::SourcePorts;
 
 /// What to check, with every reference filled in.
 #[derive(Clone, Debug)]
@@ -52,6 +54,8 @@ pub(crate) struct ProbeTarget {
     pub(crate) single_host: bool,
     /// The process at or below which everything of the run lives.
     pub(crate) root: Option<u32>,
+    /// Where connections to it begin.
+    pub(crate) sources: SourcePorts,
 }
 
 /// One TCP port of the replica.

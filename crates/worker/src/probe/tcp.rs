@@ -10,7 +10,7 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::owner::{Holder, Ownership, ownership};
-use super::{ProbeReport, ProbeTarget, address};
+use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
 pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
     // What listens on an address the profile chose is the profile's choice.
@@ -20,7 +20,7 @@ pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget
         return report;
     }
     let address = address::of(port, host, target);
-    match connect(address).await {
+    match connect(address, &target.sources).await {
         Ok(_) => ProbeReport::ok(format!("{address} takes connections")),
         Err(cause) => refused(address, port, &cause, target),
     }
@@ -30,16 +30,16 @@ pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget
 ///
 /// A normal close by the side that closes first leaves `TIME_WAIT`. Where the service closes first, that would
 /// be on its own number, and a restart without `SO_REUSEADDR` could not bind it.
-pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+pub(super) async fn connect(address: SocketAddr, sources: &SourcePorts) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+    sources.bind(&socket, address)?;
     let stream = socket.connect(address).await?;
-    // The kernel may choose the very number as the source and connect it to itself, where nobody listens.
-    // Choosing the source outside the pools needs `IP_LOCAL_PORT_RANGE`, for which no safe wrapper exists yet.
+    // Only where no number of ours was free and the kernel chose this very one.
     if stream.local_addr()? == address {
         return Err(io::Error::other(
             "nothing listens; the connection reached itself",

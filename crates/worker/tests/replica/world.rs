@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use portreeve::identity::{Incarnation, ServiceId};
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
@@ -108,6 +108,7 @@ impl World {
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
+            pool: PortRanges::default(),
         };
         Self {
             controller,
