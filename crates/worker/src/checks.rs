@@ -8,7 +8,10 @@ use portreeve::supervision::ProbeKind;
 use portreeve_api::local::Assignment;
 
 use crate::job::Job;
-use crate::probe::{Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, TargetPort};
+use crate::limits::Limits;
+use crate::probe::{
+    Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, SourcePorts, TargetPort,
+};
 
 /// Everything the checks of one run are made of.
 #[derive(Clone, Copy)]
@@ -20,6 +23,10 @@ pub(crate) struct Checks<'a> {
     pub(crate) address: IpAddr,
     /// The process below which the run lives.
     pub(crate) root: Option<u32>,
+    /// Where connections of ours begin.
+    pub(crate) sources: &'a SourcePorts,
+    /// How many processes this host starts.
+    pub(crate) limits: &'a Limits,
 }
 
 impl<'a> Checks<'a> {
@@ -36,6 +43,7 @@ impl<'a> Checks<'a> {
             address: self.address,
             single_host: self.assignment.single_host,
             root: self.root,
+            sources: self.sources.clone(),
         }
     }
 
@@ -89,6 +97,7 @@ impl<'a> Checks<'a> {
                     env: job.probe_env(self.assignment, kind),
                     working_dir: job.working_dir().to_owned(),
                     leftovers: leftovers.clone(),
+                    limits: self.limits.clone(),
                 }))
             }
         }

@@ -119,18 +119,55 @@ pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat
         if pid == std::process::id() {
             continue;
         }
-        match fs::read(format!("/proc/{pid}/environ")) {
-            Ok(env) => {
-                let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-                if wanted.iter().all(has) {
-                    found.extend(Stat::read(pid).ok().filter(|stat| !stat.is_dead()));
-                }
-            }
-            Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(cause) => return Err(cause),
-        }
+        found.extend(with_all(&wanted, pid)?);
     }
     Ok(found)
+}
+
+/// The same among the processes that were made after `since` was. Cost: one look at each number given since then.
+///
+/// # Errors
+///
+/// As [`with_variables`].
+pub(crate) fn with_variables_since(
+    wanted: &[(String, String)],
+    since: u32,
+) -> io::Result<Vec<Stat>> {
+    /// Beyond so many it is cheaper to look only at those that exist.
+    const FEW: u32 = 2_000;
+    // The newest number is the last word of the line.
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let newest: Option<u32> = load
+        .split_ascii_whitespace()
+        .last()
+        .and_then(|word| word.parse().ok());
+    match newest {
+        Some(newest) if since <= newest && newest - since <= FEW => {
+            let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            let mut found = Vec::new();
+            for pid in since..=newest {
+                found.extend(with_all(&wanted, pid)?);
+            }
+            Ok(found)
+        }
+        // Many, or the numbers began anew.
+        _ => with_variables(wanted),
+    }
+}
+
+/// The process `pid` if it lives and its environment holds all of these lines.
+fn with_all(wanted: &[String], pid: u32) -> io::Result<Option<Stat>> {
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(env) => {
+            let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+            let stat = wanted.iter().all(has).then(|| Stat::read(pid).ok());
+            Ok(stat.flatten().filter(|stat| !stat.is_dead()))
+        }
+        Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(None)
+        }
+        Err(cause) => Err(cause),
+    }
 }
 
 /// Whether this is what `/proc` says of a process that is no more.

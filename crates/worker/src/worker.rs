@@ -16,6 +16,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::limits::Limits;
 use crate::orders;
 use crate::probing::Probing;
 use crate::record::Record;
@@ -108,6 +109,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         journal: Journal::new(folder.clone(), began),
         backend: Box::new(ShimBackend::new(shim, folder.clone(), mark, send_event)),
         probing: Probing::new(send_probe),
+        limits: Limits::of_host(),
         uplink: newest,
         progress: Progress::default(),
         folder: folder.clone(),

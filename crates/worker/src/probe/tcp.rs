@@ -13,16 +13,14 @@ use super::owner::{Holder, Ownership, ownership};
 use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
 pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
-    // What listens on an address the profile chose is the profile's choice.
-    if host.is_none()
-        && let Some(report) = stranger(port, target)
-    {
-        return report;
-    }
     let address = address::of(port, host, target);
+    let doubt = match owner(address, host, target) {
+        Ok(doubt) => doubt,
+        Err(report) => return report,
+    };
     match connect(address, &target.sources).await {
-        Ok(_) => ProbeReport::ok(format!("{address} takes connections")),
-        Err(cause) => refused(address, port, &cause, target),
+        Ok(_) => ProbeReport::ok(format!("{address} takes connections{doubt}")),
+        Err(cause) => refused(address, host, &cause, target),
     }
 }
 
@@ -51,37 +49,53 @@ pub(super) async fn connect(address: SocketAddr, sources: &SourcePorts) -> io::R
 /// A connection that was not made, with the reason if it is known.
 pub(super) fn refused(
     address: SocketAddr,
-    port: Port,
+    host: Option<IpAddr>,
     cause: &io::Error,
     target: &ProbeTarget,
 ) -> ProbeReport {
-    let why = if cause.kind() == io::ErrorKind::ConnectionRefused {
-        address::why_unreachable(port, target)
-    } else {
-        None
-    };
-    match why {
-        Some(why) => ProbeReport::fail(why),
-        None if cause.kind() == io::ErrorKind::ConnectionRefused => {
-            ProbeReport::fail(format!("{address} refuses connections"))
-        }
-        None => ProbeReport::of_refusal(&address.to_string(), cause),
+    if cause.kind() != io::ErrorKind::ConnectionRefused {
+        return ProbeReport::of_refusal(&address.to_string(), cause);
     }
+    // An address the profile chose may be another machine's, of which our listeners tell nothing.
+    let why = match host {
+        None => address::why_refused(address.port(), target),
+        Some(_) => None,
+    };
+    ProbeReport::fail(why.unwrap_or_else(|| format!("{address} refuses connections")))
 }
 
-/// Somebody listens, and it is certain that nobody of the replica does.
-fn stranger(port: Port, target: &ProbeTarget) -> Option<ProbeReport> {
-    let owner = target.port(port)?.owner;
-    let found = sockets::listeners(Side::Tcp, port).ok()?;
-    let mut holder = None;
-    for listener in &found {
+/// Whether the replica is who answers at `address`: nothing to say, or that it cannot be told.
+///
+/// # Errors
+///
+/// It is certain that somebody else answers.
+pub(super) fn owner(
+    address: SocketAddr,
+    host: Option<IpAddr>,
+    target: &ProbeTarget,
+) -> Result<&'static str, ProbeReport> {
+    // What listens on an address the profile chose is the profile's choice.
+    let port = Port::new(address.port()).filter(|_| host.is_none());
+    let Some((port, owner)) = port.and_then(|port| Some((port, target.port(port)?.owner))) else {
+        return Ok("");
+    };
+    let Ok(found) = sockets::listeners(Side::Tcp, port) else {
+        return Ok(UNPROVEN);
+    };
+    let mut doubt = "";
+    for listener in sockets::answering(&found, address.ip()) {
         match ownership(listener, owner, target.root) {
-            Ownership::Own | Ownership::Unreadable => return None,
-            Ownership::Stranger(of) => holder = Some(of),
+            Ownership::Own => {}
+            Ownership::Unreadable => doubt = UNPROVEN,
+            Ownership::Stranger(holder) => {
+                return Err(ProbeReport::fail(strangers(port, holder.as_ref())));
+            }
         }
     }
-    holder.map(|holder| ProbeReport::fail(strangers(port, holder.as_ref())))
+    Ok(doubt)
 }
+
+const UNPROVEN: &str = "; whose listener it is cannot be read";
 
 /// Somebody else serves the number.
 pub(super) fn strangers(port: Port, holder: Option<&Holder>) -> String {
