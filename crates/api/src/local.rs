@@ -88,6 +88,14 @@ impl ReplicaFolder {
         })
     }
 
+    /// The page that all workers of the host share, [`crate::host_limits`]; `None` for a folder outside an agent's
+    /// state folder.
+    #[must_use]
+    pub fn host_limits(&self) -> Option<PathBuf> {
+        let replicas = self.0.parent()?;
+        (replicas.file_name()? == "replicas").then(|| replicas.with_file_name("limits"))
+    }
+
     /// Present once the incarnation ended and the controller knows: only logs are kept.
     #[must_use]
     pub fn ended(&self) -> PathBuf {
