@@ -42,6 +42,7 @@ impl<'a> Checks<'a> {
                 .collect(),
             address: self.address,
             single_host: self.assignment.single_host,
+            anywhere: false,
             root: self.root,
             sources: self.sources.clone(),
         }
@@ -94,7 +95,11 @@ impl<'a> Checks<'a> {
                     argv: job
                         .argv(self.assignment, command)
                         .map_err(|cause| cause.to_string())?,
-                    env: job.probe_env(self.assignment, kind),
+                    env: job
+                        .probe_env(self.assignment, kind)
+                        .into_iter()
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .collect(),
                     working_dir: job.working_dir().to_owned(),
                     leftovers: leftovers.clone(),
                     limits: self.limits.clone(),

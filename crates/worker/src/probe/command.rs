@@ -1,5 +1,6 @@
 //! A program whose exit code decides. It and everything it starts ends with the check.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -24,7 +25,7 @@ pub struct CommandCheck {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// The whole environment, beside the mark of the check.
-    pub env: Vec<(String, String)>,
+    pub env: Vec<(OsString, OsString)>,
     /// Where it runs.
     pub working_dir: PathBuf,
     /// What earlier checks of the same kind left; kept by the caller from check to check.

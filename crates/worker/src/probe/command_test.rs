@@ -34,6 +34,7 @@ fn nobody() -> ProbeTarget {
         ports: Vec::new(),
         address: [127, 0, 0, 1].into(),
         single_host: true,
+        anywhere: false,
         root: None,
         sources: SourcePorts::default(),
     }

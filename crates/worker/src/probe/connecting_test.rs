@@ -27,6 +27,7 @@ pub(super) fn replica(port: Port) -> ProbeTarget {
         }],
         address: IpAddr::from([127, 0, 0, 1]),
         single_host: false,
+        anywhere: false,
         root: Some(std::process::id()),
         sources: SourcePorts::beside(&PortRanges::default()),
     }

@@ -31,6 +31,7 @@ async fn run(check: HttpCheck, timeout: Duration) -> ProbeReport {
         ports: Vec::new(),
         address: LOOPBACK,
         single_host: true,
+        anywhere: false,
         root: None,
         sources: SourcePorts::beside(&PortRanges::default()),
     };

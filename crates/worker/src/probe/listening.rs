@@ -138,5 +138,5 @@ fn listeners(port: &TargetPort) -> io::Result<BTreeMap<Port, Vec<Listener>>> {
 }
 
 fn accepts(listener: &Listener, number: Port, target: &ProbeTarget) -> bool {
-    listener.address.ip().is_loopback() && target.accepts_loopback(number)
+    target.anywhere || listener.address.ip().is_loopback() && target.accepts_loopback(number)
 }

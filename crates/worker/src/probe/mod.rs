@@ -56,6 +56,8 @@ pub struct ProbeTarget {
     pub address: IpAddr,
     /// Whether loopback listeners are as good as published ones.
     pub single_host: bool,
+    /// Whether a listener on any address of this host will do.
+    pub anywhere: bool,
     /// The process at or below which everything of the run lives.
     pub root: Option<u32>,
     /// Where connections to it begin.
