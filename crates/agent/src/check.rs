@@ -8,6 +8,7 @@ use portreeve::host_addr::Published;
 use portreeve::time::Spelled;
 use portreeve_api::body::{HostView, WhoAmI};
 use portreeve_api::containment::Ladder;
+use portreeve_api::sockets;
 use portreeve_api::{Client, ClientError, paths};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -123,7 +124,7 @@ fn ports(config: &Config) -> Vec<Finding> {
     } else {
         format!("{told}; reserved: {}", config.reserved)
     };
-    let ephemeral = match facts::ephemeral() {
+    let ephemeral = match sockets::ephemeral() {
         Ok(ephemeral) => ephemeral,
         Err(cause) => {
             let words = format!("{told}; the kernel's ephemeral range cannot be read: {cause}");

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 
 use crate::backend::ShimProgram;
 use crate::file;
+use crate::limits::Limits;
 use crate::orders::Order;
 use crate::shim::{RunFolder, ShimState};
 use crate::uplink;
@@ -79,7 +80,7 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         assignment,
         shim,
         orders,
-        Teller::Controller { newest, sent },
+        (Teller::Controller { newest, sent }, Limits::of_process()),
     )?;
 
     let forget = send_order.clone();

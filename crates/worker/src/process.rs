@@ -106,9 +106,14 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
 ///
 /// The system's: there may be more.
 pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
+    with_environment(all_of(wanted))
+}
+
+/// Whether an environment holds all of these.
+fn all_of(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool {
     let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
     let has = |env: &[u8], one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-    with_environment(|env| wanted.iter().all(|one| has(env, one)))
+    move |env| wanted.iter().all(|one| has(env, one))
 }
 
 /// Every living process, except ourselves, whose environment as it was given to it, each variable ended by a zero
@@ -132,17 +137,54 @@ pub(crate) fn with_environment(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec
         if pid == std::process::id() {
             continue;
         }
-        match fs::read(format!("/proc/{pid}/environ")) {
-            Ok(env) => {
-                if wanted(&env) {
-                    found.extend(Stat::read(pid).ok().filter(|stat| !stat.is_dead()));
-                }
-            }
-            Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(cause) => return Err(cause),
-        }
+        found.extend(with(&wanted, pid)?);
     }
     Ok(found)
+}
+
+/// The same among the processes that were made after `since` was. Cost: one look at each number given since then.
+///
+/// # Errors
+///
+/// As [`with_variables`].
+pub(crate) fn with_variables_since(
+    wanted: &[(String, String)],
+    since: u32,
+) -> io::Result<Vec<Stat>> {
+    /// Beyond so many it is cheaper to look only at those that exist.
+    const FEW: u32 = 2_000;
+    // The newest number is the last word of the line.
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let newest: Option<u32> = load
+        .split_ascii_whitespace()
+        .last()
+        .and_then(|word| word.parse().ok());
+    match newest {
+        Some(newest) if since <= newest && newest - since <= FEW => {
+            let wanted = all_of(wanted);
+            let mut found = Vec::new();
+            for pid in since..=newest {
+                found.extend(with(&wanted, pid)?);
+            }
+            Ok(found)
+        }
+        // Many, or the numbers began anew.
+        _ => with_variables(wanted),
+    }
+}
+
+/// The process `pid` if it lives and its environment is wanted.
+fn with(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Option<Stat>> {
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(env) => {
+            let stat = wanted(&env).then(|| Stat::read(pid).ok()).flatten();
+            Ok(stat.filter(|stat| !stat.is_dead()))
+        }
+        Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(None)
+        }
+        Err(cause) => Err(cause),
+    }
 }
 
 /// Whether this is what `/proc` says of a process that is no more.

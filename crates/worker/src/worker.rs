@@ -22,6 +22,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::limits::Limits;
 use crate::logs;
 use crate::orders::{self, Order};
 use crate::probing::Probing;
@@ -92,7 +93,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let held = assignment.containment.clone();
     let orders = mpsc::channel(16);
     let teller = Teller::Controller { newest, sent };
-    match supervise(folder.clone(), assignment, shim, teller, orders).await? {
+    let limits = Limits::of_host();
+    match supervise(folder.clone(), assignment, shim, (teller, limits), orders).await? {
         // The folder is the agent's, who keeps the logs.
         Ended::Forgotten | Ended::Final(_) => Ok(()),
         Ended::LifelineEnded => {
@@ -151,12 +153,12 @@ pub(crate) async fn supervise(
     folder: ReplicaFolder,
     assignment: Assignment,
     shim: ShimProgram,
-    teller: Teller,
+    (teller, limits): (Teller, Limits),
     (send_order, orders): (mpsc::Sender<Order>, mpsc::Receiver<Order>),
 ) -> anyhow::Result<Ended> {
     let listener = orders::listen(&folder).context("worker.sock cannot be made")?;
     let bounds = assignment.logs;
-    let begun = Begun::new(&folder, assignment, shim, orders, teller)?;
+    let begun = Begun::new(&folder, assignment, shim, orders, (teller, limits))?;
     let serving = tokio::spawn(orders::serve(listener, send_order));
     tokio::spawn(logs::keep(folder, bounds));
     let ended = begun.run().await;
@@ -178,7 +180,7 @@ impl Begun {
         assignment: Assignment,
         shim: ShimProgram,
         orders: mpsc::Receiver<Order>,
-        teller: Teller,
+        (teller, limits): (Teller, Limits),
     ) -> anyhow::Result<Self> {
         let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
         let record = Record::read(folder).context("machine.json cannot be read")?;
@@ -230,6 +232,7 @@ impl Begun {
                 journal: Journal::new(folder.clone(), began),
                 backend: Box::new(processes),
                 probing: Probing::new(send_probe),
+                limits,
                 teller,
                 progress: Progress::default(),
                 folder: folder.clone(),

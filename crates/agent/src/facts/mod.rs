@@ -4,6 +4,7 @@
 
 mod address_command;
 mod addresses;
+mod conditions;
 mod kernel;
 mod link_news;
 mod listeners;
@@ -19,6 +20,7 @@ use portreeve::host_addr::{self, Candidate, Published};
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
 use portreeve::registry::{ReportedAddress, UnusableAddress};
+use portreeve_api::sockets;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -26,7 +28,8 @@ use tracing::{info, warn};
 use crate::Config;
 
 use addresses::Found;
-pub(crate) use kernel::{boot_id, capabilities, ephemeral, machine_id};
+use conditions::Conditions;
+pub(crate) use kernel::{boot_id, capabilities, machine_id};
 use link_news::LinkNews;
 use owners::Owners;
 
@@ -54,6 +57,7 @@ pub(crate) struct Observed {
     pub(crate) address_rule: String,
     pub(crate) ephemeral: PortRanges,
     pub(crate) foreign: Vec<Foreign>,
+    pub(crate) conditions: Vec<String>,
 }
 
 /// Looks at the host.
@@ -61,6 +65,7 @@ pub(crate) struct Observer {
     config: Arc<Config>,
     granted: watch::Receiver<Granted>,
     owners: Owners,
+    conditions: Conditions,
     last: Observed,
     /// Since when the link of the published address has heard nobody.
     cut_since: Option<Instant>,
@@ -79,6 +84,7 @@ enum Look {
 impl Observer {
     pub(crate) fn new(config: Arc<Config>, granted: watch::Receiver<Granted>) -> Self {
         Self {
+            conditions: Conditions::of(&config.state),
             config,
             granted,
             owners: Owners::default(),
@@ -101,7 +107,7 @@ impl Observer {
                 .unwrap_or_else(|cause| warn!("the host's addresses cannot be read: {cause}"));
         }
         if what != Look::Addresses {
-            match ephemeral() {
+            match sockets::ephemeral() {
                 Ok(ephemeral) => self.note_ephemeral(&mut observed, ephemeral),
                 Err(cause) => warn!("the kernel's ephemeral range cannot be read: {cause}"),
             }
@@ -113,6 +119,7 @@ impl Observer {
                 Err(cause) => warn!("the host's listeners cannot be read: {cause}"),
             }
         }
+        observed.conditions = self.conditions.look(Instant::now().into_std());
         self.last = observed.clone();
         observed
     }

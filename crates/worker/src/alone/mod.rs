@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::ShimProgram;
 use crate::driver::Ended;
 use crate::file::{self, Durability};
+use crate::limits::Limits;
 use crate::orders::Order;
 use crate::worker::{Teller, lock, run_on_one_thread, supervise};
 
@@ -100,7 +101,7 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     commands::serve(io::stdin(), send_order.clone(), lines.clone())
         .context("no thread for commands")?;
     let stopper = tokio::spawn(stop_when_told(term, interrupt, send_order.clone()));
-    let teller = Teller::Lines(lines.clone());
+    let teller = (Teller::Lines(lines.clone()), Limits::of_process());
     let ended = supervise(folder, assignment, shim, teller, (send_order, orders)).await;
     stopper.abort();
     lines.finish(LAST_WORDS);

@@ -23,11 +23,11 @@ pub(crate) enum Ownership {
 
 /// Where everything of a run lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
+pub struct Root {
     /// The process at or below which it does.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// The run's own control group of version 2, where it has one.
-    pub(crate) group: Option<PathBuf>,
+    pub group: Option<PathBuf>,
 }
 
 /// A process that has a socket.
