@@ -45,7 +45,7 @@ impl Agent {
         };
         let opened = opened.await.expect("opening the state does not panic")?;
         let (lock, boot_id, ladder) = opened;
-        ladder.sweep();
+        _ = ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
@@ -132,7 +132,7 @@ impl Agent {
     /// Stops the agent. No service and no worker is touched; the next agent adopts them.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        self.ladder.sweep();
+        _ = self.ladder.sweep();
         drop(self.lock);
     }
 }

@@ -21,6 +21,7 @@ mod ports;
 mod reads;
 mod stranger;
 mod tour;
+mod tree;
 mod units;
 mod users;
 mod why;
