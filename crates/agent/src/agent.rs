@@ -54,7 +54,7 @@ impl Agent {
             ladder,
         } = opened;
         let boot_id = identity.boot_id.clone();
-        ladder.sweep();
+        _ = ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
@@ -147,7 +147,7 @@ impl Agent {
     /// Stops the agent. No service and no worker is touched; the next agent adopts them.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        self.ladder.sweep();
+        _ = self.ladder.sweep();
         drop(self.lock);
     }
 }

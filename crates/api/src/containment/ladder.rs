@@ -114,8 +114,9 @@ impl Ladder {
     }
 
     /// Removes the groups without a process that this agent, or an earlier one of the same state folder, left.
-    /// What still has one stays, and is found by its replica's next start.
-    pub fn sweep(&self) {
+    /// What still has one stays, and is found by its replica's next start. Whether nothing is left.
+    pub fn sweep(&self) -> bool {
+        let mut gone = true;
         for groups in self.rungs.iter().filter_map(|(_, groups)| groups.as_ref()) {
             for entry in fs::read_dir(groups).into_iter().flatten().flatten() {
                 let path = entry.path();
@@ -124,7 +125,9 @@ impl Ladder {
                 }
             }
             _ = fs::remove_dir(groups);
+            gone &= !groups.exists();
         }
+        gone
     }
 }
 

@@ -26,6 +26,7 @@ mod standalone;
 mod steady;
 mod stranger;
 mod tour;
+mod tree;
 mod units;
 mod users;
 mod why;

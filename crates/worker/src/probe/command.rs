@@ -170,8 +170,8 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
     if !closed {
         _ = tokio::time::timeout(LAST_WORDS, &mut reading).await;
     }
-    // Nobody of it has its pipes, so nobody of it is left, or hides well; not from its control group.
-    group.swept = closed && check.group.as_ref().is_none_or(ProbeGroup::is_empty);
+    // Who has none of its pipes may still be left, but not hidden from its control group.
+    group.swept = closed && check.group.as_ref().is_some_and(ProbeGroup::is_empty);
     match ended {
         Ok(status) => report(exit_status(status), &output.text()),
         Err(cause) => ProbeReport::inconclusive(format!("its exit was lost: {cause}")),

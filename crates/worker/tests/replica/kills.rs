@@ -21,8 +21,7 @@ on_each_rung!(
 );
 
 const STOPPED: State = State::Final(Final::Stopped);
-const PORT: &str =
-    "[ports]\nhttp = \"any\"\n[restart]\nbackoff = { initial = \"50ms\", max = \"100ms\" }\n";
+const PORT: &str = "[ports]\nhttp = { any = 1, publish = false }\n[restart]\nbackoff = { initial = \"100ms\", max = \"100ms\" }\n";
 
 /// Whom the signal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,12 +160,10 @@ fn killed_while_it_waits_for_the_last_process(rung: Rung) {
         until("it is frozen", frozen);
         signal(first.pid.unwrap(), Signal::SIGKILL);
         // Its last process is not gone, so nothing may start.
-        world.controller.until("reaping", |status| {
-            !matches!(status.state, State::Up | State::Starting)
-        });
-        if fs::read_to_string(world.path("run-1/shim.json")).is_ok() {
-            world.strike(victim, 1);
-        }
+        world
+            .controller
+            .until("reaping", |status| status.state == State::Reaping);
+        world.strike(victim, 1);
         assert!(!is_gone(child) && !world.path("run-2").exists());
         ice.set("freezer.state", "THAWED");
         let second = world
@@ -194,7 +191,7 @@ impl World {
 
 fn killed_while_it_waits_to_start_again(rung: Rung) {
     // No shim lives then: the worker is all there is to kill.
-    let backoff = "[ports]\nhttp = \"any\"\n[restart]\nbackoff = { initial = \"1s\", max = \"1s\", jitter = 0 }\n";
+    let backoff = "[ports]\nhttp = { any = 1, publish = false }\n[restart]\nbackoff = { initial = \"1s\", max = \"1s\", jitter = 0 }\n";
     let command = "[ -e failed ] && exec sleep 1000; touch failed; exit 1";
     let mut world = World::held(rung, command, backoff);
     world.start_worker();
