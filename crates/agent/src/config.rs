@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve_api::Target;
 use portreeve_api::containment::Choice;
-use portreeve_api::local::ProcessIdentity;
+use portreeve_api::local::{LogBounds, ProcessIdentity};
 use portreeve_api::service_manager::BackendKind;
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
@@ -44,6 +45,10 @@ pub struct Config {
     pub backend: BackendKind,
     /// How the processes of new replicas are held together; those that live keep what they began with.
     pub containment: Choice,
+    /// How much of what a service writes is kept.
+    pub logs: LogBounds,
+    /// How long it is kept after the end.
+    pub keep_logs: Duration,
 }
 
 impl Default for Config {
@@ -64,6 +69,8 @@ impl Default for Config {
             prefix: portreeve::variables::PREFIX.to_owned(),
             backend: BackendKind::default(),
             containment: Choice::default(),
+            logs: LogBounds::default(),
+            keep_logs: Duration::from_hours(7 * 24),
         }
     }
 }

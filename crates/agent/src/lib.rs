@@ -14,6 +14,7 @@ mod config;
 mod facts;
 mod household;
 mod lock;
+mod log_file;
 mod log_read;
 mod orders;
 mod owner;

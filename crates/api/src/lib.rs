@@ -8,6 +8,7 @@ pub mod body;
 pub mod client;
 pub mod containment;
 pub mod local;
+mod log_parts;
 pub mod paths;
 mod problem;
 pub mod service_manager;

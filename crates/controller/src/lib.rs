@@ -118,6 +118,7 @@ impl Controller {
             shown,
             queue,
             reads: Reads::default(),
+            heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
             key,
             instance: random_name()?,

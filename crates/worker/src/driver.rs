@@ -6,6 +6,8 @@
 //! replaced by one that knows at least as much.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portreeve::identity::Run;
@@ -14,7 +16,9 @@ use portreeve::supervision::{
     Effect, Event, ExitStatus, ProbeKind, ProbeOutcome, StartFailure, State, Status,
 };
 use portreeve::time::{Monotonic, Now};
-use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{
+    Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand, WorkerCounters,
+};
 use tokio::sync::watch;
 
 use crate::backend::{Backend, BackendEvent, Found};
@@ -51,6 +55,8 @@ pub(crate) struct Driver {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) probing: Probing,
     pub(crate) uplink: watch::Sender<Option<Status>>,
+    /// How many messages the uplink sent.
+    pub(crate) messages: Arc<AtomicU64>,
     pub(crate) progress: Progress,
 }
 
@@ -72,6 +78,8 @@ pub(crate) struct Progress {
     write_again: Option<Monotonic>,
     forget: bool,
     lifeline_ended: bool,
+    /// All but the messages.
+    counters: WorkerCounters,
 }
 
 impl Driver {
@@ -226,6 +234,10 @@ impl Driver {
             _ = answer.send(WorkerAnswer {
                 status: self.record.status.clone(),
                 refused: None,
+                counters: WorkerCounters {
+                    messages: self.messages.load(Ordering::Relaxed),
+                    ..self.progress.counters
+                },
             });
         }
     }
@@ -328,6 +340,7 @@ impl Driver {
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
+        self.progress.counters.probes += 1;
         let outcome = self.probing.ended(&end);
         let of_this_run = end.run == self.record.machine.run();
         let before = self.record.machine.state();
@@ -375,6 +388,7 @@ impl Driver {
 
     /// The service is worth more than the record of it: what cannot be written is tried again.
     fn write_down(&mut self, now: Now, news: bool) {
+        self.progress.counters.writes += 1;
         let status = self.record.status.as_ref();
         let status = status.filter(|_| news || self.progress.write_again.is_some());
         let written = self.record.write(&self.folder).and_then(|()| match status {

@@ -19,6 +19,8 @@ mod file;
 mod job;
 mod journal;
 mod lifeline;
+mod log_cut;
+mod logs;
 mod news;
 mod orders;
 mod probe;

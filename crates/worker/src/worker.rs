@@ -1,7 +1,10 @@
 //! One worker from its folder to its end.
 
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use portreeve::supervision::{ExitStatus, Machine, Reason, StartFailure};
@@ -16,6 +19,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::logs;
 use crate::orders;
 use crate::probing::Probing;
 use crate::record::Record;
@@ -92,12 +96,14 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let (send_event, backend) = mpsc::unbounded_channel();
     let (send_probe, probes) = mpsc::unbounded_channel();
     let (newest, told) = watch::channel(None);
+    let messages = Arc::new(AtomicU64::new(0));
     let desired = &assignment.desired;
     tokio::spawn(uplink::tell(
         Client::new(assignment.controller.clone())
             .with_token(Some(assignment.tokens.worker.clone())),
         paths::status(&desired.service, desired.index, desired.incarnation),
         told,
+        messages.clone(),
     ));
     let lifeline = match assignment.lifeline.clone() {
         Some(process) => {
@@ -112,6 +118,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         token_file: folder.token().to_string_lossy().into_owned(),
     };
     let held = assignment.containment.clone();
+    let bounds = assignment.logs;
+    tokio::spawn(logs::keep(folder.clone(), bounds));
     let mut record = record;
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let driver = Driver {
@@ -126,6 +134,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         )),
         probing: Probing::new(send_probe),
         uplink: newest,
+        messages,
         progress: Progress::default(),
         folder: folder.clone(),
         assignment,
@@ -175,7 +184,13 @@ pub enum WorkerError {
 /// Makes this the one worker of the folder.
 fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     let path = folder.path().join("worker.lock");
-    let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("{}", path.display()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -96,7 +96,13 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
     for entry in fs::read_dir(folder.path())? {
         let entry = entry?;
         let path = entry.path();
-        if kept.contains(&path) {
+        let name = entry.file_name();
+        let is_part = |stream: LogStream| stream.part_end(name.to_str()?);
+        if kept.contains(&path)
+            || LogStream::OUTPUT
+                .into_iter()
+                .any(|one| is_part(one).is_some())
+        {
             continue;
         }
         if entry.file_type()?.is_dir() {
@@ -356,6 +362,8 @@ mod tests {
             "machine.json",
             "status.json",
             "stdout.log",
+            "stdout.4096.log",
+            "stdout.moving",
             "supervision.jsonl",
             "worker.log",
         ] {
@@ -373,6 +381,7 @@ mod tests {
             [
                 "ended",
                 "status.json",
+                "stdout.4096.log",
                 "stdout.log",
                 "supervision.jsonl",
                 "worker.log"

@@ -25,6 +25,8 @@ pub(super) struct Keeping {
     pub(super) started: Option<Instant>,
     pub(super) start_after: Option<Instant>,
     pub(super) talk_after: Option<Instant>,
+    /// When its logs have been kept long enough, once it ended.
+    pub(super) expires: Option<Instant>,
 }
 
 impl Keeping {
@@ -43,6 +45,7 @@ impl Keeping {
             started: None,
             start_after: None,
             talk_after: None,
+            expires: None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! One task owns it all, so that no two decisions about a replica can cross. What to do is decided by
 //! [`portreeve::residency`]; here it is done, and what failed is tried again later.
 
+mod expiry;
 mod folder;
 mod keeping;
 mod start;
@@ -239,6 +240,7 @@ impl Household {
                 }
             }
             changed |= self.talk(talks).await;
+            self.expire();
             if !changed {
                 return;
             }

@@ -280,6 +280,7 @@ impl Household {
             user: None,
             containment: Containment::default(),
             backend: self.config.backend,
+            logs: self.config.logs,
         }
     }
 

@@ -80,11 +80,15 @@ impl Worker {
         Self::hold(u32::try_from(pid.as_raw()).map_err(|_| Errno::ESRCH)?)
     }
 
-    /// The living process with this identity; `None` if there is none any more.
+    /// The living process with this identity, if it is the owner's; `None` if there is none any more.
     pub(super) fn recognise(identity: &ProcessIdentity, owner: Owner) -> Option<Self> {
+        Self::recognise_of(identity, &[owner.uid])
+    }
+
+    fn recognise_of(identity: &ProcessIdentity, users: &[u32]) -> Option<Self> {
         let worker = Self::hold(identity.pid).ok()?;
         // Looked at while the number is held: it cannot pass to another process in between.
-        let is_it = identity.is_alive() && runs_as(identity.pid, owner) && !worker.has_ended();
+        let is_it = identity.is_alive() && runs_as(identity.pid, users) && !worker.has_ended();
         is_it.then_some(worker)
     }
 
@@ -142,19 +146,12 @@ fn environment(user: Option<&JobUser>) -> Vec<(OsString, OsString)> {
     passed_on.chain(account).collect()
 }
 
-/// Whether the process is the owner's, or one of ours on its way to become it. A user can give a process
-/// of another any look but this.
-fn runs_as(pid: u32, owner: Owner) -> bool {
+/// Whether the process runs as nobody but these. A user can give a process of another any look but this.
+fn runs_as(pid: u32, users: &[u32]) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let allowed = [owner.uid, Owner::own().uid];
-    uids.is_some_and(|uids| {
-        let uids = uids.split_ascii_whitespace().map(str::parse::<u32>);
-        uids.clone().count() == 4
-            && uids
-                .into_iter()
-                .all(|uid| uid.is_ok_and(|uid| allowed.contains(&uid)))
-    })
+    let is_theirs = |uid: &str| uid.parse().is_ok_and(|uid| users.contains(&uid));
+    uids.is_some_and(|uids| uids.split_ascii_whitespace().all(is_theirs))
 }
 
 /// Looks for a worker of this folder that could not yet say who it is: the agent may be killed right
@@ -165,7 +162,8 @@ pub(super) fn search(replica: &ReplicaFolder) -> Option<Worker> {
         b"--folder",
         replica.path().as_os_str().as_bytes(),
     ];
-    let owner = Owner::of(replica.path()).ok()?;
+    // It may be on its way from our own user to the folder's.
+    let users = [Owner::of(replica.path()).ok()?.uid, Owner::own().uid];
     let process = fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
         let pid: u32 = process.file_name().to_str()?.parse().ok()?;
         let command = fs::read(process.path().join("cmdline")).ok()?;
@@ -173,9 +171,9 @@ pub(super) fn search(replica: &ReplicaFolder) -> Option<Worker> {
         let words: Vec<_> = words.collect();
         let is_named = words.windows(arguments.len()).any(|some| some == arguments);
         // Anybody may write anything into an argument list.
-        (is_named && runs_as(pid, owner)).then(|| ProcessIdentity::of(pid).ok())?
+        (is_named && runs_as(pid, &users)).then(|| ProcessIdentity::of(pid).ok())?
     })?;
-    Worker::recognise(&process, owner)
+    Worker::recognise_of(&process, &users)
 }
 
 /// Tells the worker of this folder one thing and returns what it answers.
@@ -245,11 +243,9 @@ mod tests {
             ..identity.clone()
         };
         assert!(Worker::recognise(&impostor, owner).is_none());
-        // Of somebody else's folder it is no worker, whatever stands there, unless an agent that is root has
-        // just started it.
+        // Of somebody else's folder it is no worker, whatever stands there.
         let ids = "54321:54321:".parse::<portreeve_api::local::Ids>().unwrap();
-        let other = Worker::recognise(&identity, Owner::from(&ids));
-        assert_eq!(other.is_some(), nix::unistd::geteuid().is_root());
+        assert!(Worker::recognise(&identity, Owner::from(&ids)).is_none());
 
         fs::remove_dir_all(replica.path()).unwrap();
         worker.ended().await.unwrap();

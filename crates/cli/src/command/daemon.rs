@@ -9,7 +9,7 @@ use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
 use portreeve_api::containment::Choice;
-use portreeve_api::local::{Ids, ReplicaFolder};
+use portreeve_api::local::{Ids, LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,6 +18,7 @@ use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::output;
 use crate::places::{self, Places};
+use crate::size::Size;
 use crate::span::Span;
 
 /// Run the controller: the truth about services, ports and endpoints.
@@ -96,6 +97,16 @@ pub(crate) struct HostOptions {
     /// pid-namespace, freezer, process-tree that is possible here; any other is taken or the start is refused
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) containment: Choice,
+    /// How large a file of a service's output grows before its beginning becomes a part of its own
+    #[arg(long, value_name = "SIZE", default_value = "50M")]
+    pub(crate) log_size: Size,
+    /// How many files of each output are kept, the growing one among them
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(LogBounds::MAX_FILES)))]
+    pub(crate) log_files: u32,
+    /// How long a replica's output is kept after its end
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) keep_logs: Span,
 }
 
 /// [`BackendKind`] as it is written.
@@ -223,6 +234,11 @@ pub(crate) fn agent_config(
         worker_program: std::env::current_exe()?,
         lifeline: None,
         labels: BTreeMap::new(),
+        logs: LogBounds {
+            size: options.log_size.0,
+            files: options.log_files,
+        },
+        keep_logs: options.keep_logs.0,
         ..AgentConfig::default()
     })
 }
@@ -239,6 +255,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    pub(crate) const fn of(folder: PathBuf, user: Option<Ids>) -> Self {
+        Self { folder, user }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         log_to_stderr();
         let folder = ReplicaFolder::at(self.folder);
@@ -261,6 +281,22 @@ pub(crate) struct Shim {
 }
 
 impl Shim {
+    pub(crate) const fn of_namespace() -> Self {
+        Self {
+            folder: None,
+            run: 0,
+            init: true,
+        }
+    }
+
+    pub(crate) const fn of(folder: PathBuf, run: u32) -> Self {
+        Self {
+            folder: Some(folder),
+            run,
+            init: false,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         let ended = match self.folder {
             Some(folder) => portreeve_worker::shim::run(&ReplicaFolder::at(folder), Run(self.run)),

@@ -8,6 +8,7 @@
 
 mod bad_profiles;
 mod crashes;
+mod crowds;
 mod daemons;
 mod dev_ends;
 mod environment;
@@ -17,8 +18,10 @@ mod leaks;
 mod many;
 mod namespace;
 mod numbers;
+mod output;
 mod ports;
 mod reads;
+mod steady;
 mod stranger;
 mod tour;
 mod tree;

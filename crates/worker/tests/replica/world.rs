@@ -18,8 +18,8 @@ use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use portreeve_api::containment::{Choice, Containment, Ladder, Rung};
 use portreeve_api::local::{
-    Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens, WorkerAnswer,
-    WorkerCommand,
+    Assignment, LogBounds, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens,
+    WorkerAnswer, WorkerCommand,
 };
 
 use portreeve_api::service_manager::BackendKind;
@@ -114,6 +114,7 @@ impl World {
             containment: contained(rung(), root.path()),
             user: None,
             backend: BackendKind::Process,
+            logs: LogBounds::default(),
         };
         assignment.containment.prepare(None).unwrap();
         Self {
