@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> Option<Result<Ex
         ("shim", "--folder", Some("--run"), 5) => Shim::of(folder(), text(4)?.parse().ok()?)
             .run()
             .map(|()| ExitCode::SUCCESS),
+        ("shim", "--init", None, 2) => Shim::of_namespace().run().map(|()| ExitCode::SUCCESS),
         _ => return None,
     };
     Some(ended)

@@ -297,6 +297,14 @@ pub(crate) struct Shim {
 }
 
 impl Shim {
+    pub(crate) const fn of_namespace() -> Self {
+        Self {
+            folder: None,
+            run: 0,
+            init: true,
+        }
+    }
+
     pub(crate) const fn of(folder: PathBuf, run: u32) -> Self {
         Self {
             folder: Some(folder),

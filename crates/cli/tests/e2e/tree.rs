@@ -314,6 +314,9 @@ fn a_controller_that_is_away_answers_garbage_or_hangs_ends_nothing() {
         &world.profile("hello.toml", &hello("hello", 2, "", USUAL)),
     ]);
     world.ok(&["wait", "hello", "--timeout", "60s"]);
+    // News is written with the next truth.
+    let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
+    world.ok(&["submit", &world.profile("quiet.toml", quiet)]);
     let before = standing(&world, "hello");
     let endpoints = world.ok(&["endpoints", "hello"]);
     assert_eq!(first.end("KILL"), None);
@@ -409,4 +412,43 @@ fn what_was_made_to_hold_a_replica_goes_with_it() {
             names_in(&own.join(name))
         );
     }
+}
+
+#[test]
+fn a_replica_keeps_the_rung_it_began_with_under_an_agent_that_is_told_otherwise() {
+    let Some(world) = World::new() else { return };
+    let _controller = controller(&world);
+    let Some(first) = agent(&world, "cgroup") else {
+        return;
+    };
+    world.ok(&[
+        "submit",
+        &world.profile("old.toml", &hello("old", 1, "", USUAL)),
+    ]);
+    world.ok(&["wait", "old", "--timeout", "60s"]);
+    let before = world.replica("old", 0);
+    assert_eq!(first.end("KILL"), None);
+    for worker in running(&world, " worker --folder") {
+        kill(worker, "KILL");
+    }
+    let Some(_second) = agent(&world, "process-tree") else {
+        return;
+    };
+    world.ok(&[
+        "submit",
+        &world.profile("new.toml", &hello("new", 1, "", USUAL)),
+    ]);
+    world.ok(&["wait", "new", "--timeout", "60s"]);
+    let group = |replica: &Value| {
+        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", pid(replica))).unwrap();
+        groups
+            .lines()
+            .any(|line| line.starts_with("0::") && line.contains("/run-"))
+    };
+    assert_eq!(world.replica("old", 0)["pid"], before["pid"]);
+    world.ok(&["restart", "old"]);
+    let again = world.replica_when("old", 0, "ran again", |it| {
+        it["ready"] == true && it["pid"] != before["pid"]
+    });
+    assert!(group(&again) && !group(&world.replica("new", 0)));
 }

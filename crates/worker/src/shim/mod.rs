@@ -231,7 +231,8 @@ impl Shim {
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
         let mut fds = vec![PollFd::new(children, PollFlags::IN)];
         fds.extend(self.peers.poll_fds());
-        let changes = self.hold.changes();
+        // Of a group that is removed it would stay ready.
+        let changes = (!self.state.empty).then(|| self.hold.changes()).flatten();
         let changes = changes.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::PRI));
         fds.extend(changes);
         let polled = poll(&mut fds, timeout.as_ref());
