@@ -292,7 +292,7 @@ fn probes() -> Vec<Case> {
 
 fn stops_and_groups() -> Vec<Case> {
     use RestartPolicy::Always;
-    let three = stays(3000, signal(15));
+    let three = || stays(3000, signal(15));
     let empties = |after: Option<Duration>| RunScript {
         empties: after,
         ..exits(5000, 1)
@@ -302,14 +302,8 @@ fn stops_and_groups() -> Vec<Case> {
         ..stays(100, signal(15))
     };
     vec![
-        case(
-            36,
-            Always,
-            &[three.clone()],
-            "1 R; 20 N(stop); 20 T; 23 STOPPED",
-        )
-        .order(20.0, STOP),
-        case(37, Always, &[three], "1 R; 20 N(stop); 22 T; 25 STOPPED")
+        case(36, Always, &[three()], "1 R; 20 N(stop); 20 T; 23 STOPPED").order(20.0, STOP),
+        case(37, Always, &[three()], "1 R; 20 N(stop); 22 T; 25 STOPPED")
             .rules(|c| c.stop.drain = seconds(2))
             .order(20.0, STOP),
         case(

@@ -77,8 +77,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let teller = Teller::Controller(newest);
     match supervise(folder.clone(), assignment, shim, teller, orders).await? {
         // The folder is the agent's, who keeps the logs.
-        Ended::Forgotten | Ended::Final(_) => Ok(()),
-        Ended::LifelineEnded => fs::remove_dir_all(folder.path())
+        Ended::Forgotten | Ended::Over(_) => Ok(()),
+        Ended::LifelineGone => fs::remove_dir_all(folder.path())
             .with_context(|| format!("{} cannot be removed", folder.path().display())),
     }
 }

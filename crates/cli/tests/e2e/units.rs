@@ -222,11 +222,11 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
         (&adopted["pid"], &adopted["run"]),
         (&second["pid"], &second["run"])
     );
-    assert_eq!(managed.units(), [unit.clone()]);
+    assert_eq!(managed.units(), [unit.as_str()]);
 
     // The agent dies, and the controller with it here: the next ones find it untouched too.
     assert_eq!(dev.end("KILL"), None);
-    assert_eq!(managed.units(), [unit.clone()]);
+    assert_eq!(managed.units(), [unit.as_str()]);
     let dev = world.dev(&["--backend", "systemd", "--data", data]);
     let kept = world.replica_when("web", 0, "stayed", |it| it["ready"] == true);
     assert_eq!(

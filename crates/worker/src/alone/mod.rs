@@ -106,9 +106,9 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     lines.finish(LAST_WORDS);
     drop(lock);
     match ended? {
-        Ended::Final(end) => Ok(end),
+        Ended::Over(end) => Ok(end),
         // Somebody told it so over its socket.
-        Ended::Forgotten | Ended::LifelineEnded => Ok(Final::Stopped),
+        Ended::Forgotten | Ended::LifelineGone => Ok(Final::Stopped),
     }
 }
 
