@@ -228,7 +228,7 @@ pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     }
 }
 
-fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
+pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
     let seed = getrandom::u64().context("no random numbers")?;
     Ok(Record {
         boot_id: boot_id.to_owned(),

@@ -103,7 +103,9 @@ impl ShimBackend {
         let files = RunFolder::of(&self.folder, run);
         let unit = match self.kind {
             BackendKind::Process => None,
-            BackendKind::Systemd(manager) => Some(Unit::of(manager, &self.folder, run)),
+            BackendKind::Systemd(manager) => {
+                Some(Unit::of(manager.of_this_user(), &self.folder, run))
+            }
         };
         Follower::new(run, files, self.mark.of(run), unit, self.events.clone())
     }
