@@ -66,6 +66,13 @@ impl ServiceManager {
         })
     }
 
+    /// The one that this process may ask for what an agent decided: the system's is root's alone, so a worker
+    /// that runs a job as another user asks that user's own.
+    #[must_use]
+    pub fn of_this_user(self) -> Self {
+        if is_root() { self } else { Self::User }
+    }
+
     async fn try_unit(self) -> Result<(), String> {
         let name = format!("portreeve-trial-{}.service", std::process::id());
         let mut trial = self.run_unit(&name, "portreeve asks whether units can be started");

@@ -46,9 +46,9 @@ pub(crate) enum Ended {
     /// The replica ended and the controller knows.
     Forgotten,
     /// The process ended that the replica's life hung on, and the replica with it.
-    LifelineEnded,
-    /// The replica ended, and nobody else has to know.
-    Final(Final),
+    LifelineGone,
+    /// The replica ended like this, and nobody else has to know.
+    Over(Final),
 }
 
 /// One replica under supervision.
@@ -128,14 +128,14 @@ impl Driver {
             return None;
         }
         if self.progress.lifeline_ended {
-            return Some(Ended::LifelineEnded);
+            return Some(Ended::LifelineGone);
         }
         if self.progress.forget {
             return Some(Ended::Forgotten);
         }
         match self.record.status.as_ref().map(|status| &status.state) {
             Some(State::Final(end)) if self.teller.ends_with_replica() => {
-                Some(Ended::Final(end.clone()))
+                Some(Ended::Over(end.clone()))
             }
             _ => None,
         }

@@ -29,10 +29,6 @@ fn ends_and_waits() -> Vec<Case> {
         spawn_error: Some(2),
         ..up()
     };
-    let eight = |c: &mut Config| {
-        c.backoff.max = seconds(8);
-        c.backoff.reset_after = seconds(10);
-    };
     vec![
         case(1, Always, &[exits(5000, 0), up()], "1 R; 5 N(x0); 5 B(x0,1); 6 S(1); 7 R"),
         case(2, OnFailure, &[exits(5000, 0)], "1 R; 5 N(x0); 5 SUCCEEDED"),
@@ -63,7 +59,7 @@ fn ends_and_waits() -> Vec<Case> {
             &[exits(0, 1), exits(0, 1), exits(10_000, 1), up()],
             "0 B(x1,1); 1 S(1); 1 B(x1,2); 3 S(2); 4 R; 13 N(x1); 13 B(x1,1); 14 S(3); 15 R",
         )
-        .rules(eight),
+        .rules(eight_ten),
         case(
             15,
             Always,
@@ -87,7 +83,7 @@ fn ends_and_waits() -> Vec<Case> {
             "0 B(x1,1); 1 S(1); 1 B(x1,2); 3 S(2); 3 B(x1,4); 7 S(3); 7 B(x1,8); 15 S(4); 15 B(x1,8); 23 S(5); \
              23 B(x1,8); 31 S(6); 31 B(x1,8); 39 S(7); 39 B(x1,8)",
         )
-        .rules(eight)
+        .rules(eight_ten)
         .until(40),
         case(
             12,
@@ -95,7 +91,7 @@ fn ends_and_waits() -> Vec<Case> {
             &[exits(0, 1), exits(0, 1), exits(9999, 1), up()],
             "0 B(x1,1); 1 S(1); 1 B(x1,2); 3 S(2); 4 R; 12.999 N(x1); 12.999 B(x1,4); 16.999 S(3); 17.999 R",
         )
-        .rules(eight),
+        .rules(eight_ten),
         case(
             16,
             Always,
@@ -142,6 +138,28 @@ fn ends_and_waits() -> Vec<Case> {
         )
         .rules(|c| c.give_up = Some(give_up(10, 606)))
         .until(400),
+        case(
+            19,
+            Always,
+            &[exits(50_000, 1), exits(4900, 1), exits(3900, 1), exits(1900, 1)],
+            "1 R; 50 N(x1); 50 B(x1,0.1); 50.1 S(1); 51.1 R; 55 N(x1); 55 B(x1,0.1); 55.1 S(2); 56.1 R; \
+             59 N(x1); 59 B(x1,0.1); 59.1 S(3); 60.1 R; 61 N(x1); 61 GAVEUP(x1,3)",
+        )
+        .rules(|c| {
+            c.backoff.initial = Duration::from_millis(100);
+            c.backoff.max = c.backoff.initial;
+            c.backoff.reset_after = seconds(1000);
+            c.give_up = Some(give_up(3, 60));
+        }),
+        case(
+            52,
+            Always,
+            &[exits(59_000, 1)],
+            "1 R; 59 N(x1); 59 B(x1,1); 60 S(1); 61 R; 119 N(x1); 119 B(x1,2); 121 S(2); 122 R; 180 N(x1); \
+             180 B(x1,4); 184 S(3); 185 R; 243 N(x1); 243 B(x1,8); 251 S(4); 252 R; 310 N(x1); 310 B(x1,16); \
+             326 S(5); 327 R; 385 N(x1); 385 B(x1,32); 417 S(6); 418 R; 476 N(x1); 476 B(x1,60); 536 S(7); 537 R",
+        )
+        .until(540),
         case(30, Always, &[up()], "1 R"),
         case(
             50,
@@ -233,6 +251,26 @@ fn probes() -> Vec<Case> {
         .rules(|c| c.liveness = Some(probe(5, 10, 1, 1)))
         .bad(0, Liveness, 0, EVER, Bad::Fails)
         .order(8.0, stop_within(2)),
+        case(
+            13,
+            Always,
+            &[exits(0, 1), exits(14_000, 1)],
+            "0 B(x1,1); 1 S(1); 6 R; 15 N(x1); 15 B(x1,2)",
+        )
+        .rules(eight_ten)
+        .rules(|c| c.readiness = Some(probe(0, 1, 1, 3)))
+        .bad(2, Readiness, 0, 5000, Bad::Fails)
+        .until(16),
+        case(
+            14,
+            Always,
+            &[exits(0, 1), exits(30_000, 1)],
+            "0 B(x1,1); 1 S(1); 31 B(x1,2)",
+        )
+        .rules(eight_ten)
+        .rules(|c| c.readiness = Some(probe(0, 1, 1, 3)))
+        .bad(2, Readiness, 0, EVER, Bad::Fails)
+        .until(32),
         case(23, Always, &[up()], "1 R")
             .live()
             .bad(0, Liveness, 20_000, 40_000, Bad::Fails)
@@ -292,7 +330,7 @@ fn probes() -> Vec<Case> {
 
 fn stops_and_groups() -> Vec<Case> {
     use RestartPolicy::Always;
-    let three = stays(3000, signal(15));
+    let three = || stays(3000, signal(15));
     let empties = |after: Option<Duration>| RunScript {
         empties: after,
         ..exits(5000, 1)
@@ -302,14 +340,8 @@ fn stops_and_groups() -> Vec<Case> {
         ..stays(100, signal(15))
     };
     vec![
-        case(
-            36,
-            Always,
-            &[three.clone()],
-            "1 R; 20 N(stop); 20 T; 23 STOPPED",
-        )
-        .order(20.0, STOP),
-        case(37, Always, &[three], "1 R; 20 N(stop); 22 T; 25 STOPPED")
+        case(36, Always, &[three()], "1 R; 20 N(stop); 20 T; 23 STOPPED").order(20.0, STOP),
+        case(37, Always, &[three()], "1 R; 20 N(stop); 22 T; 25 STOPPED")
             .rules(|c| c.stop.drain = seconds(2))
             .order(20.0, STOP),
         case(
@@ -501,4 +533,10 @@ fn deaf() -> RunScript {
         on_term: None,
         ..RunScript::default()
     }
+}
+
+/// At most 8 s, from the beginning again after 10 s.
+fn eight_ten(rules: &mut Config) {
+    rules.backoff.max = seconds(8);
+    rules.backoff.reset_after = seconds(10);
 }

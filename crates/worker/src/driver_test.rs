@@ -9,7 +9,7 @@ use portreeve::port_pool::PortGrant;
 use portreeve::profile::Profile;
 use portreeve::registry::Desired;
 use portreeve::supervision::record::replay;
-use portreeve::supervision::{Config, Machine, ProbeOutcome, Reason, Report};
+use portreeve::supervision::{Config, ProbeOutcome, Reason, Report};
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{LogBounds, LogStream, Tokens};
 use portreeve_api::service_manager::BackendKind;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::backend::simulated::{Done, RunScript, SimulatedBackend};
+use crate::worker::new_record;
 
 #[path = "driver_cases_test.rs"]
 mod cases;
@@ -107,23 +108,11 @@ async fn play(case: &Case) -> (Vec<String>, String) {
         }
     }));
     let assignment = assignment(case);
-    let supervision = assignment.desired.profile.supervision.clone();
+    let record = new_record(&assignment, &assignment.boot_id).unwrap();
     let driver = Driver {
         clock,
         folder: folder.clone(),
-        record: Record {
-            boot_id: "simulated".into(),
-            machine: Machine::new(supervision, 1),
-            refused: None,
-            restart_no: 0,
-            host_address: assignment.host_address,
-            process: None,
-            ready_run: None,
-            status: None,
-            first_failure: None,
-            last_failure: None,
-            began: Some(clock.monotonic()),
-        },
+        record,
         assignment,
         journal: Journal::new(folder.clone(), clock.monotonic()),
         backend: Box::new(SimulatedBackend::new(case.runs.clone(), send_event, done)),
@@ -163,7 +152,7 @@ fn assignment(case: &Case) -> Assignment {
             grant: PortGrant::default(),
             profile,
             user: "alice".into(),
-            uid: 0,
+            uid: rustix::process::geteuid().as_raw(),
             last_status: None,
             attached: false,
         },

@@ -96,8 +96,8 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let limits = Limits::of_host();
     match supervise(folder.clone(), assignment, shim, (teller, limits), orders).await? {
         // The folder is the agent's, who keeps the logs.
-        Ended::Forgotten | Ended::Final(_) => Ok(()),
-        Ended::LifelineEnded => {
+        Ended::Forgotten | Ended::Over(_) => Ok(()),
+        Ended::LifelineGone => {
             containment::leave_for_good(&held);
             fs::remove_dir_all(folder.path())
                 .with_context(|| format!("{} cannot be removed", folder.path().display()))
@@ -299,7 +299,7 @@ pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     }
 }
 
-fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
+pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
     let seed = getrandom::u64().context("no random numbers")?;
     Ok(Record {
         boot_id: boot_id.to_owned(),

@@ -393,6 +393,14 @@ fn a_bad_profile_grant_or_descriptor_is_refused_with_its_place_and_starts_nothin
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains("--status-fd 77: "), "{outcome:?}");
     assert_eq!(world.run(&[&arguments[..], &["0"]].concat()).code, Some(2));
+    let output = world
+        .command("sh")
+        .args(["-c", "exec \"$@\" 3</dev/null", "sh", PORTREEVE])
+        .args(&arguments[..])
+        .arg("3")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(world.run(&arguments[..5]).code, Some(2));
 }
 

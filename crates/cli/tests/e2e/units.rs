@@ -222,11 +222,11 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
         (&adopted["pid"], &adopted["run"]),
         (&second["pid"], &second["run"])
     );
-    assert_eq!(managed.units(), [unit.clone()]);
+    assert_eq!(managed.units(), [unit.as_str()]);
 
     // The agent dies, and the controller with it here: the next ones find it untouched too.
     assert_eq!(dev.end("KILL"), None);
-    assert_eq!(managed.units(), [unit.clone()]);
+    assert_eq!(managed.units(), [unit.as_str()]);
     let dev = world.dev(&["--backend", "systemd", "--data", data]);
     let kept = world.replica_when("web", 0, "stayed", |it| it["ready"] == true);
     assert_eq!(
@@ -251,6 +251,18 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
         it["restarts"] == 3 && it["ready"] == true
     });
     assert_eq!(fourth["ports"], first["ports"]);
+
+    // Worker and shim die at once: the next worker finds a unit that is gone, or ends what there is of it.
+    let [worker] = managed.processes("worker --folder").try_into().unwrap();
+    let [shim] = managed.processes(" shim ").try_into().unwrap();
+    kill(worker, "KILL");
+    kill(shim, "KILL");
+    let fifth = world.replica_when("web", 0, "came back", |it| {
+        it["restarts"] == 4 && it["ready"] == true
+    });
+    assert_eq!(fifth["last_failure"], "exit status unknown");
+    assert_eq!(managed.processes("runaway").len(), 1);
+    assert_eq!(managed.units().len(), 1);
     assert_eq!(world.ok(&["logs", "web"]), "told to end\n");
 
     world.ok(&["stop", "web"]);

@@ -63,12 +63,17 @@ pub fn run_alone(alone: Alone) -> anyhow::Result<Final> {
 ///
 /// # Errors
 ///
-/// The system's; EBADF: there is none with this number.
+/// The system's; EBADF: there is none with this number; EACCES: it cannot be written to.
 pub fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
+    use rustix::fs::OFlags;
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
     // A copy by way of the process itself: a bare number is nothing that safe code may hold.
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let taken = pidfd_getfd(this.as_fd(), number, PidfdGetfdFlags::empty())?;
+    let mode = rustix::fs::fcntl_getfl(&taken)?;
+    if !mode.intersects(OFlags::WRONLY | OFlags::RDWR) {
+        return Err(rustix::io::Errno::ACCESS.into());
+    }
     if number > 2 {
         nix::unistd::close(number)?;
     }
@@ -107,9 +112,9 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     lines.finish(LAST_WORDS);
     drop(lock);
     match ended? {
-        Ended::Final(end) => Ok(end),
+        Ended::Over(end) => Ok(end),
         // Somebody told it so over its socket.
-        Ended::Forgotten | Ended::LifelineEnded => Ok(Final::Stopped),
+        Ended::Forgotten | Ended::LifelineGone => Ok(Final::Stopped),
     }
 }
 

@@ -117,7 +117,9 @@ impl ShimBackend {
     fn follower(&self, run: Run) -> (Follower, Followed) {
         let unit = match self.kind {
             BackendKind::Process => None,
-            BackendKind::Systemd(manager) => Some(Unit::of(manager, &self.folder, run)),
+            BackendKind::Systemd(manager) => {
+                Some(Unit::of(manager.of_this_user(), &self.folder, run))
+            }
         };
         Follower::new(
             run,
