@@ -142,6 +142,12 @@ impl Hold {
     }
 }
 
+/// The control group of version 2 of a run, if it has one: that in which its sockets are made.
+pub(crate) fn group_of(containment: &Containment, run: Run) -> Option<PathBuf> {
+    let group = containment.group.as_deref()?;
+    (containment.rung == Rung::Cgroup).then(|| run_group(group, run))
+}
+
 /// The runs that have a group in this replica's, newest last.
 pub(crate) fn runs_with_groups(containment: &Containment) -> Vec<Run> {
     let entries = containment
