@@ -7,6 +7,7 @@
 )]
 
 mod bad_profiles;
+mod conflicts;
 mod crashes;
 mod daemons;
 mod dev_ends;
@@ -18,6 +19,8 @@ mod many;
 mod namespace;
 mod numbers;
 mod ports;
+mod probe_command;
+mod probes;
 mod reads;
 mod stranger;
 mod tour;
