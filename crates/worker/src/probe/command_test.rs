@@ -13,7 +13,10 @@ fn shell(line: &str, mark: &str) -> CommandCheck {
     let path = std::env::var("PATH").unwrap();
     CommandCheck {
         argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
-        env: vec![("PATH".into(), path), ("CHECKED".into(), mark.into())],
+        env: vec![
+            ("PATH".into(), path.into()),
+            ("CHECKED".into(), mark.into()),
+        ],
         working_dir: "/".into(),
         leftovers: Leftovers::default(),
         limits: Limits::of_process(),
