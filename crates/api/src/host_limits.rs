@@ -64,7 +64,7 @@ impl HostLimits {
         let page = Self(Place::File(file));
         if !page.is_page() {
             page.write(0, &MAGIC)?;
-            page.write(DUE, &[0; (SLOTS - DUE) as usize])?;
+            page.write(DUE, &NOTHING_NOTED)?;
         }
         Ok(page)
     }
@@ -224,6 +224,8 @@ impl AsFd for Place {
 
 /// What the page begins with.
 const MAGIC: [u8; 16] = *b"portreeve host 1";
+/// What follows until the first of [`SLOTS`].
+const NOTHING_NOTED: [u8; 48] = [0; 48];
 /// When the next token is due, in ms of CLOCK_MONOTONIC.
 const DUE: i64 = 16;
 const LATE: i64 = 24;
