@@ -64,7 +64,7 @@ impl HostLimits {
         let page = Self(Place::File(file));
         if !page.is_page() {
             page.write(0, &MAGIC)?;
-            page.write(DUE, &[0; (SLOTS - DUE) as usize])?;
+            page.write(DUE, &NOTHING_NOTED)?;
         }
         Ok(page)
     }
@@ -224,6 +224,8 @@ impl AsFd for Place {
 
 /// What the page begins with.
 const MAGIC: [u8; 16] = *b"portreeve host 1";
+/// What follows until the first of [`SLOTS`].
+const NOTHING_NOTED: [u8; 48] = [0; 48];
 /// When the next token is due, in ms of CLOCK_MONOTONIC.
 const DUE: i64 = 16;
 const LATE: i64 = 24;
@@ -235,80 +237,103 @@ const SLOTS: i64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
 
-    /// Runs a line of Python on the page, in a process of its own.
-    fn python(page: &Path, line: &str) -> String {
-        let code = format!(
-            "import fcntl, os\npage = open({:?}, 'r+b')\n{line}\n",
-            page.display().to_string()
+    const PAGE: &str = "PORTREEVE_TEST_PAGE";
+    const RANGE: &str = "PORTREEVE_TEST_RANGE";
+
+    /// Another process that holds a range of the page, played by this very test program; ended when dropped.
+    struct Holder(Child);
+
+    impl Holder {
+        fn of(page: &Path, from: i64, length: i64) -> Self {
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "host_limits::tests::a_played_holder",
+                    "--nocapture",
+                ])
+                .env(PAGE, page)
+                .env(RANGE, format!("{from} {length}"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let out = BufReader::new(child.stdout.take().unwrap());
+            let said = out
+                .lines()
+                .map_while(Result::ok)
+                .find(|line| line.contains("holds it"));
+            assert!(said.is_some(), "it never held it");
+            Self(child)
+        }
+    }
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    /// Passes at once unless another test started it.
+    #[test]
+    fn a_played_holder() {
+        let Some(path) = std::env::var_os(PAGE) else {
+            return;
+        };
+        let range = std::env::var(RANGE).unwrap();
+        let (from, length) = range.split_once(' ').unwrap();
+        let page = HostLimits::open(path.as_ref()).unwrap();
+        let held = page.lock(from.parse().unwrap(), length.parse().unwrap());
+        println!(
+            "{}",
+            if held.unwrap() {
+                "holds it"
+            } else {
+                "has it not"
+            }
         );
-        let output = Command::new("python3").args(["-c", &code]).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn page() -> (tempfile::TempDir, std::path::PathBuf, HostLimits) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits");
+        let page = HostLimits::open(&path).unwrap();
+        (folder, path, page)
     }
 
     #[test]
     fn places_of_another_process_are_passed_over_and_freed_by_its_death() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("limits");
-        let page = HostLimits::open(&path).unwrap();
-        let mut other = Command::new("python3")
-            .args(["-c", &format!(
-                "import fcntl, time\npage = open({:?}, 'r+b')\nfcntl.lockf(page, fcntl.LOCK_EX, 63, 64)\n\
-                 print('held', flush=True)\ntime.sleep(1000)",
-                path.display().to_string()
-            )])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut held = String::new();
-        let out = other.stdout.take().unwrap();
-        io::BufRead::read_line(&mut io::BufReader::new(out), &mut held).unwrap();
-        assert_eq!(held, "held\n");
+        let (_folder, path, page) = page();
+        let other = Holder::of(&path, SLOTS, 63);
         assert_eq!(page.take_place(0, 7).unwrap(), Some(63));
         assert_eq!(page.take_place(1 << 63, 7).unwrap(), None);
-        other.kill().unwrap();
-        other.wait().unwrap();
+        drop(other);
         assert_eq!(page.take_place(1 << 63, 7).unwrap(), Some(7));
-        let free = "try:\n fcntl.lockf(page, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 64 + 7)\n print('free')\nexcept OSError:\n print('held')";
-        assert_eq!(python(&path, free), "held");
         page.give_back(7);
-        assert_eq!(python(&path, free), "free");
+        assert_eq!(page.take_place(0, 7).unwrap(), Some(7));
     }
 
     #[test]
     fn a_stopped_process_in_the_middle_of_the_bucket_holds_nobody_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("limits");
-        let page = HostLimits::open(&path).unwrap();
+        let (_folder, path, page) = page();
         assert_eq!(page.pace(|_| ()).unwrap(), Some(()));
-        let mut other = Command::new("python3")
-            .args(["-c", &format!(
-                "import fcntl, time\npage = open({:?}, 'r+b')\nfcntl.lockf(page, fcntl.LOCK_EX, 48, 16)\n\
-                 print('held', flush=True)\ntime.sleep(1000)",
-                path.display().to_string()
-            )])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut held = String::new();
-        let out = other.stdout.take().unwrap();
-        io::BufRead::read_line(&mut io::BufReader::new(out), &mut held).unwrap();
+        let other = Holder::of(&path, DUE, SLOTS - DUE);
         assert_eq!(page.pace(|_| ()).unwrap(), None);
         page.note(Note::Late);
-        other.kill().unwrap();
-        other.wait().unwrap();
+        drop(other);
         assert_eq!(page.pace(|_| ()).unwrap(), Some(()));
         assert_eq!(page.tallies().unwrap(), Tallies::default());
     }
 
     #[test]
     fn what_is_noted_outlives_the_agent_and_a_page_that_is_none_is_made_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("limits");
-        let page = HostLimits::open(&path).unwrap();
+        let (_folder, path, page) = page();
         page.note(Note::Late);
         page.note(Note::Shortage(11));
         page.note(Note::Shortage(24));
@@ -321,14 +346,11 @@ mod tests {
         drop(page);
         let page = HostLimits::open(&path).unwrap();
         assert_eq!(page.tallies().unwrap(), noted);
+        let now = Monotonic::from_millis(5);
         for damage in [&b""[..], b"x", &[0xFF; 4096]] {
             std::fs::write(&path, damage).unwrap();
             // A page in use is only as good as what it holds.
-            assert!(
-                page.pace(|pace| pace.restart(Monotonic::from_millis(5)))
-                    .unwrap()
-                    .is_some()
-            );
+            assert!(page.pace(|pace| pace.restart(now)).unwrap().is_some());
             std::fs::write(&path, damage).unwrap();
             let page = HostLimits::open(&path).unwrap();
             assert_eq!(page.tallies().unwrap(), Tallies::default());
@@ -337,15 +359,17 @@ mod tests {
 
     #[test]
     fn the_pace_is_one_for_all_who_have_the_page() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("limits");
-        let page = HostLimits::open(&path).unwrap();
+        let (_folder, path, page) = page();
         let now = Monotonic::from_millis(1_000_000);
         while page.pace(|pace| pace.probe(now)).unwrap() == Some(Ok(())) {}
-        let due = python(
-            &path,
-            "print(int.from_bytes(os.pread(page.fileno(), 8, 16), __import__('sys').byteorder))",
+        let other = HostLimits::open(&path).unwrap();
+        assert!(
+            other
+                .pace(|pace| pace.probe(now))
+                .unwrap()
+                .unwrap()
+                .is_err()
         );
-        assert_eq!(due, "1001000");
+        assert_eq!(other.number(DUE).unwrap(), 1_001_000);
     }
 }

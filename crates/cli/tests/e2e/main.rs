@@ -8,6 +8,7 @@
 
 mod bad_profiles;
 mod cluster;
+mod conflicts;
 mod crashes;
 mod crowds;
 mod daemons;
@@ -21,6 +22,8 @@ mod namespace;
 mod numbers;
 mod output;
 mod ports;
+mod probe_command;
+mod probes;
 mod reads;
 mod standalone;
 mod steady;

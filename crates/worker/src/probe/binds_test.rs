@@ -1,10 +1,12 @@
 //! Services that bind in every way, as processes of their own: who answers where, and what is said of it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::ReusePort;
 use portreeve::port::{Port, PortRanges};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome};
@@ -12,38 +14,48 @@ use portreeve::supervision::{ProbeKind, ProbeOutcome};
 use super::connecting_test::{LONG, below, listening, port_of, replica, tcp};
 use super::{Check, HttpCheck, ProbeReport, ProbeTarget, SourcePorts, probe};
 
-/// A service in Python that prints its number once it listens; ended when dropped.
+const PLAYED: &str = "PORTREEVE_TEST_SERVICE";
+
+/// A service of its own, played by this very test program; ended when dropped.
 struct Service {
     child: Child,
     port: Port,
+    /// What it says further.
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a played service does beside listening.
+#[derive(Clone, Copy, Debug)]
+enum Play {
+    /// Nothing.
+    Listens,
+    /// Leaves IPv4 alone.
+    OnlyV6,
+    /// Shares its number.
+    Shares,
+    /// Answers requests, one after the other.
+    Answers,
+    /// Says where each connection came from.
+    Names,
 }
 
 impl Service {
-    /// Listens on `address`; `more` is set on the socket before.
-    fn on(address: &str, port: u16, more: &str) -> Self {
-        let family = if address.contains(':') {
-            "AF_INET6"
-        } else {
-            "AF_INET"
-        };
-        Self::running(&format!(
-            "s = socket.socket(socket.{family})\n{more}\ns.bind(('{address}', {port}))\ns.listen(8)\n\
-             print(s.getsockname()[1], flush=True)\ntime.sleep(1000)"
-        ))
-    }
-
-    fn running(code: &str) -> Self {
-        let mut child = Command::new("python3")
-            .args(["-c", &format!("import socket, time, sys\n{code}")])
-            .stdin(Stdio::piped())
+    fn on(address: &str, port: u16, play: Play) -> Self {
+        let name = "probe::binds_test::a_played_service";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PLAYED, format!("{address} {port} {play:?}"))
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        let out = child.stdout.take().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        let port = Port::new(line.trim().parse().unwrap()).unwrap();
-        Self { child, port }
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = said.by_ref().map_while(Result::ok).find_map(|line| {
+            let port = line.strip_prefix("listens on ")?.parse().ok()?;
+            Port::new(port)
+        });
+        let port = port.expect("it says where it listens");
+        Self { child, port, said }
     }
 
     /// The replica whose run it is, published at `address`.
@@ -60,6 +72,53 @@ impl Drop for Service {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+/// Passes at once unless another test started it.
+#[test]
+fn a_played_service() {
+    let Ok(played) = std::env::var(PLAYED) else {
+        return;
+    };
+    let [address, port, play] = played.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{played}");
+    };
+    let ip: IpAddr = address.parse().unwrap();
+    let address = SocketAddr::new(ip, port.parse().unwrap());
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        None,
+    );
+    let socket = socket.unwrap();
+    if ip.is_ipv6() {
+        socket.set_only_v6(play == "OnlyV6").unwrap();
+    }
+    if play == "Shares" {
+        setsockopt(&socket, ReusePort, &true).unwrap();
+    }
+    socket.bind(&address.into()).unwrap();
+    socket.listen(8).unwrap();
+    let listener = TcpListener::from(socket);
+    println!("\nlistens on {}", listener.local_addr().unwrap().port());
+    loop {
+        match play {
+            "Answers" => {
+                let (mut connection, _) = listener.accept().unwrap();
+                // A client that only looked is gone.
+                if connection.read(&mut [0; 1024]).is_ok_and(|read| read > 0) {
+                    _ = connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+                }
+            }
+            "Names" => println!("{}", listener.accept().unwrap().1.port()),
+            _ => std::thread::park(),
+        }
+    }
+}
+
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    name.trim_end().to_owned()
 }
 
 async fn http(port: Port, target: ProbeTarget, timeout: Duration) -> ProbeReport {
@@ -96,7 +155,7 @@ async fn readiness(service: &Service, address: &str) -> ProbeReport {
 async fn a_service_on_another_number_is_never_ready_and_is_told_which_one_it_took() {
     // P09: whatever the form and the kind of the probe.
     let free = port_of(&TcpListener::bind("127.0.0.1:0").unwrap());
-    let service = Service::on("0.0.0.0", 0, "");
+    let service = Service::on("0.0.0.0", 0, Play::Listens);
     let words = format!(
         "nothing listens on {free}; processes of this replica listen on {}",
         service.port
@@ -125,7 +184,7 @@ async fn a_service_on_another_number_is_never_ready_and_is_told_which_one_it_too
 #[tokio::test]
 async fn a_bind_to_loopback_alone_is_ready_only_where_clients_are() {
     // P18, D8 loopback-only
-    let service = Service::on("127.0.0.1", 0, "");
+    let service = Service::on("127.0.0.1", 0, Play::Listens);
     let port = service.port;
     let report = readiness(&service, "127.0.0.2").await;
     assert_eq!(
@@ -151,8 +210,7 @@ async fn a_bind_to_loopback_alone_is_ready_only_where_clients_are() {
 #[tokio::test]
 async fn a_bind_to_ipv6_alone_is_ready_for_clients_of_ipv6_alone() {
     // D8 v6-only, P18: the address told is the one that was tried, never what a name happens to mean.
-    let alone = "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)";
-    let service = Service::on("::", 0, alone);
+    let service = Service::on("::", 0, Play::OnlyV6);
     let port = service.port;
     assert_eq!(readiness(&service, "::1").await.outcome, ProbeOutcome::Ok);
     let report = readiness(&service, "127.0.0.1").await;
@@ -170,8 +228,7 @@ async fn a_bind_to_ipv6_alone_is_ready_for_clients_of_ipv6_alone() {
 #[tokio::test]
 async fn a_bind_to_both_families_is_ready_for_clients_of_either() {
     // D8 dual-stack
-    let both = "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)";
-    let service = Service::on("::", 0, both);
+    let service = Service::on("::", 0, Play::Listens);
     for address in ["127.0.0.1", "::1"] {
         let report = readiness(&service, address).await;
         assert_eq!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
@@ -181,15 +238,15 @@ async fn a_bind_to_both_families_is_ready_for_clients_of_either() {
 #[tokio::test]
 async fn a_stranger_who_answers_in_place_of_the_replica_is_found_beside_its_own_listener() {
     // Its wildcard takes what no literal address takes: a client of that address meets the stranger.
-    let share = "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)";
-    let service = Service::on("0.0.0.0", 0, share);
-    let stranger = Service::on("127.0.0.1", service.port.number(), share);
+    let service = Service::on("0.0.0.0", 0, Play::Shares);
+    let stranger = Service::on("127.0.0.1", service.port.number(), Play::Shares);
     let report = readiness(&service, "127.0.0.1").await;
     assert_eq!(
         report.text,
         format!(
-            "{} is served by python3 (pid {}), which is not of this replica",
+            "{} is served by {} (pid {}), which is not of this replica",
             service.port,
+            name_of(stranger.child.id()),
             stranger.child.id()
         )
     );
@@ -198,7 +255,7 @@ async fn a_stranger_who_answers_in_place_of_the_replica_is_found_beside_its_own_
         ProbeOutcome::Ok
     );
     // One that shares the very place takes half of what comes.
-    let half = Service::on("0.0.0.0", service.port.number(), share);
+    let half = Service::on("0.0.0.0", service.port.number(), Play::Shares);
     assert_eq!(
         readiness(&service, "127.0.0.2").await.outcome,
         ProbeOutcome::Fail
@@ -212,10 +269,7 @@ async fn a_stranger_who_answers_in_place_of_the_replica_is_found_beside_its_own_
 #[tokio::test]
 async fn a_stopped_service_still_takes_connections_and_answers_nothing() {
     // D8 SIGSTOP of the service: why a liveness probe by tcp is warned of.
-    let service = Service::running(
-        "import http.server\ns = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
-         print(s.server_address[1], flush=True)\nsys.stderr = open('/dev/null', 'w')\ns.serve_forever()",
-    );
+    let service = Service::on("127.0.0.1", 0, Play::Answers);
     let target = service.replica("127.0.0.1");
     let (port, short) = (service.port, Duration::from_millis(200));
     assert_eq!(
@@ -229,7 +283,7 @@ async fn a_stopped_service_still_takes_connections_and_answers_nothing() {
         http(port, target.clone(), short).await.outcome,
         ProbeOutcome::Timeout
     );
-    // Its queue of five is full before long.
+    // Its queue of eight is full before long.
     let mut passes = 0;
     loop {
         let check = Check::Tcp { port, host: None };
@@ -266,21 +320,13 @@ async fn probes_of_a_dead_port_never_reach_themselves_and_keep_no_number() {
     eprintln!("{probes} probes in {:?}", begun.elapsed());
     // Without SO_REUSEADDR, as the strictest of services: nothing of ours is left on it.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let address = std::net::SocketAddr::new(IpAddr::from([0, 0, 0, 0]), free.number());
+    let address = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), free.number());
     socket.bind(&address.into()).unwrap();
 }
 
 #[tokio::test]
 async fn a_probe_comes_from_outside_the_pool_and_closes_without_a_trace() {
-    let service = Service::running(
-        "s = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen(8)\nprint(s.getsockname()[1], flush=True)\n\
-         seen = open(sys.stdin.readline().strip(), 'w')\nfor _ in range(20):\n c, a = s.accept()\n \
-         print(a[1], file=seen, flush=True)\n c.close()\ntime.sleep(1000)",
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let seen = folder.path().join("seen");
-    let mut input = service.child.stdin.as_ref().unwrap();
-    writeln!(input, "{}", seen.display()).unwrap();
+    let mut service = Service::on("127.0.0.1", 0, Play::Names);
     let all = portreeve_api::sockets::ephemeral().unwrap();
     // All but the last thousand numbers are the pool's.
     let kept: Vec<_> = all.iter().collect();
@@ -295,17 +341,8 @@ async fn a_probe_comes_from_outside_the_pool_and_closes_without_a_trace() {
         let report = tcp(service.port, target.clone()).await;
         assert_eq!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
     }
-    let mut from = Vec::new();
-    let begun = Instant::now();
-    while from.len() < 20 {
-        assert!(begun.elapsed() < LONG, "only {} came", from.len());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let text = std::fs::read_to_string(&seen).unwrap_or_default();
-        from = text
-            .lines()
-            .map(|line| line.parse::<u16>().unwrap())
-            .collect();
-    }
+    let lines = service.said.by_ref().map_while(Result::ok).take(20);
+    let from: Vec<u16> = lines.map(|line| line.parse().unwrap()).collect();
     assert!(
         from.iter().all(|port| left[0].number() <= *port),
         "{from:?}"

@@ -85,20 +85,7 @@ async fn a_listener_succeeds_and_a_free_number_is_refused_at_once() {
 #[tokio::test]
 async fn a_listener_that_never_accepts_times_out_once_its_queue_is_full() {
     // probes 47: as a black hole does
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    socket.bind(&any.into()).unwrap();
-    socket.listen(1).unwrap();
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr().unwrap();
-    let mut held = Vec::new();
-    let full = loop {
-        let connect = tokio::net::TcpStream::connect(address);
-        match tokio::time::timeout(Duration::from_millis(200), connect).await {
-            Ok(connection) => held.push(connection.unwrap()),
-            Err(_) => break held.len(),
-        }
-    };
+    let (listener, held) = black_hole().await;
     let port = port_of(&listener);
     let check = Check::Tcp { port, host: None };
     let report = probe(
@@ -112,7 +99,8 @@ async fn a_listener_that_never_accepts_times_out_once_its_queue_is_full() {
     assert_eq!(
         report.outcome,
         ProbeOutcome::Timeout,
-        "after {full} connections"
+        "after {} connections",
+        held.len()
     );
 }
 
@@ -268,4 +256,61 @@ async fn proxy_variables_divert_nothing() {
     let report = probe(Check::Http(check), replica(port), LONG, LONG, || ()).await;
     server.join().unwrap();
     assert_eq!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
+}
+
+/// A listener whose queue is full: to a client a black hole.
+async fn black_hole() -> (TcpListener, Vec<tokio::net::TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket.listen(1).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    loop {
+        let connect = tokio::net::TcpStream::connect(address);
+        match tokio::time::timeout(Duration::from_millis(200), connect).await {
+            Ok(connection) => held.push(connection.unwrap()),
+            Err(_) => return (listener, held),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_while_we_stood_still_ourselves_says_nothing_whatever_the_form() {
+    // supervision 1.3 rule 14
+    let (hole, _held) = black_hole().await;
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = super::HttpCheck {
+        port: port_of(&silent),
+        host: None,
+        path: "/".to_owned(),
+        expect: Vec::new(),
+        headers: Vec::new(),
+        require_body: None,
+    };
+    let sleep = vec!["/bin/sleep".into(), "600".into()];
+    let command = super::CommandCheck::alone(sleep, Vec::new(), "/".into());
+    let (port, host) = (port_of(&hole), None);
+    let timeout = Duration::from_millis(200);
+    for check in [
+        Check::Tcp { port, host },
+        Check::Http(http),
+        Check::Command(command),
+    ] {
+        let stall = async |until: Duration| {
+            tokio::time::sleep(timeout / 4).await;
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < until {
+                std::thread::park_timeout(until);
+            }
+        };
+        let name = format!("{check:?}");
+        let target = replica(port);
+        let probed = |check: &Check| probe(check.clone(), target.clone(), timeout, LONG, || ());
+        let (report, ()) = tokio::join!(probed(&check), stall(timeout / 4));
+        assert_eq!(report.outcome, ProbeOutcome::Timeout, "{name}");
+        let (report, ()) = tokio::join!(probed(&check), stall(timeout * 3));
+        assert_eq!(report.outcome, ProbeOutcome::Inconclusive, "{name}");
+    }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use portreeve::port::{Port, PortRanges};
+use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve_api::sockets;
 use socket2::SockRef;
 use tokio::net::TcpSocket;
@@ -18,16 +18,23 @@ use tokio::net::TcpSocket;
 pub struct SourcePorts(Arc<PortRanges>);
 
 impl SourcePorts {
-    /// What the kernel takes for outgoing connections, without `pool`. Cost: two reads below `/proc`.
+    /// What the kernel takes for outgoing connections, without `pool`; where that leaves nothing, every number that
+    /// needs no right, without `pool`. Cost: two reads below `/proc`.
     ///
-    /// If that cannot be read, or nothing is left, the kernel chooses.
+    /// If nothing is left even then, the kernel chooses.
     #[must_use]
     pub fn beside(pool: &PortRanges) -> Self {
         Self::of(&sockets::ephemeral().unwrap_or_default(), pool)
     }
 
     fn of(kernel: &PortRanges, pool: &PortRanges) -> Self {
-        Self(Arc::new(kernel.difference(pool)))
+        let mut left = kernel.difference(pool);
+        if left.is_empty() {
+            let all =
+                Port::new(FIRST_WITHOUT_RIGHT).and_then(|first| PortRange::new(first, Port::MAX));
+            left = PortRanges::new(all).difference(pool);
+        }
+        Self(Arc::new(left))
     }
 
     /// Binds `socket` to one of them that is free and is not the number it is to connect to.
@@ -83,6 +90,7 @@ fn random() -> u32 {
     getrandom::u32().unwrap_or_else(|_| std::process::id())
 }
 
+const FIRST_WITHOUT_RIGHT: u16 = 1024;
 /// How many numbers are tried; with every second one taken, one in 65,536 probes finds none.
 const TRIES: u32 = 16;
 
@@ -107,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_left_the_kernel_chooses() {
-        for (kernel, pool) in [("", ""), ("40000-40009", "40000-40009")] {
-            assert_eq!(
-                SourcePorts::of(&ranges(kernel), &ranges(pool)).any(7, 1),
-                None
-            );
-        }
+    fn a_pool_that_is_all_the_kernel_takes_is_left_alone_all_the_same() {
+        // P03
+        let sources = SourcePorts::of(&ranges("40000-40009"), &ranges("40000-40009"));
+        assert_eq!(sources.any(7, 1).unwrap().number(), 1031);
+        assert_eq!(sources.0.count(), 64_512 - 10);
+        let none = SourcePorts::of(&ranges("40000"), &ranges("1-65535"));
+        assert_eq!(none.any(7, 1), None);
         let one = SourcePorts::of(&ranges("40000"), &ranges(""));
         assert_eq!(one.any(7, 40000), None);
         assert_eq!(one.any(7, 1).unwrap().number(), 40000);
