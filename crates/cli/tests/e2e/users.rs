@@ -131,9 +131,14 @@ impl Site {
     fn folder(&self, service: &str) -> PathBuf {
         let replicas = self.replicas();
         let prefix = format!("{service}~0~");
-        let names = names_in(&replicas);
-        let name = names.iter().find(|name| name.starts_with(&prefix));
-        replicas.join(name.unwrap_or_else(|| panic!("no folder of {service} in {names:?}")))
+        let mut found = None;
+        let met = eventually(|| {
+            let mut names = names_in(&replicas).into_iter();
+            found = names.find(|name| name.starts_with(&prefix));
+            found.is_some()
+        });
+        assert!(met, "no folder of {service}");
+        replicas.join(found.unwrap_or_default())
     }
 
     fn replicas(&self) -> PathBuf {
@@ -338,6 +343,8 @@ fn a_forged_assignment_or_worker_makes_nobody_root() {
     identity["pid"] = 1.into();
     identity["start_ticks"] = start.unwrap().parse::<u64>().unwrap().into();
     std::fs::write(folder.join("worker.json"), identity.to_string()).unwrap();
+    // And that it has ended long ago.
+    std::fs::write(folder.join("ended"), "").unwrap();
     let worker = site.worker(&service);
     kill(worker, "KILL");
     let pid = site.ready(&service)["pid"].as_i64().unwrap();
