@@ -76,6 +76,29 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     found
 }
 
+/// Processes at and below `root`, as the kernel lists the children of each: its cost grows with them alone, not with
+/// what else runs on the host. It may miss some, while others of them end or where the kernel keeps no such lists.
+pub(crate) fn near(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let threads = fs::read_dir(format!("/proc/{parent}/task"));
+        let mut children = Vec::new();
+        for thread in threads.into_iter().flatten().flatten() {
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            children.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+        // Numbers may pass to others meanwhile; none is walked twice.
+        children.retain(|child| !found.contains(child));
+        found.append(&mut children);
+        next += 1;
+    }
+    found
+}
+
 /// Every living process.
 ///
 /// # Errors
@@ -234,6 +257,27 @@ mod tests {
         let mut earlier_boot = me;
         earlier_boot.boot_id = "earlier".into();
         assert!(!lives(&earlier_boot));
+    }
+
+    #[test]
+    fn what_is_near_is_below() {
+        let me = std::process::id();
+        let near = near(me);
+        assert_eq!(near[0], me);
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "/bin/sh -c 'read line; :'; :"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        // The shell, and the shell of the shell.
+        while self::near(child.id()).len() < 2 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        assert!(self::near(me).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -242,12 +242,39 @@ fn checks_of_all_workers_share_the_limits_of_the_host_which_says_so_when_they_ar
     let data = world.path("data").display().to_string();
     let _dev = world.dev(&["--data", &data, &profile]);
     world.ok(&["wait", "checked", "--timeout", "30s"]);
+    // Every worker has the page, nobody else inherits it, and one that takes over has it again.
+    let page = page_of(&world, &data);
+    let who_has_it = || {
+        let has = |(pid, _): &(i32, String)| {
+            let files = std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let mut files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+            files.any(|file| file == page)
+        };
+        let all = world.processes();
+        let all = all
+            .into_iter()
+            .filter(|(_, line)| !line.contains(" dev "))
+            .filter(has);
+        all.collect::<Vec<_>>()
+    };
+    let first = who_has_it();
+    assert!(
+        matches!(&first[..], [(_, line)] if line.contains(" worker ")),
+        "{first:?}"
+    );
+    kill(first[0].0, "KILL");
+    let taken_over =
+        || matches!(&who_has_it()[..], [one] if one.1.contains(" worker ") && *one != first[0]);
+    assert!(eventually(taken_over), "{:?}", who_has_it());
     // Somebody else has every place.
     let held = world.path("held");
     let code = format!(
         "import fcntl, time\npage = open('{}', 'r+b')\nfcntl.lockf(page, fcntl.LOCK_EX, 64, 64)\n\
          open('{}', 'w').close()\ntime.sleep(100000)",
-        page_of(&world, &data).display(),
+        page.display(),
         held.display()
     );
     let other = Stranger::running(&world, &code);

@@ -63,6 +63,11 @@ fn of_run(listener: &Listener, root: &Root) -> Ownership {
         return Ownership::Own;
     }
     // A process of the run may have been given a socket that was made elsewhere.
+    // The usual case costs no look at every process of the host.
+    let mut near = process::near(root.pid).into_iter();
+    if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
+        return Ownership::Own;
+    }
     let mut unreadable = false;
     for pid in members(root.pid) {
         match has_socket(pid, listener.inode) {
