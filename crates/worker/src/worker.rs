@@ -65,12 +65,17 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         .ok_or_else(|| WorkerError::NoAssignment {
             path: folder.assignment(),
         })?;
-    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
-        // What runs goes on; what is started is refused with the same words.
-        tracing::error!("the worker is not in the control group of its replica: {cause}");
-    }
     let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
     let record = Record::read(&folder).context("machine.json cannot be read")?;
+    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
+        let words = "the worker is not in the control group of its replica";
+        if record.is_none() {
+            // Nothing runs yet, and nothing could be started: the agent starts a worker anew, and moves it.
+            return Err(cause).context(words);
+        }
+        // What runs goes on under it; what is to be started is refused.
+        tracing::error!("{words}: {cause}");
+    }
     let record = match record {
         Some(mut record) => {
             if record.boot_id != me.boot_id && !record.is_final() {
