@@ -76,8 +76,13 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             path: folder.assignment(),
         })?;
     if let Err(cause) = containment::settle_worker(&assignment.containment).await {
-        // What runs goes on; what is started is refused with the same words.
-        tracing::error!("the worker is not in the control group of its replica: {cause}");
+        let words = "the worker is not in the control group of its replica";
+        if !folder.machine().exists() {
+            // Nothing runs yet, and nothing could be started: the agent starts a worker anew, and moves it.
+            return Err(cause).context(words);
+        }
+        // What runs goes on under it; what is to be started is refused.
+        tracing::error!("{words}: {cause}");
     }
     let (newest, told) = watch::channel(None);
     let sent = Arc::new(AtomicU64::new(0));
