@@ -19,6 +19,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::limits::Limits;
 use crate::logs;
 use crate::orders;
 use crate::probing::Probing;
@@ -138,6 +139,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             send_event,
         )),
         probing: Probing::new(send_probe),
+        limits: Limits::of_host(),
         uplink: newest,
         messages,
         progress: Progress::default(),

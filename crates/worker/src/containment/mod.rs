@@ -22,7 +22,9 @@ use std::time::Duration;
 use portreeve::identity::Run;
 use portreeve_api::containment::{Containment, Rung, remove_tree};
 
-pub(crate) use cgroup::{PROBE, ProbeGroup};
+pub use cgroup::ProbeGroup;
+
+pub(crate) use cgroup::PROBE;
 pub(crate) use oom::OomCount;
 pub(crate) use pid_namespace::init;
 
