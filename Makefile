@@ -28,11 +28,16 @@ endif
 scripts:
 	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
-# What needs Debian packages, real daemons or minutes (a million operations on the allocator); installs the packages where
+# What needs Debian packages, real daemons or minutes (a million operations on the allocator; the worker's tests on each
+# rung that holds processes); installs the packages where
 # it may, else names what it skips.
 external:
 	.ci/install-packages
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e
+	for rung in pid-namespace freezer process-tree; do \
+		PORTREEVE_TEST_CONTAINMENT=$$rung $(CARGO) test -p portreeve-worker --locked --test replica -- \
+			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
+	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
 
 # The same with full figures: more rounds, more cases.

@@ -14,6 +14,8 @@ fn main() -> ExitCode {
     // The only one in this process.
     _ = tracing::subscriber::set_global_default(Lines);
     let ended = match words.as_slice() {
+        // A service that keeps its port and never answers.
+        ["listen"] => listen(),
         ["shim", "--init"] => portreeve_worker::shim::init().map_err(Into::into),
         ["worker", "--folder", folder] => portreeve_worker::run(ReplicaFolder::at(*folder), None),
         ["shim", "--folder", folder, "--run", run] => {
@@ -30,6 +32,14 @@ fn main() -> ExitCode {
             eprintln!("{cause:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn listen() -> anyhow::Result<()> {
+    let port: u16 = std::env::var("PORTREEVE_PORT_HTTP")?.parse()?;
+    let _kept = std::net::TcpListener::bind(("127.0.0.1", port))?;
+    loop {
+        std::thread::park();
     }
 }
 

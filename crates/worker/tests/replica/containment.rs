@@ -69,36 +69,28 @@ fn a_double_fork_into_a_session_of_its_own_ends_with_its_run(rung: Rung) {
 }
 
 fn a_chain_of_forks_and_exits_ends_with_its_run(rung: Rung) {
-    // D8 fork-and-exit chain: about two hundred generations a second, each in a session of its own.
-    let code = "import os, time\n\
-                os.environ.clear()\n\
-                if os.fork(): time.sleep(1000)\n\
-                while True:\n \
-                os.setsid()\n \
-                open('link', 'w').write(str(os.getpid()))\n \
-                time.sleep(0.005)\n \
-                if os.fork(): os._exit(0)\n";
-    let mut world = World::held(rung, "exec python3 chain.py", "");
-    fs::write(world.path("chain.py"), code).unwrap();
+    // D8 fork-and-exit chain: about a hundred generations a second, each in a session of its own.
+    let link = "echo x > link; sleep 0.005; env -i PATH=$PATH setsid sh ./chain.sh &";
+    let mut world = World::held(rung, "sh ./chain.sh; exec sleep 1000", "");
+    fs::write(world.path("chain.sh"), link).unwrap();
     world.start_worker();
     world.ready();
-    let link = || fs::read_to_string(world.path("link")).unwrap_or_default();
-    let first = link();
-    until("the chain goes on", || {
-        !link().is_empty() && link() != first
-    });
+    for _ in 0..5 {
+        until("the chain goes on", || world.path("link").exists());
+        fs::remove_file(world.path("link")).unwrap();
+    }
     world.want(Want::Stop, 0);
     world
         .controller
         .until("stopped", |status| status.state == STOPPED);
     // Nobody is left to write it again.
-    fs::remove_file(world.path("link")).unwrap();
+    _ = fs::remove_file(world.path("link"));
     let by_its_name = || {
         let mut processes = fs::read_dir("/proc").unwrap().flatten();
         processes.any(|process| {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
             let place = fs::read_link(process.path().join("cwd")).unwrap_or_default();
-            line.starts_with(b"python3\0chain.py") && place == world.folder.path()
+            line.ends_with(b"./chain.sh\0") && place == world.folder.path()
         })
     };
     assert!(!by_its_name());
@@ -198,7 +190,7 @@ fn want_of_memory_is_told_apart_from_a_kill(rung: Rung) {
     };
     group.set("memory.limit_in_bytes", "64M");
     let command = "[ -e fed ] && exec sleep 1000; touch fed; \
-                   exec python3 -c 'kept = [bytearray(b\"x\" * (1 << 22)) for _ in range(1000)]'";
+                   exec tail /dev/zero";
     let mut world = World::held(rung, command, "");
     let mut limited = Command::new("/bin/sh");
     limited
@@ -279,15 +271,14 @@ fn a_listener_of_the_run_is_known_by_its_control_group_alone() {
     if !crate::rungs::is_there(rung) {
         return;
     }
-    let code = "import os, socket, time\n\
-                s = socket.create_server(('127.0.0.1', int(os.environ['PORTREEVE_PORT_HTTP'])))\n\
-                time.sleep(1000)\n";
     let mut world = World::held(
         rung,
-        "exec python3 listen.py",
+        &format!(
+            "exec {} listen",
+            env!("CARGO_BIN_EXE_portreeve-worker-harness")
+        ),
         "[ports]\nhttp = \"any\"\n[readiness]\nlistening = true\ninterval = \"100ms\"",
     );
-    fs::write(world.path("listen.py"), code).unwrap();
     world.start_worker();
     let ready = world.ready();
     assert!(ready.ready);
@@ -303,4 +294,38 @@ fn a_listener_of_the_run_is_known_by_its_control_group_alone() {
         .join("run-1");
     let id = std::os::unix::fs::MetadataExt::ino(&fs::metadata(run).unwrap());
     assert_eq!(listeners[0].cgroup, Some(id));
+}
+
+#[test]
+fn what_a_check_left_behind_without_any_sign_ends_with_the_check() {
+    // D8 probe that leaves sleepers: in a session of their own, without the check's pipes or variables.
+    if !crate::rungs::is_there(Rung::Cgroup) {
+        return;
+    }
+    let check = "echo x >> checks; env -i setsid sleep 4321 > /dev/null 2>&1 & exit 0";
+    let more =
+        format!("[readiness]\ncommand = [\"sh\", \"-c\", \"{check}\"]\ninterval = \"100ms\"\n");
+    let mut world = World::held(Rung::Cgroup, "exec sleep 1000", &more);
+    world.start_worker();
+    world.ready();
+    let sleepers = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let ours = processes.filter(|process| {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let place = fs::read_link(process.path().join("cwd")).unwrap_or_default();
+            line == b"sleep\x004321\0" && place == world.folder.path()
+        });
+        ours.count()
+    };
+    let mut most = 0;
+    until("ten checks", || {
+        most = most.max(sleepers());
+        world.text("checks").lines().count() >= 10
+    });
+    assert!(most <= 1, "{most} checks left something at once");
+    world.want(Want::Stop, 0);
+    world
+        .controller
+        .until("stopped", |status| status.state == STOPPED);
+    assert_eq!(sleepers(), 0);
 }

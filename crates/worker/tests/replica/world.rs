@@ -268,7 +268,10 @@ impl Drop for World {
 /// The rung on which the tests run: that of `PORTREEVE_TEST_CONTAINMENT`, else the highest of this host.
 fn rung() -> Choice {
     let forced = std::env::var("PORTREEVE_TEST_CONTAINMENT").ok();
-    forced.map_or(Choice::Auto, |rung| rung.parse().unwrap())
+    match forced.map(|rung| rung.parse().unwrap()) {
+        Some(Choice::Only(rung)) if crate::rungs::is_there(rung) => Choice::Only(rung),
+        _ => Choice::Auto,
+    }
 }
 
 fn contained(rung: Choice, state: &std::path::Path) -> Containment {
