@@ -1,16 +1,17 @@
 //! The daemon as a whole: started, stopped, and what may be in its way.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use portreeve_api::Client;
+use portreeve_api::containment::{Choice, Ladder, NotPossible};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::Config;
 use crate::facts::{self, Granted, Observer};
-use crate::household::{Channels, Household};
+use crate::household::{Channels, Household, open_through};
 use crate::lock::{LockError, StateLock};
 use crate::orders::{Orders, Reads};
 use crate::uplink::{Joined, Uplink};
@@ -24,6 +25,7 @@ pub struct Agent {
     tasks: JoinSet<&'static str>,
     living: watch::Receiver<usize>,
     lock: StateLock,
+    ladder: Ladder,
 }
 
 impl Agent {
@@ -41,7 +43,9 @@ impl Agent {
             let config = config.clone();
             tokio::task::spawn_blocking(move || open_state(&config))
         };
-        let (lock, boot_id) = opened.await.expect("opening the state does not panic")?;
+        let opened = opened.await.expect("opening the state does not panic")?;
+        let (lock, boot_id, ladder) = opened;
+        _ = ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
@@ -56,7 +60,7 @@ impl Agent {
             living,
             observed: observed_seen.clone(),
         };
-        let household = Household::open(config.clone(), boot_id.clone(), channels)
+        let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
         // After the household: what its replicas listen on is not foreign.
         observed.send_replace(observer.look());
@@ -67,7 +71,7 @@ impl Agent {
         let uplink = Uplink {
             config: config.clone(),
             boot_id,
-            capabilities: facts::capabilities(),
+            capabilities: facts::capabilities(&ladder),
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
@@ -105,6 +109,7 @@ impl Agent {
             tasks,
             living: living_seen,
             lock,
+            ladder,
         })
     }
 
@@ -127,19 +132,31 @@ impl Agent {
     /// Stops the agent. No service and no worker is touched; the next agent adopts them.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+        _ = self.ladder.sweep();
         drop(self.lock);
     }
 }
 
-fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
+/// Makes the state folder and those above it that are missing. As root it lets users through to what is theirs.
+fn make_state(state: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    let at = |cause| StartError::state(config, cause);
-    let mut folder = std::fs::DirBuilder::new();
-    folder
+    /// A folder of this name above the state is ours too; the controller may have made it for itself.
+    const OURS: &str = "portreeve";
+    let root = nix::unistd::geteuid().is_root();
+    std::fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
-        .create(&config.state)
-        .map_err(at)?;
+        .mode(if root { 0o711 } else { 0o700 })
+        .create(state)?;
+    open_through(state)?;
+    match state.parent() {
+        Some(parent) if parent.file_name().is_some_and(|name| name == OURS) => open_through(parent),
+        _ => Ok(()),
+    }
+}
+
+fn open_state(config: &Config) -> Result<(StateLock, String, Ladder), StartError> {
+    let at = |cause| StartError::state(config, cause);
+    make_state(&config.state).map_err(at)?;
     let lock = StateLock::take(&config.state).map_err(|cause| match cause {
         LockError::Held(pid) => StartError::InUse {
             state: config.state.clone(),
@@ -148,7 +165,13 @@ fn open_state(config: &Config) -> Result<(StateLock, String), StartError> {
         LockError::Io(cause) => at(cause),
     })?;
     let boot_id = facts::boot_id().map_err(StartError::Boot)?;
-    Ok((lock, boot_id))
+    let ladder = Ladder::climb(config.containment, &config.state).map_err(|cause| {
+        StartError::Containment {
+            choice: config.containment,
+            cause,
+        }
+    })?;
+    Ok((lock, boot_id, ladder))
 }
 
 /// Why an agent does not start. Nothing was started or stopped.
@@ -174,6 +197,16 @@ pub enum StartError {
         state: PathBuf,
         /// The system's words.
         cause: io::Error,
+    },
+    /// Processes cannot be held together as the configuration says.
+    #[error(
+        "containment {choice} is not possible: {cause}; or take another by --containment, auto for the best there is"
+    )]
+    Containment {
+        /// What the configuration says.
+        choice: Choice,
+        /// What is in the way.
+        cause: NotPossible,
     },
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve_api::Target;
-use portreeve_api::local::ProcessIdentity;
+use portreeve_api::containment::Choice;
+use portreeve_api::local::{LogBounds, ProcessIdentity};
 use portreeve_api::service_manager::BackendKind;
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
@@ -15,7 +17,7 @@ use portreeve_api::service_manager::BackendKind;
 pub struct Config {
     /// The name of this host; `localhost` unless told otherwise.
     pub host: HostName,
-    /// Where the replicas' folders are; made 0700 if missing. One agent at a time.
+    /// Where the replicas' folders are; made if missing, 0700, for root 0711. One agent at a time.
     pub state: PathBuf,
     /// Where the controller answers.
     pub controller: Target,
@@ -41,6 +43,12 @@ pub struct Config {
     pub prefix: String,
     /// What starts the processes of replicas that are placed here from now on.
     pub backend: BackendKind,
+    /// How the processes of new replicas are held together; those that live keep what they began with.
+    pub containment: Choice,
+    /// How much of what a service writes is kept.
+    pub logs: LogBounds,
+    /// How long it is kept after the end.
+    pub keep_logs: Duration,
 }
 
 impl Default for Config {
@@ -60,6 +68,9 @@ impl Default for Config {
             address: AddressRule::default(),
             prefix: portreeve::variables::PREFIX.to_owned(),
             backend: BackendKind::default(),
+            containment: Choice::default(),
+            logs: LogBounds::default(),
+            keep_logs: Duration::from_hours(7 * 24),
         }
     }
 }

@@ -8,13 +8,16 @@
 //! Each task has one part of the truth: `facts` looks at the host, `household` owns the replicas' folders,
 //! `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
 
+mod account;
 mod agent;
 mod config;
 mod facts;
 mod household;
 mod lock;
+mod log_file;
 mod log_read;
 mod orders;
+mod owner;
 mod uplink;
 
 pub use agent::{Agent, StartError};

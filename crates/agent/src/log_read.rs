@@ -1,13 +1,14 @@
 //! Pieces of a replica's log files for readers who asked the controller.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
-use portreeve_api::body::{LOG_OFFSET_HEADER, LogRead};
+use portreeve_api::body::{LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, LogRead};
 use portreeve_api::local::{LogStream, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use tracing::{debug, warn};
 
 use crate::Config;
 use crate::household::parse_name;
+use crate::log_file;
 
 /// The most bytes of one piece, whatever was asked.
 const MOST: u32 = 1 << 20;
@@ -32,12 +34,13 @@ pub(crate) async fn answer(read: LogRead, config: Arc<Config>, client: Client) {
             "the {} of {}/{} cannot be read: {cause}",
             read.stream, read.service, read.index
         );
-        Piece::empty(read.offset)
+        Piece::empty(&read)
     });
-    let headers = HeaderMap::from_iter([(
-        http::header::HeaderName::from_static(LOG_OFFSET_HEADER),
-        HeaderValue::from(piece.offset),
-    )]);
+    let mut headers = HeaderMap::new();
+    headers.insert(LOG_OFFSET_HEADER, HeaderValue::from(piece.offset));
+    if let Some(incarnation) = piece.incarnation {
+        headers.insert(LOG_INCARNATION_HEADER, HeaderValue::from(incarnation));
+    }
     let path = paths::log_piece(&config.host, read.read);
     let body = Some(piece.bytes.into());
     let put = client.send_with(
@@ -56,16 +59,25 @@ pub(crate) async fn answer(read: LogRead, config: Arc<Config>, client: Client) {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
+    incarnation: Option<u32>,
     offset: u64,
     bytes: Vec<u8>,
 }
 
 impl Piece {
-    fn empty(offset: Option<u64>) -> Self {
+    /// Nothing, where the reader stands.
+    fn empty(read: &LogRead) -> Self {
         Self {
-            offset: offset.unwrap_or(0),
+            incarnation: read.incarnation,
+            offset: read.offset.unwrap_or(0),
             bytes: Vec::new(),
         }
+    }
+
+    /// Whether it tells the reader something.
+    fn is_news(&self, read: &LogRead) -> bool {
+        let has_moved = read.incarnation.is_some() && self.incarnation != read.incarnation;
+        !self.bytes.is_empty() || has_moved || read.offset != Some(self.offset)
     }
 }
 
@@ -82,56 +94,59 @@ async fn piece(read: &LogRead, state: &Path) -> io::Result<Piece> {
             ));
         }
     };
-    let max = read.max.min(MOST);
     let until = Instant::now() + FOLLOW;
     loop {
-        let found = match newest_folder(read, state)? {
-            Some(folder) => read_piece(&folder.log(stream), read.offset, max)?,
-            None => Piece::empty(read.offset),
-        };
+        let found = piece_now(read, state, stream).await?;
         // Only a reader that knows where it stands waits; the others want what there is.
-        if !found.bytes.is_empty() || read.offset.is_none() || max == 0 || Instant::now() >= until {
+        if found.is_news(read) || read.max == 0 || Instant::now() >= until {
             return Ok(found);
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// The folder of the newest incarnation of the replica, ended or not.
-fn newest_folder(read: &LogRead, state: &Path) -> io::Result<Option<ReplicaFolder>> {
-    let mut newest: Option<(u32, PathBuf)> = None;
+async fn piece_now(read: &LogRead, state: &Path, stream: LogStream) -> io::Result<Piece> {
+    let folders = folders(read, state)?;
+    let Some((newest, _)) = folders.last_key_value() else {
+        return Ok(Piece::empty(read));
+    };
+    let of = async |incarnation: u32, offset| {
+        let max = read.max.min(MOST);
+        let (offset, bytes) = log_file::read(&folders[&incarnation], stream, offset, max).await?;
+        io::Result::Ok(Piece {
+            incarnation: Some(incarnation),
+            offset,
+            bytes,
+        })
+    };
+    match (read.incarnation, read.offset) {
+        // What was left to read of an earlier incarnation comes first.
+        (Some(earlier), Some(offset)) if earlier != *newest => {
+            if folders.contains_key(&earlier) {
+                let rest = of(earlier, Some(offset)).await?;
+                if !rest.bytes.is_empty() {
+                    return Ok(rest);
+                }
+            }
+            of(*newest, Some(0)).await
+        }
+        _ => of(*newest, read.offset).await,
+    }
+}
+
+/// The folders of the replica, ended or not, by incarnation.
+fn folders(read: &LogRead, state: &Path) -> io::Result<BTreeMap<u32, ReplicaFolder>> {
+    let mut folders = BTreeMap::new();
     for entry in fs::read_dir(state.join("replicas"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| parse_name(name.to_str()?));
         if let Some(name) = name
             && name.copy() == (&read.service, read.index)
-            && newest
-                .as_ref()
-                .is_none_or(|(newest, _)| name.incarnation.0 > *newest)
         {
-            newest = Some((name.incarnation.0, path));
+            folders.insert(name.incarnation.0, ReplicaFolder::at(path));
         }
     }
-    Ok(newest.map(|(_, path)| ReplicaFolder::at(path)))
-}
-
-/// The bytes from `offset`, or the last ones; a file that became shorter is read from its beginning.
-fn read_piece(path: &Path, offset: Option<u64>, max: u32) -> io::Result<Piece> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Piece::empty(None)),
-        Err(cause) => return Err(cause),
-    };
-    let length = file.metadata()?.len();
-    let offset = match offset {
-        Some(offset) if offset <= length => offset,
-        Some(_) => 0,
-        None => length.saturating_sub(u64::from(max)),
-    };
-    file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    file.take(u64::from(max)).read_to_end(&mut bytes)?;
-    Ok(Piece { offset, bytes })
+    Ok(folders)
 }
 
 #[cfg(test)]
@@ -145,6 +160,7 @@ mod tests {
             index: 0,
             stream: "stdout".to_owned(),
             offset,
+            incarnation: None,
             max,
         }
     }
@@ -194,6 +210,33 @@ mod tests {
         };
         let (read, ()) = tokio::join!(waiting, writing);
         assert_eq!(read, (4, "45".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_of_an_earlier_incarnation_gets_its_rest_and_then_the_next() {
+        let state = state_with(&[("web.alice~0~1", "0123"), ("web.alice~0~2", "")]);
+        let ask = async |incarnation, offset| {
+            let read = LogRead {
+                incarnation: Some(incarnation),
+                ..read(Some(offset), 10)
+            };
+            let piece = piece(&read, state.path()).await.unwrap();
+            let text = String::from_utf8(piece.bytes).unwrap();
+            (piece.incarnation.unwrap(), piece.offset, text)
+        };
+        assert_eq!(ask(1, 2).await, (1, 2, "23".to_owned()));
+        // At once, although nothing is written there yet.
+        let before = Instant::now();
+        assert_eq!(ask(1, 4).await, (2, 0, String::new()));
+        // Its folder is gone.
+        assert_eq!(ask(0, 4).await, (2, 0, String::new()));
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        fs::write(
+            state.path().join("replicas/web.alice~0~2/stdout.log"),
+            "new",
+        )
+        .unwrap();
+        assert_eq!(ask(2, 0).await, (2, 0, "new".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -179,18 +179,38 @@ pub struct LogRead {
     pub stream: String,
     /// From this byte; `None`: the last `max` bytes.
     pub offset: Option<u64>,
+    /// Of which incarnation the offset is; `None`: of the newest.
+    #[serde(default)]
+    pub incarnation: Option<u32>,
     /// At most so many bytes.
     pub max: u32,
 }
 
 /// The agent's answer to a [`LogRead`]: where the piece begins; the bytes are the body.
 pub const LOG_OFFSET_HEADER: &str = "portreeve-log-offset";
+/// Beside it: of which incarnation the piece is.
+pub const LOG_INCARNATION_HEADER: &str = "portreeve-log-incarnation";
 
 /// `POST /hosts/{host}/lease`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Random per start of the controller.
     pub instance: String,
+}
+
+/// `GET /counters`: since the controller's start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Random per start of the controller.
+    pub instance: String,
+    /// Statuses that workers sent.
+    pub statuses: u64,
+    /// Reports that agents sent.
+    pub reports: u64,
+    /// Leases that agents kept.
+    pub leases: u64,
+    /// Commits of the store.
+    pub commits: u64,
 }
 
 /// `GET /whoami`.

@@ -3,13 +3,17 @@
 //! Everything is JSON under `/api/v1`; errors are `application/problem+json` (RFC 9457) with a stable
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
 
+mod account;
 pub mod body;
 pub mod client;
+pub mod containment;
 pub mod local;
+mod log_parts;
 pub mod paths;
 mod problem;
 pub mod service_manager;
 pub mod site_profiles;
+pub mod sockets;
 
 pub use client::{Client, ClientError, Target};
 pub use problem::Problem;

@@ -12,7 +12,11 @@ use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
 
+pub use crate::account::{Ids, JobUser, ParseIdsError};
+pub use crate::log_parts::LogBounds;
+
 use crate::Target;
+use crate::containment::Containment;
 use crate::service_manager::BackendKind;
 
 /// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
@@ -179,9 +183,18 @@ pub struct Assignment {
     pub lifeline: Option<ProcessIdentity>,
     /// Begins every variable: `PORTREEVE_`.
     pub prefix: String,
+    /// How its runs are held; the same as long as it lives, also when the agent's configuration changes.
+    #[serde(default)]
+    pub containment: Containment,
+    /// As whom everything of the job runs; `None`: as the agent itself.
+    #[serde(default)]
+    pub user: Option<JobUser>,
     /// What starts its processes.
     #[serde(default)]
     pub backend: BackendKind,
+    /// How much of its output is kept.
+    #[serde(default)]
+    pub logs: LogBounds,
 }
 
 /// A process that cannot be mistaken for a later one with its number.
@@ -272,4 +285,18 @@ pub struct WorkerAnswer {
     pub status: Option<Status>,
     /// What was wrong with the command, if anything.
     pub refused: Option<String>,
+    /// What the worker did since its start.
+    #[serde(default)]
+    pub counters: WorkerCounters,
+}
+
+/// What a worker did since its start; in the steady state only the probes go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerCounters {
+    /// Probes that ended.
+    pub probes: u64,
+    /// Messages to the controller, repeated ones too.
+    pub messages: u64,
+    /// Writes of its record and its status.
+    pub writes: u64,
 }

@@ -5,9 +5,11 @@ mod connect;
 mod dev;
 mod exit;
 mod hello;
+mod lean;
 mod names;
 mod output;
 mod places;
+mod size;
 mod span;
 
 use std::process::ExitCode;
@@ -17,8 +19,8 @@ use clap::Parser;
 use command::Cli;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
+    let ended = lean::run(std::env::args_os().skip(1)).unwrap_or_else(|| Cli::parse().run());
+    match ended {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

@@ -13,6 +13,7 @@ use crate::account::Accounts;
 use crate::driver::Shown;
 use crate::queue::Queue;
 use crate::reads::Reads;
+use crate::rest::counters::Heard;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::stop::Stop;
@@ -24,6 +25,7 @@ pub(crate) struct App {
     pub(crate) shown: Arc<Shown>,
     pub(crate) queue: Queue,
     pub(crate) reads: Reads,
+    pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.

@@ -135,6 +135,7 @@ mod tests {
             index: 0,
             stream: "stdout".into(),
             offset: None,
+            incarnation: None,
             max: 10,
         }
     }

@@ -23,7 +23,6 @@ mod app;
 mod clock;
 mod data_dir;
 mod desk;
-mod diag;
 mod driver;
 mod impatient;
 mod listen;
@@ -119,6 +118,7 @@ impl Controller {
             shown,
             queue,
             reads: Reads::default(),
+            heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
             key,
             instance: random_name()?,

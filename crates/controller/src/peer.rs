@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use portreeve_api::sockets;
 use tokio::sync::OnceCell;
 
-use crate::diag;
 use crate::vital;
 
 /// One connection's other end.
@@ -39,7 +39,7 @@ impl Peer {
 }
 
 fn find(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
-    match diag::owner(canonical(peer), canonical(local)) {
+    match sockets::connection_owner(canonical(peer), canonical(local)) {
         Ok(uid) => uid,
         // A kernel without it; the whole table costs as much as the machine has connections.
         Err(_) => find_in_table(peer, local),
@@ -164,13 +164,17 @@ mod tests {
             let client = std::net::TcpStream::connect(local).unwrap();
             let peer = client.local_addr().unwrap();
             let own = nix::unistd::geteuid().as_raw();
-            assert_eq!(diag::owner(peer, local).unwrap(), Some(own));
+            assert_eq!(sockets::connection_owner(peer, local).unwrap(), Some(own));
             assert_eq!(find_in_table(peer, local), Some(own));
             drop(client);
             // Half closed, and soon gone: nobody's.
-            assert_eq!(diag::owner(peer, local).unwrap(), None);
+            assert_eq!(sockets::connection_owner(peer, local).unwrap(), None);
             assert_eq!(find_in_table(peer, local), None);
-            assert_eq!(diag::owner(local, local).unwrap(), None, "a listener");
+            assert_eq!(
+                sockets::connection_owner(local, local).unwrap(),
+                None,
+                "a listener"
+            );
         }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Wanted {
     pub(crate) index: u32,
     pub(crate) stream: &'static str,
     pub(crate) offset: Option<u64>,
+    pub(crate) incarnation: Option<u32>,
     pub(crate) max: u32,
 }
 
@@ -40,6 +41,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Piece {
     /// Where it begins in the file.
     pub(crate) offset: u64,
+    /// Of which incarnation, where the agent knows.
+    pub(crate) incarnation: Option<u32>,
     pub(crate) bytes: Bytes,
 }
 
@@ -81,6 +84,7 @@ impl Reads {
             index: wanted.index,
             stream: wanted.stream.to_owned(),
             offset: wanted.offset,
+            incarnation: wanted.incarnation,
             max: wanted.max,
         });
         asked.then_some(read).ok_or(TooMany)
@@ -129,6 +133,7 @@ mod tests {
 
     fn wanted() -> Wanted {
         Wanted {
+            incarnation: None,
             service: "web.alice".parse().unwrap(),
             index: 0,
             stream: "stdout",
@@ -144,6 +149,7 @@ mod tests {
         let mut read = reads.ask(&desks, &n1, wanted()).unwrap();
         let asked = desks.of(&n1).take(Some(0)).unwrap().reads;
         let piece = Piece {
+            incarnation: None,
             offset: 7,
             bytes: "hello".into(),
         };

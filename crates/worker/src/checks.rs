@@ -7,7 +7,9 @@ use portreeve::profile::{DeclaredPort, Probe};
 use portreeve::supervision::ProbeKind;
 use portreeve_api::local::Assignment;
 
+use crate::containment::ProbeGroup;
 use crate::job::Job;
+use crate::probe::owner::Root;
 use crate::probe::{Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, TargetPort};
 
 /// Everything the checks of one run are made of.
@@ -18,8 +20,8 @@ pub(crate) struct Checks<'a> {
     pub(crate) job: Option<&'a Job>,
     /// This host's published address.
     pub(crate) address: IpAddr,
-    /// The process below which the run lives.
-    pub(crate) root: Option<u32>,
+    /// Where the run lives.
+    pub(crate) root: Option<&'a Root>,
 }
 
 impl<'a> Checks<'a> {
@@ -35,7 +37,7 @@ impl<'a> Checks<'a> {
                 .collect(),
             address: self.address,
             single_host: self.assignment.single_host,
-            root: self.root,
+            root: self.root.cloned(),
         }
     }
 
@@ -89,6 +91,9 @@ impl<'a> Checks<'a> {
                     env: job.probe_env(self.assignment, kind),
                     working_dir: job.working_dir().to_owned(),
                     leftovers: leftovers.clone(),
+                    group: self
+                        .root
+                        .and_then(|root| ProbeGroup::of(root.group.as_deref()?, kind)),
                 }))
             }
         }

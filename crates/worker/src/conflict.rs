@@ -7,10 +7,10 @@ use portreeve::port::{Port, PortName, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::{DeclaredPort, ListenerOwner};
 use portreeve::supervision::Event;
+use portreeve_api::sockets::{Listener, Side, listeners};
 use socket2::{Domain, Socket, Type};
 
-use crate::probe::listeners::{Listener, Side, listeners};
-use crate::probe::owner::{Ownership, holder, ownership};
+use crate::probe::owner::{Ownership, Root, holder, ownership};
 
 /// A granted number that a stranger has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
     })
 }
 
-/// Looks at every granted number after an exit: whoever listens and is not at or below `root` is a stranger.
+/// Looks at every granted number after an exit: whoever listens and does not live at `root` is a stranger.
 pub(crate) fn at_exit(
     grant: &PortGrant,
     ports: &[DeclaredPort],
-    root: Option<u32>,
+    root: Option<&Root>,
 ) -> Option<Conflict> {
     let owner = |name: &PortName| {
         let declared = ports.iter().find(|port| port.name == *name);

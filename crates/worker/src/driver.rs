@@ -14,7 +14,9 @@ use portreeve::supervision::{
     Effect, Event, ExitStatus, Final, ProbeKind, ProbeOutcome, StartFailure, State,
 };
 use portreeve::time::{Monotonic, Now};
-use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{
+    Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand, WorkerCounters,
+};
 
 use crate::backend::{Backend, BackendEvent, Found};
 use crate::checks::Checks;
@@ -75,6 +77,8 @@ pub(crate) struct Progress {
     write_again: Option<Monotonic>,
     forget: bool,
     lifeline_ended: bool,
+    /// All but the messages.
+    counters: WorkerCounters,
 }
 
 impl Driver {
@@ -238,6 +242,10 @@ impl Driver {
             _ = answer.send(WorkerAnswer {
                 status: self.record.status.clone(),
                 refused,
+                counters: WorkerCounters {
+                    messages: self.teller.messages(),
+                    ..self.progress.counters
+                },
             });
         }
     }
@@ -337,6 +345,14 @@ impl Driver {
                     conflict.map_or(Event::Exited { run, status }, |found| found.event(run));
                 self.event(now, event, effects);
             }
+            BackendEvent::Cleared { run } => {
+                // Nothing else ends a run that is starting.
+                if run == newest
+                    && let Err(event) = self.spawn_alone(run)
+                {
+                    self.progress.own.push(event);
+                }
+            }
             BackendEvent::GroupEmpty { run } => {
                 self.progress.emptied = self.progress.emptied.max(Some(run));
                 self.event(now, Event::GroupEmpty { run }, effects);
@@ -351,10 +367,15 @@ impl Driver {
             return None;
         }
         let desired = &self.assignment.desired;
-        conflict::at_exit(&desired.grant, &desired.profile.ports, self.backend.root())
+        conflict::at_exit(
+            &desired.grant,
+            &desired.profile.ports,
+            self.backend.root().as_ref(),
+        )
     }
 
     fn on_probe(&mut self, now: Now, end: ProbeEnd, effects: &mut Vec<Effect>) {
+        self.progress.counters.probes += 1;
         let outcome = self.probing.ended(&end);
         let of_this_run = end.run == self.record.machine.run();
         let before = self.record.machine.state();
@@ -406,6 +427,7 @@ impl Driver {
 
     /// The service is worth more than the record of it: what cannot be written is tried again.
     fn write_down(&mut self, now: Now, news: bool) {
+        self.progress.counters.writes += 1;
         let status = self.record.status.as_ref();
         let status = status.filter(|_| news || self.progress.write_again.is_some());
         let written = self.record.write(&self.folder).and_then(|()| match status {
@@ -453,9 +475,17 @@ impl Driver {
         }
     }
 
-    /// Starts a run, or says why not.
+    /// Starts a run, or says why not; first ends what is left of earlier ones, if there is something.
     fn spawn(&mut self, run: Run) -> Result<(), Event> {
         self.progress.news.new_run();
+        if !self.backend.clear(run) {
+            return Ok(());
+        }
+        self.spawn_alone(run)
+    }
+
+    /// Starts a run beside which nothing of the replica lives.
+    fn spawn_alone(&mut self, run: Run) -> Result<(), Event> {
         job::remove_runs_before(&self.folder, run);
         if let Some(found) = conflict::before_start(&self.assignment.desired.grant) {
             return Err(found.event(run));
@@ -479,12 +509,13 @@ impl Driver {
         kind: ProbeKind,
         timeout: Duration,
     ) -> impl Future<Output = ProbeReport> + use<> {
+        let root = self.backend.root();
         let leftovers = self.progress.leftovers.entry(kind).or_default();
         let checks = Checks {
             assignment: &self.assignment,
             job: self.progress.job.as_ref(),
             address: self.record.host_address,
-            root: self.backend.root(),
+            root: root.as_ref(),
         };
         let target = checks.target(kind);
         let check = checks.check(kind, leftovers);

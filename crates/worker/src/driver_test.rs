@@ -10,7 +10,8 @@ use portreeve::profile::Profile;
 use portreeve::registry::Desired;
 use portreeve::supervision::record::replay;
 use portreeve::supervision::{Config, Reason, Report};
-use portreeve_api::local::{LogStream, Tokens};
+use portreeve_api::containment::Containment;
+use portreeve_api::local::{LogBounds, LogStream, Tokens};
 use portreeve_api::service_manager::BackendKind;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -165,6 +166,9 @@ fn assignment(case: &Case) -> Assignment {
         lifeline: None,
         prefix: "PORTREEVE_".into(),
         backend: BackendKind::Process,
+        containment: Containment::default(),
+        user: None,
+        logs: LogBounds::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use portreeve::identity::Run;
 use portreeve::profile::{Command, Template};
 use portreeve::supervision::ProbeKind;
 use portreeve::variables::{self, FillError, Setting};
+use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
 
 use crate::env_file::{self, EnvFileError};
@@ -108,6 +109,9 @@ impl Job {
                 .transpose()?,
             env: self.env.clone().into_iter().collect(),
             working_dir: self.working_dir.clone(),
+            // These are the backend's to say.
+            containment: Containment::default(),
+            init: Vec::new(),
         };
         let scratch = PathBuf::from(&self.scratch);
         match new_folder(&scratch) {

@@ -7,17 +7,21 @@
 //!
 //! It never speaks of other replicas, never chooses a port, and keeps no connection open.
 
+mod account;
 pub mod alone;
 mod backend;
 mod checks;
 mod clock;
 mod conflict;
+mod containment;
 mod driver;
 mod env_file;
 mod file;
 mod job;
 mod journal;
 mod lifeline;
+mod log_cut;
+mod logs;
 mod news;
 mod orders;
 mod probe;
@@ -29,6 +33,7 @@ mod sources;
 mod uplink;
 mod worker;
 
+pub use account::BecomeError;
 pub use alone::run_alone;
 pub use backend::ShimProgram;
 pub use worker::{WorkerError, run, run_with};

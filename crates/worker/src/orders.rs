@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use portreeve_api::local::{ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{
+    ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand, WorkerCounters,
+};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -86,6 +88,7 @@ async fn converse(stream: UnixStream, orders: mpsc::Sender<Order>) -> io::Result
                 refused: Some(format!(
                     "this is no worker command, nothing changed: {cause}"
                 )),
+                counters: WorkerCounters::default(),
             },
         };
         let mut text = serde_json::to_vec(&answer)?;

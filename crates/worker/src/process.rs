@@ -107,6 +107,19 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
 /// The system's: there may be more.
 pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
     let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    let has = |env: &[u8], one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+    with_environment(|env| wanted.iter().all(|one| has(env, one)))
+}
+
+/// Every living process, except ourselves, whose environment as it was given to it, each variable ended by a zero
+/// byte, is `wanted`.
+///
+/// Processes of other users cannot be read and are left out.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn with_environment(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Stat>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?
@@ -121,8 +134,7 @@ pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat
         }
         match fs::read(format!("/proc/{pid}/environ")) {
             Ok(env) => {
-                let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-                if wanted.iter().all(has) {
+                if wanted(&env) {
                     found.extend(Stat::read(pid).ok().filter(|stat| !stat.is_dead()));
                 }
             }

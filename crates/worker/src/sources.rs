@@ -79,9 +79,9 @@ fn rank(event: &BackendEvent) -> u8 {
         BackendEvent::Adopted { .. } => Event::Start.rank(),
         BackendEvent::PreExecStarted { run } => Event::PreExecStarted { run: *run }.rank(),
         // A start that failed stands where one that succeeded does.
-        BackendEvent::Spawned { run, .. } | BackendEvent::SpawnFailed { run, .. } => {
-            Event::Spawned { run: *run }.rank()
-        }
+        BackendEvent::Spawned { run, .. }
+        | BackendEvent::SpawnFailed { run, .. }
+        | BackendEvent::Cleared { run } => Event::Spawned { run: *run }.rank(),
         BackendEvent::Exited { run, status } => Event::Exited {
             run: *run,
             status: *status,

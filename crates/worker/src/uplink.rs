@@ -1,5 +1,7 @@
 //! Tells the controller the newest status: on change only, the newest only, until it is acknowledged.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -17,17 +19,19 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// Returns when the sender of `newest` is gone.
 ///
 /// A status that came while an older one was being sent replaces it. No connection is kept, and nothing
-/// is sent while nothing changes.
+/// is sent while nothing changes. `messages` counts the tries.
 pub(crate) async fn tell(
     client: Client,
     path: String,
     mut newest: watch::Receiver<Option<Status>>,
+    messages: Arc<AtomicU64>,
 ) {
     while newest.changed().await.is_ok() {
         let mut wait = AGAIN.0;
         loop {
             let status = newest.borrow_and_update().clone();
             let Some(status) = status else { break };
+            messages.fetch_add(1, Ordering::Relaxed);
             match send(&client, &path, &status).await {
                 Ok(()) => break,
                 Err(cause) => {

@@ -1,22 +1,28 @@
 //! One worker from its folder to its end.
 
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use portreeve::supervision::{ExitStatus, Machine, Reason, Report, StartFailure, Status};
-use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder};
+use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::account;
 use crate::alone::StatusLines;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
 use crate::clock::{self, Clock};
+use crate::containment;
 use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::logs;
 use crate::orders::{self, Order};
 use crate::probing::Probing;
 use crate::record::Record;
@@ -24,13 +30,17 @@ use crate::sources::Sources;
 use crate::uplink;
 
 /// Supervises the replica in `folder` until it ended and the controller knows, or until the process ended
-/// that its life hangs on.
+/// that its life hangs on. With `user` it first becomes that account for good; call it before a second
+/// thread is made.
 ///
 /// # Errors
 ///
-/// The folder cannot be used, another worker has it, or an earlier worker's record cannot be read. Nothing
-/// was started and a living service was left alone.
-pub fn run(folder: ReplicaFolder) -> anyhow::Result<()> {
+/// It cannot become the user, the folder cannot be used, another worker has it, or an earlier worker's
+/// record cannot be read. Nothing was started and a living service was left alone.
+pub fn run(folder: ReplicaFolder, user: Option<&Ids>) -> anyhow::Result<()> {
+    if let Some(ids) = user {
+        account::become_user(ids)?;
+    }
     let program = ShimProgram::current().context("the path of this program cannot be read")?;
     run_with(folder, program)
 }
@@ -65,28 +75,38 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
             path: folder.assignment(),
         })?;
     let (newest, told) = watch::channel(None);
+    let messages = Arc::new(AtomicU64::new(0));
     if let Some(controller) = assignment.controller.clone() {
         let desired = &assignment.desired;
         tokio::spawn(uplink::tell(
             Client::new(controller).with_token(Some(assignment.tokens.worker.clone())),
             paths::status(&desired.service, desired.index, desired.incarnation),
             told,
+            messages.clone(),
         ));
     }
     let orders = mpsc::channel(16);
-    let teller = Teller::Controller(newest);
+    let teller = Teller::Controller { newest, messages };
+    let held = assignment.containment.clone();
     match supervise(folder.clone(), assignment, shim, teller, orders).await? {
         // The folder is the agent's, who keeps the logs.
         Ended::Forgotten | Ended::Over(_) => Ok(()),
-        Ended::LifelineGone => fs::remove_dir_all(folder.path())
-            .with_context(|| format!("{} cannot be removed", folder.path().display())),
+        Ended::LifelineGone => {
+            containment::leave_for_good(&held);
+            fs::remove_dir_all(folder.path())
+                .with_context(|| format!("{} cannot be removed", folder.path().display()))
+        }
     }
 }
 
 /// Who hears what happens.
 pub(crate) enum Teller {
     /// The controller, which is told the newest status until it has it.
-    Controller(watch::Sender<Option<Status>>),
+    Controller {
+        newest: watch::Sender<Option<Status>>,
+        /// How many messages were sent.
+        messages: Arc<AtomicU64>,
+    },
     /// The scheduler that started this worker. There is nobody who would say that it may end, so it ends with
     /// its replica.
     Lines(StatusLines),
@@ -99,16 +119,24 @@ impl Teller {
     /// Tells the newest status, and what was reported with it.
     pub(crate) fn tell(&self, status: Option<Status>, reports: impl Iterator<Item = Report>) {
         match self {
-            Self::Controller(newest) => _ = newest.send_replace(status),
+            Self::Controller { newest, .. } => _ = newest.send_replace(status),
             Self::Lines(lines) => lines.tell(status, reports),
             #[cfg(test)]
             Self::Test(heard) => reports.for_each(|report| heard.send(report).unwrap()),
         }
     }
 
+    /// How many messages were sent to the controller.
+    pub(crate) fn messages(&self) -> u64 {
+        match self {
+            Self::Controller { messages, .. } => messages.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+
     /// Whether the worker ends when its replica has.
     pub(crate) const fn ends_with_replica(&self) -> bool {
-        !matches!(self, Self::Controller(_))
+        !matches!(self, Self::Controller { .. })
     }
 }
 
@@ -120,6 +148,10 @@ pub(crate) async fn supervise(
     teller: Teller,
     (send_order, orders): (mpsc::Sender<Order>, mpsc::Receiver<Order>),
 ) -> anyhow::Result<Ended> {
+    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
+        // What runs goes on; what is started is refused with the same words.
+        tracing::error!("the worker is not in the control group of its replica: {cause}");
+    }
     let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
     let record = Record::read(&folder).context("machine.json cannot be read")?;
     let mut record = match record {
@@ -157,6 +189,7 @@ pub(crate) async fn supervise(
         prefix: assignment.prefix.clone(),
         token_file: folder.token().to_string_lossy().into_owned(),
     };
+    tokio::spawn(logs::keep(folder.clone(), assignment.logs));
     let began = *record.began.get_or_insert_with(clock::monotonic);
     let clock = Clock::Host;
     let driver = Driver {
@@ -167,6 +200,7 @@ pub(crate) async fn supervise(
             shim,
             folder.clone(),
             mark,
+            assignment.containment.clone(),
             send_event,
         )),
         probing: Probing::new(send_probe),
@@ -213,7 +247,13 @@ pub enum WorkerError {
 /// Makes this the one worker of the folder.
 pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
     let path = folder.path().join("worker.lock");
-    let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("{}", path.display()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -250,8 +290,8 @@ fn refusal(assignment: &Assignment, boot_id: &str) -> Option<Reason> {
     let (wanted, ours) = (assignment.desired.uid, rustix::process::geteuid().as_raw());
     if wanted != ours {
         return Some(Reason::StartFailed(StartFailure::Prepare(format!(
-            "it is to run as {} (uid {wanted}) and this host's agent runs as uid {ours}; \
-             running as other users is not available yet",
+            "it is to run as {} (uid {wanted}) and its worker runs as uid {ours}; \
+             only an agent that runs as root can run jobs of other users",
             assignment.desired.user
         ))));
     }

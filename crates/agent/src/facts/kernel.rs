@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 
-use portreeve::port::{PortRange, PortRanges};
-use rustix::fs::{Access, access};
+use portreeve::port::{Port, PortRange, PortRanges};
+use portreeve_api::containment::{Ladder, Rung};
+use portreeve_api::sockets::{Side, listeners};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// New at each boot of the machine.
@@ -44,44 +46,42 @@ fn parse_ephemeral(range: &str, reserved: &str) -> Option<PortRanges> {
     Some(PortRanges::new(left.map(PortRange::single)))
 }
 
-/// What this host can do for the supervision of processes, in words.
-pub(crate) fn capabilities() -> Vec<String> {
-    let mut words = Vec::new();
+/// What this host can do for the supervision of processes, in words: `NAME` or `NAME:VALUE`. Each was tried.
+pub(crate) fn capabilities(ladder: &Ladder) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut able = |word: &str| words.push(word.to_owned());
     if pidfd_open(getpid(), PidfdFlags::empty()).is_ok() {
-        words.push("pidfd");
+        able("pidfd");
     }
     if rustix::process::child_subreaper().is_ok() {
-        words.push("subreaper");
+        able("subreaper");
     }
-    if own_cgroup().is_some_and(|folder| can_kill_groups(&folder)) {
-        words.push("cgroup-v2-kill");
+    if ladder.possible().contains(&Rung::Cgroup) {
+        able("cgroup-v2-kill");
     }
-    // Whose socket it is can be told by the inodes behind a process's descriptors.
+    // Whose socket it is can be told by the inodes behind a process's descriptors, also where the kernel names
+    // the control group in which it was made.
     if fs::read_dir("/proc/self/fd").is_ok() && Path::new("/proc/net/tcp").exists() {
-        words.push("owner-proof");
+        able("owner-proof");
     }
-    words.into_iter().map(str::to_owned).collect()
+    if ladder.used() == Rung::Cgroup && names_groups_of_sockets() {
+        able("owner-proof:cgroup");
+    }
+    able(&format!("containment:{}", ladder.used()));
+    for rung in ladder.possible() {
+        able(&format!("rung:{rung}"));
+    }
+    words
 }
 
-/// The version 2 control group of this process.
-fn own_cgroup() -> Option<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-    let mount = mounts
-        .map(Path::new)
-        .into_iter()
-        .find(|mount| mount.join("cgroup.procs").exists())?;
-    Some(mount.join(own))
-}
-
-/// Whether groups can be made below `folder` and be killed whole.
-fn can_kill_groups(folder: &Path) -> bool {
-    // The root group has no such file, but its children do; the file came with Linux 5.14.
-    let below = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut groups = below.map(|entry| entry.path()).chain([folder.to_owned()]);
-    access(folder, Access::WRITE_OK).is_ok()
-        && groups.any(|group| group.join("cgroup.kill").exists())
+/// Whether the kernel tells in which control group a listener was made (5.9): asked about one of our own.
+fn names_groups_of_sockets() -> bool {
+    let Ok(own) = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else {
+        return false;
+    };
+    let port = own.local_addr().ok().and_then(|at| Port::new(at.port()));
+    let found = port.and_then(|port| listeners(Side::Tcp, port).ok());
+    found.is_some_and(|found| found.iter().any(|one| one.cgroup.is_some()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
 
 use portreeve::residency::{Life, ReplicaName};
 use portreeve::supervision::Status;
@@ -11,6 +13,8 @@ use portreeve_api::local::{Assignment, LogStream, ProcessIdentity, ReplicaFolder
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::warn;
+
+use crate::owner::Owner;
 
 /// What a folder tells after a restart of the agent.
 #[derive(Debug)]
@@ -22,18 +26,38 @@ pub(super) struct Found {
     pub(super) status: Option<Status>,
     /// Whom the folder calls its worker; looked at again before it is believed.
     pub(super) worker: Option<ProcessIdentity>,
+    /// Whose it is.
+    pub(super) owner: Owner,
 }
 
-/// Makes the folder, 0700, and writes the assignment. On disk when the call returns.
+/// Makes the folder, 0700 and the job's user's, and writes the assignment. On disk when the call returns.
 ///
 /// # Errors
 ///
 /// The system's.
 pub(super) fn prepare(folder: &ReplicaFolder, assignment: &Assignment) -> io::Result<()> {
-    make(folder)?;
-    write_json(&folder.assignment(), assignment)?;
+    let user = assignment.user.as_ref();
+    let owner = user.map_or_else(Owner::own, |user| Owner::from(&user.ids));
+    make(folder, owner)?;
+    if !owner.is_own() {
+        write_json(&kept_assignment(folder), assignment)?;
+    }
+    owner.acting(|| write_json(&folder.assignment(), assignment))?;
     File::open(folder.path())?.sync_all()
 }
+
+/// Where the agent keeps its own copy of what a job of another user was assigned: what stands in the folder
+/// is the job's to change, and would say who it is and which ports are its own.
+fn kept_assignment(folder: &ReplicaFolder) -> PathBuf {
+    let name = folder.path().file_name().unwrap_or_default();
+    let state = folder.path().ancestors().nth(2).unwrap_or(Path::new("/"));
+    let mut file = name.to_owned();
+    file.push(".json");
+    state.join(KEPT).join(file)
+}
+
+/// The folder of the agent's own copies.
+const KEPT: &str = "assignments";
 
 /// Makes the folder, if needed, and stores a status that no worker will tell.
 ///
@@ -41,8 +65,15 @@ pub(super) fn prepare(folder: &ReplicaFolder, assignment: &Assignment) -> io::Re
 ///
 /// The system's.
 pub(super) fn store_status(folder: &ReplicaFolder, status: &Status) -> io::Result<()> {
-    make(folder)?;
-    write_json(&folder.status(), status)
+    let owner = match Owner::of(folder.path()) {
+        Ok(owner) => owner,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => {
+            make(folder, Owner::own())?;
+            Owner::own()
+        }
+        Err(cause) => return Err(cause),
+    };
+    owner.acting(|| write_json(&folder.status(), status))
 }
 
 /// Marks the folder as ended and keeps its logs, its record of events and its last status alone: the assignment holds a token.
@@ -51,7 +82,8 @@ pub(super) fn store_status(folder: &ReplicaFolder, status: &Status) -> io::Resul
 ///
 /// The system's; repeated, it goes on where it stopped.
 pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
-    File::create(folder.ended())?;
+    Owner::of(folder.path())?.acting(|| create(&folder.ended()))?;
+    forget_assignment(folder)?;
     let kept = [
         folder.ended(),
         folder.status(),
@@ -64,7 +96,13 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
     for entry in fs::read_dir(folder.path())? {
         let entry = entry?;
         let path = entry.path();
-        if kept.contains(&path) {
+        let name = entry.file_name();
+        let is_part = |stream: LogStream| stream.part_end(name.to_str()?);
+        if kept.contains(&path)
+            || LogStream::OUTPUT
+                .into_iter()
+                .any(|one| is_part(one).is_some())
+        {
             continue;
         }
         if entry.file_type()?.is_dir() {
@@ -76,8 +114,43 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes the folder and everything in it.
+///
+/// # Errors
+///
+/// The system's; repeated, it goes on where it stopped.
+pub(super) fn remove(folder: &ReplicaFolder) -> io::Result<()> {
+    forget_assignment(folder)?;
+    // No link in it is followed, whatever the job does meanwhile.
+    fs::remove_dir_all(folder.path())
+}
+
+fn forget_assignment(folder: &ReplicaFolder) -> io::Result<()> {
+    match fs::remove_file(kept_assignment(folder)) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
+}
+
+/// Opens what the worker writes for people, for appending.
+///
+/// # Errors
+///
+/// The system's.
+pub(super) fn open_worker_log(folder: &ReplicaFolder) -> io::Result<File> {
+    let path = worker_log(folder);
+    Owner::of(folder.path())?.acting(|| {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+    })
+}
+
 /// What the worker itself writes for people.
-pub(super) fn worker_log(folder: &ReplicaFolder) -> std::path::PathBuf {
+pub(super) fn worker_log(folder: &ReplicaFolder) -> PathBuf {
     folder.path().join("worker.log")
 }
 
@@ -88,10 +161,13 @@ pub(super) fn worker_log(folder: &ReplicaFolder) -> std::path::PathBuf {
 /// The system's, when the folders cannot be listed.
 pub(super) fn scan(state: &Path, boot_id: &str) -> io::Result<Vec<Found>> {
     let replicas = state.join("replicas");
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&replicas)?;
+    for (folder, mode) in [(&replicas, THROUGH), (&state.join(KEPT), 0o700)] {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(folder)?;
+    }
+    open_through(&replicas)?;
     let mut found = Vec::new();
     for entry in fs::read_dir(replicas)? {
         let path = entry?.path();
@@ -103,14 +179,42 @@ pub(super) fn scan(state: &Path, boot_id: &str) -> io::Result<Vec<Found>> {
             );
             continue;
         };
-        found.push(read(name, ReplicaFolder::at(path), boot_id));
+        match Owner::of(&path) {
+            Ok(owner) => found.push(read(name, ReplicaFolder::at(path), owner, boot_id)),
+            Err(cause) => warn!(
+                "{} cannot be read: {cause}; it is left alone",
+                path.display()
+            ),
+        }
     }
     Ok(found)
 }
 
-fn read(name: ReplicaName, folder: ReplicaFolder, boot_id: &str) -> Found {
-    let assignment: Option<Assignment> = read_json(&folder.assignment());
-    let worker: Option<ProcessIdentity> = read_json(&folder.worker());
+/// The mode of a folder whose names are the agent's, and through which other users reach what is theirs.
+const THROUGH: u32 = 0o711;
+
+/// Lets other users through a folder of this agent's own, if the agent may have jobs of theirs.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn open_through(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let about = fs::metadata(folder)?;
+    let closed = about.mode() & 0o777 == 0o700;
+    if nix::unistd::geteuid().is_root() && Owner::of(folder)?.is_own() && closed {
+        fs::set_permissions(folder, fs::Permissions::from_mode(THROUGH))?;
+    }
+    Ok(())
+}
+
+fn read(name: ReplicaName, folder: ReplicaFolder, owner: Owner, boot_id: &str) -> Found {
+    let assignment: Option<Assignment> = if owner.is_own() {
+        read_json(owner, &folder.assignment())
+    } else {
+        read_json(Owner::own(), &kept_assignment(&folder))
+    };
+    let worker: Option<ProcessIdentity> = read_json(owner, &folder.worker());
     let earlier = |boot: &str| boot != boot_id;
     let life = if folder.ended().exists() {
         Life::Ended
@@ -123,8 +227,9 @@ fn read(name: ReplicaName, folder: ReplicaFolder, boot_id: &str) -> Found {
         name,
         life,
         assignment,
-        status: read_json(&folder.status()),
+        status: read_json(owner, &folder.status()),
         worker,
+        owner,
         folder,
     }
 }
@@ -142,35 +247,58 @@ pub(crate) fn parse_name(text: &str) -> Option<ReplicaName> {
 
 /// The newest status on disk.
 pub(super) fn status(folder: &ReplicaFolder) -> Option<Status> {
-    read_json(&folder.status())
+    let owner = Owner::of(folder.path()).ok()?;
+    read_json(owner, &folder.status())
 }
 
-fn make(folder: &ReplicaFolder) -> io::Result<()> {
+/// Makes the folder unless it is there, and gives it to its owner.
+fn make(folder: &ReplicaFolder, owner: Owner) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder.path())
+        .create(folder.path())?;
+    let found = Owner::of(folder.path())?;
+    if found.uid == owner.uid {
+        return Ok(());
+    }
+    if !found.is_own() {
+        let words = format!("it belongs to uid {} and not to {}", found.uid, owner.uid);
+        return Err(io::Error::new(ErrorKind::AlreadyExists, words));
+    }
+    // Given away while it is empty: nothing in it can be a link to something else.
+    if fs::read_dir(folder.path())?.next().is_some() {
+        let words = "it holds files of the agent's own user";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, words));
+    }
+    owner.take(folder.path())
 }
 
 /// Replaces the file in one step, 0600: a reader, and a crash, see the old content or the new.
 fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut file = create(&new)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     file.sync_all()?;
     fs::rename(new, path)
 }
 
-/// The file's content; `None` if there is none. A damaged file is told and counts as none.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    /// Far above anything that is written there.
-    const MOST: u64 = 64 << 20;
-    let file = match File::open(path) {
+/// An empty file, 0600; a link in its place is not followed.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// The content of the owner's file; `None` if there is none. A damaged file, or one that is not the
+/// owner's, is told and counts as none.
+fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Option<T> {
+    /// Far above anything that is written there: a profile holds at most a few hundred KiB.
+    const MOST: u64 = 16 << 20;
+    let file = match owner.open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return None,
         Err(cause) => {
@@ -225,7 +353,7 @@ mod tests {
     fn an_ended_folder_keeps_logs_and_status_and_no_secret() {
         let state = tempfile::tempdir().unwrap();
         let folder = folder_in(state.path());
-        make(&folder).unwrap();
+        make(&folder, Owner::own()).unwrap();
         let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         for file in [
@@ -234,6 +362,8 @@ mod tests {
             "machine.json",
             "status.json",
             "stdout.log",
+            "stdout.4096.log",
+            "stdout.moving",
             "supervision.jsonl",
             "worker.log",
         ] {
@@ -251,6 +381,7 @@ mod tests {
             [
                 "ended",
                 "status.json",
+                "stdout.4096.log",
                 "stdout.log",
                 "supervision.jsonl",
                 "worker.log"

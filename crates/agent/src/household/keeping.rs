@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use portreeve::residency::ReplicaName;
+use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::worker::Worker;
 
@@ -24,6 +25,8 @@ pub(super) struct Keeping {
     pub(super) started: Option<Instant>,
     pub(super) start_after: Option<Instant>,
     pub(super) talk_after: Option<Instant>,
+    /// When its logs have been kept long enough, once it ended.
+    pub(super) expires: Option<Instant>,
 }
 
 impl Keeping {
@@ -42,6 +45,7 @@ impl Keeping {
             started: None,
             start_after: None,
             talk_after: None,
+            expires: None,
         }
     }
 
@@ -80,4 +84,41 @@ impl Keeping {
         };
         now + wait.min(Self::LONGEST)
     }
+
+    /// Forgets what was assigned: nothing of it runs any more, and its control group is removed.
+    pub(super) fn let_go(&mut self) {
+        if let Some(assignment) = self.assignment.take() {
+            remove_soon(assignment.containment);
+        }
+    }
+}
+
+/// Moves a worker of ours to where it belongs; the right to do so may be ours alone. One that cannot be moved
+/// says so where it refuses to start something.
+pub(super) fn admit(worker: &Worker, held: &Containment) {
+    if let Err(cause) = held.admit_worker(worker.pid) {
+        warn!(
+            "the worker {} stays in our own control group: {cause}",
+            worker.pid
+        );
+    }
+}
+
+/// Removes a control group whose last process may end only now.
+fn remove_soon(held: Containment) {
+    /// A group is busy for about a millisecond after its end; one that is not empty by then is swept at our next start.
+    const TRIES: usize = 50;
+    const PAUSE: Duration = Duration::from_millis(20);
+    if held.remove() {
+        return;
+    }
+    tokio::spawn(async move {
+        for _ in 0..TRIES {
+            tokio::time::sleep(PAUSE).await;
+            if held.remove() {
+                return;
+            }
+        }
+        warn!("a control group is not empty and stays: {held:?}");
+    });
 }

@@ -3,6 +3,7 @@
 //! One task owns it all, so that no two decisions about a replica can cross. What to do is decided by
 //! [`portreeve::residency`]; here it is done, and what failed is tried again later.
 
+mod expiry;
 mod folder;
 mod keeping;
 mod start;
@@ -17,6 +18,7 @@ use portreeve::port::{PortRange, Protocol};
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
 use portreeve_api::body::{DesiredReplica, DesiredSet};
+use portreeve_api::containment::Ladder;
 use portreeve_api::local::ReplicaFolder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -24,9 +26,10 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::Config;
+use crate::account::Accounts;
 use crate::facts::{Granted, Observed};
 
-pub(crate) use folder::parse_name;
+pub(crate) use folder::{open_through, parse_name};
 use keeping::Keeping;
 use worker::Worker;
 
@@ -45,6 +48,8 @@ pub(crate) enum Message {
 pub(crate) struct Household {
     config: Arc<Config>,
     boot_id: String,
+    ladder: Ladder,
+    accounts: Accounts,
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping>,
     wanted: Option<Wanted>,
@@ -84,12 +89,15 @@ impl Household {
     pub(crate) fn open(
         config: Arc<Config>,
         boot_id: String,
+        ladder: Ladder,
         channels: Channels,
     ) -> io::Result<Self> {
         let found = folder::scan(&config.state, &boot_id)?;
         let mut household = Self {
             config,
             boot_id,
+            ladder,
+            accounts: Accounts::default(),
             residents: Residents::new(),
             keeping: BTreeMap::new(),
             wanted: None,
@@ -113,9 +121,14 @@ impl Household {
         let mut life = found.life;
         let mut keeping = Keeping::new(found.folder);
         if life == Life::Orphaned {
-            let known = found.worker.as_ref().and_then(Worker::recognise);
+            let known = found.worker.as_ref();
+            let known = known.and_then(|worker| Worker::recognise(worker, found.owner));
             if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
                 info!("{} is adopted, worker {}", found.name, worker.pid);
+                if let Some(assignment) = &found.assignment {
+                    // An agent that was killed may have started it and not moved it yet.
+                    keeping::admit(&worker, &assignment.containment);
+                }
                 life = Life::Watched;
                 keeping.watch(&found.name, worker, &mut self.watches);
             } else if found.assignment.is_none() && found.worker.is_none() && found.status.is_none()
@@ -227,6 +240,7 @@ impl Household {
                 }
             }
             changed |= self.talk(talks).await;
+            self.expire();
             if !changed {
                 return;
             }
@@ -248,14 +262,16 @@ impl Household {
         if keeping.folder.ended().exists() {
             // Dismissed, it has cleared the folder itself.
             resident.life = Life::Ended;
-            keeping.assignment = None;
+            keeping.let_go();
             info!("{name} is forgotten; its logs are kept");
             return;
         }
         if !keeping.folder.path().exists() {
             // The process that its life hung on is gone, and its service with it.
             self.residents.remove(name);
-            self.keeping.remove(name);
+            if let Some(mut keeping) = self.keeping.remove(name) {
+                keeping.let_go();
+            }
             return;
         }
         resident.status = folder::status(&keeping.folder).or(resident.status.take());
@@ -300,7 +316,7 @@ impl Household {
             // An end in memory only: the folder is seen again after the next start of the agent.
             error!("the folder of {name} cannot be cleared: {cause}");
         }
-        keeping.assignment = None;
+        keeping.let_go();
         if let Some(resident) = self.residents.get_mut(name) {
             resident.life = Life::Ended;
         }
@@ -309,10 +325,11 @@ impl Household {
     }
 
     fn remove(&mut self, name: &ReplicaName) -> bool {
-        if let Some(keeping) = self.keeping.remove(name)
-            && let Err(cause) = std::fs::remove_dir_all(keeping.folder.path())
-        {
-            error!("the old logs of {name} cannot be removed: {cause}");
+        if let Some(mut keeping) = self.keeping.remove(name) {
+            keeping.let_go();
+            if let Err(cause) = folder::remove(&keeping.folder) {
+                error!("the old logs of {name} cannot be removed: {cause}");
+            }
         }
         self.residents.remove(name).is_some()
     }

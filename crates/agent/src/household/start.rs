@@ -9,13 +9,21 @@ use portreeve::registry::Desired;
 use portreeve::residency::{Life, ReplicaName, Resident, Told};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
-use portreeve_api::local::{Assignment, Tokens};
+use portreeve_api::containment::{Containment, NotPossible};
+use portreeve_api::local::{Assignment, JobUser, Tokens};
+use portreeve_api::service_manager::BackendKind;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::worker::Worker;
+use crate::account::AccountError;
+use crate::owner::{self, ClosedFolder};
+
+use super::keeping::admit;
 use super::{Household, Keeping, folder, told_of};
 
+/// When a replica whose account cannot be looked up is tried again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// A worker that ends this often in a row without a word will not say one.
 const SILENT_ATTEMPTS: u32 = 5;
 
@@ -36,7 +44,27 @@ impl Household {
             warn!("{name} waits: this host publishes no address");
             return false;
         };
-        let assignment = self.assignment(desired, tokens, address);
+        let mut assignment = self.assignment(desired, tokens, address);
+        match self.job_user(&assignment.desired).await {
+            Ok(user) => assignment.user = user,
+            Err(cause @ AccountError::Silent { .. }) => {
+                warn!("{name} waits: {cause}");
+                self.later(Instant::now() + ASK_AGAIN);
+                return false;
+            }
+            Err(cause) => {
+                self.fail(name, StartFailure::Prepare(cause.to_string()));
+                return true;
+            }
+        }
+        match self.containment(name, assignment.user.as_ref()) {
+            Ok(containment) => assignment.containment = containment,
+            Err(cause) => {
+                let words = format!("its processes cannot be held together as told: {cause}");
+                self.fail(name, StartFailure::Prepare(words));
+                return true;
+            }
+        }
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("{name} is started, worker {pid}");
@@ -75,10 +103,20 @@ impl Household {
             self.later(moment);
             return false;
         }
-        let Some(assignment) = self.assignment_again(name, told) else {
+        let Some(mut assignment) = self.assignment_again(name, told) else {
             error!("{name} has lost its assignment and nobody wants it: it is left alone");
             return false;
         };
+        match self.job_user(&assignment.desired).await {
+            Ok(user) => assignment.user = user,
+            // Its service may run on as the user that it had.
+            Err(cause) if assignment.user.is_some() => warn!("{name}: {cause}"),
+            Err(cause) => {
+                error!("no worker can take {name} over: {cause}");
+                self.later(Instant::now() + ASK_AGAIN);
+                return false;
+            }
+        }
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("worker {pid} takes {name} over");
@@ -104,6 +142,24 @@ impl Household {
         true
     }
 
+    /// How a new replica is held. A unit of a service manager is a hold of its own.
+    fn containment(
+        &self,
+        name: &ReplicaName,
+        user: Option<&JobUser>,
+    ) -> Result<Containment, NotPossible> {
+        if self.config.backend != BackendKind::Process {
+            return Ok(Containment::default());
+        }
+        let replica = format!("{}~{}~{}", name.service, name.index, name.incarnation);
+        let privileged = user.is_none_or(|user| user.ids.uid == 0);
+        self.ladder.containment(&replica, privileged)
+    }
+
+    async fn job_user(&mut self, desired: &Desired) -> Result<Option<JobUser>, AccountError> {
+        self.accounts.job_user(&desired.user, desired.uid).await
+    }
+
     async fn launch(&mut self, name: &ReplicaName, assignment: Assignment) -> Result<u32, Launch> {
         let folder = self.folder_of(name);
         let program = self.config.worker_program.clone();
@@ -111,8 +167,18 @@ impl Household {
         let address = assignment.host_address;
         let (place, written) = (folder.clone(), assignment.clone());
         let launched = tokio::task::spawn_blocking(move || {
+            if written.user.is_some() {
+                owner::reach(place.path().parent().unwrap_or(place.path()))?;
+            }
             folder::prepare(&place, &written).map_err(Launch::Prepare)?;
-            Worker::start(&program, &place).map_err(Launch::Start)
+            let held = &written.containment;
+            let owner = written.user.as_ref();
+            let owner = owner.map(|user| (user.ids.uid, user.ids.gid));
+            held.prepare(owner).map_err(Launch::Group)?;
+            let worker = Worker::start(&program, &place, written.user.as_ref());
+            let worker = worker.map_err(Launch::Start)?;
+            admit(&worker, held);
+            Ok::<_, Launch>(worker)
         });
         let worker = launched.await.expect("starting a worker does not panic")?;
         let pid = worker.pid;
@@ -211,7 +277,10 @@ impl Household {
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),
             prefix: self.config.prefix.clone(),
+            user: None,
+            containment: Containment::default(),
             backend: self.config.backend,
+            logs: self.config.logs,
         }
     }
 
@@ -243,9 +312,11 @@ impl Household {
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
         let mut assignment = self.assignment(desired, tokens, address);
+        assignment.user = stood.and_then(|stood| stood.user.clone());
         if let Some(stood) = stood {
             // Whatever new replicas get: what started its processes also knows how to end them.
             assignment.backend = stood.backend;
+            assignment.containment = stood.containment.clone();
         }
         Some(assignment)
     }
@@ -254,23 +325,35 @@ impl Household {
 /// Why there is no worker.
 #[derive(Debug)]
 enum Launch {
+    Closed(ClosedFolder),
     Prepare(std::io::Error),
+    Group(std::io::Error),
     Start(Errno),
 }
 
 impl Launch {
     fn words(&self) -> String {
         match self {
+            Self::Closed(cause) => cause.to_string(),
             Self::Prepare(cause) => format!("its folder cannot be prepared: {cause}"),
+            Self::Group(cause) => format!("its control group cannot be made: {cause}"),
             Self::Start(errno) => format!("the worker program cannot be executed: {errno}"),
         }
+    }
+}
+
+impl From<ClosedFolder> for Launch {
+    fn from(cause: ClosedFolder) -> Self {
+        Self::Closed(cause)
     }
 }
 
 impl From<Launch> for StartFailure {
     fn from(launch: Launch) -> Self {
         match launch {
-            Launch::Prepare(_) => Self::Prepare(launch.words()),
+            Launch::Closed(_) | Launch::Prepare(_) | Launch::Group(_) => {
+                Self::Prepare(launch.words())
+            }
             Launch::Start(errno) => Self::Errno(errno as i32),
         }
     }

@@ -1,26 +1,24 @@
 //! The worker of one replica: started so that it outlives the agent, recognised again, watched and told.
 
-use std::ffi::{CString, OsStr};
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
-use portreeve_api::local::{
-    ProcessIdentity, ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand,
-};
+use portreeve_api::local::{JobUser, ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 
 use super::folder;
+use crate::owner::{HeldSocket, Owner};
 
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,20 +32,20 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts `program worker --folder DIR` in a session of its own, so that neither a terminal nor the end
-    /// of the agent reaches it.
+    /// of the agent reaches it. For another user it is also told whom to become, by its arguments: what
+    /// stands in the folder is that user's to change.
     ///
     /// # Errors
     ///
     /// The system's, also when the program cannot be executed; no process exists then.
-    pub(super) fn start(program: &Path, replica: &ReplicaFolder) -> Result<Self, Errno> {
+    pub(super) fn start(
+        program: &Path,
+        replica: &ReplicaFolder,
+        user: Option<&JobUser>,
+    ) -> Result<Self, Errno> {
         let system = |cause: io::Error| Errno::from_raw(cause.raw_os_error().unwrap_or(0));
         let nothing = File::open("/dev/null").map_err(system)?;
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(folder::worker_log(replica))
-            .map_err(system)?;
+        let log = folder::open_worker_log(replica).map_err(system)?;
         let mut actions = PosixSpawnFileActions::init()?;
         actions.add_dup2(nothing.as_raw_fd(), 0)?;
         actions.add_dup2(log.as_raw_fd(), 1)?;
@@ -63,28 +61,35 @@ impl Worker {
         attributes.set_sigdefault(&SigSet::all())?;
         attributes.set_sigmask(&SigSet::empty())?;
         let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| Errno::EINVAL);
-        let arguments = [
+        let mut arguments = vec![
             text(program.as_os_str())?,
             c"worker".to_owned(),
             c"--folder".to_owned(),
             text(replica.path().as_os_str())?,
         ];
-        let mut environment = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            environment.push(text(
-                &[name.as_os_str(), value.as_os_str()].join(OsStr::new("=")),
-            )?);
+        if let Some(user) = user {
+            arguments.push(c"--as".to_owned());
+            arguments.push(text(user.ids.to_string().as_ref())?);
         }
+        let environment = environment(user).into_iter().map(|(name, value)| {
+            text(&[name.as_os_str(), value.as_os_str()].join(OsStr::new("=")))
+        });
+        let environment = environment.collect::<Result<Vec<_>, _>>()?;
         let pid = posix_spawn(program, &actions, &attributes, &arguments, &environment)?;
         // A child of ours keeps its number until we have waited for it, so this is the one that was started.
         Self::hold(u32::try_from(pid.as_raw()).map_err(|_| Errno::ESRCH)?)
     }
 
-    /// The living process with this identity; `None` if there is none any more.
-    pub(super) fn recognise(identity: &ProcessIdentity) -> Option<Self> {
+    /// The living process with this identity, if it is the owner's; `None` if there is none any more.
+    pub(super) fn recognise(identity: &ProcessIdentity, owner: Owner) -> Option<Self> {
+        Self::recognise_of(identity, &[owner.uid])
+    }
+
+    fn recognise_of(identity: &ProcessIdentity, users: &[u32]) -> Option<Self> {
         let worker = Self::hold(identity.pid).ok()?;
         // Looked at while the number is held: it cannot pass to another process in between.
-        (identity.is_alive() && !worker.has_ended()).then_some(worker)
+        let is_it = identity.is_alive() && runs_as(identity.pid, users) && !worker.has_ended();
+        is_it.then_some(worker)
     }
 
     fn hold(pid: u32) -> Result<Self, Errno> {
@@ -121,6 +126,34 @@ impl Worker {
     }
 }
 
+/// What a worker inherits: for another user nothing that tells of the agent's own account.
+fn environment(user: Option<&JobUser>) -> Vec<(OsString, OsString)> {
+    /// Of the machine, not of an account.
+    const PASSED_ON: [&str; 5] = ["PATH", "LANG", "TZ", "PORTREEVE_LOG", "RUST_BACKTRACE"];
+    let Some(user) = user else {
+        return std::env::vars_os().collect();
+    };
+    let passed_on = PASSED_ON
+        .iter()
+        .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let account: [(&str, &OsStr); 4] = [
+        ("HOME", user.home.as_os_str()),
+        ("USER", user.name.as_ref()),
+        ("LOGNAME", user.name.as_ref()),
+        ("SHELL", user.shell.as_os_str()),
+    ];
+    let account = account.map(|(name, value)| (name.into(), value.to_owned()));
+    passed_on.chain(account).collect()
+}
+
+/// Whether the process runs as nobody but these. A user can give a process of another any look but this.
+fn runs_as(pid: u32, users: &[u32]) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let is_theirs = |uid: &str| uid.parse().is_ok_and(|uid| users.contains(&uid));
+    uids.is_some_and(|uids| uids.split_ascii_whitespace().all(is_theirs))
+}
+
 /// Looks for a worker of this folder that could not yet say who it is: the agent may be killed right
 /// after it has started one.
 pub(super) fn search(replica: &ReplicaFolder) -> Option<Worker> {
@@ -129,21 +162,18 @@ pub(super) fn search(replica: &ReplicaFolder) -> Option<Worker> {
         b"--folder",
         replica.path().as_os_str().as_bytes(),
     ];
-    let own = rustix::process::geteuid().as_raw();
+    // It may be on its way from our own user to the folder's.
+    let users = [Owner::of(replica.path()).ok()?.uid, Owner::own().uid];
     let process = fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
         let pid: u32 = process.file_name().to_str()?.parse().ok()?;
-        // Anybody may write anything into an argument list.
-        if process.metadata().ok()?.uid() != own {
-            return None;
-        }
         let command = fs::read(process.path().join("cmdline")).ok()?;
         let words = command.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let words: Vec<_> = words.collect();
-        words
-            .ends_with(&arguments)
-            .then(|| ProcessIdentity::of(pid).ok())?
+        let is_named = words.windows(arguments.len()).any(|some| some == arguments);
+        // Anybody may write anything into an argument list.
+        (is_named && runs_as(pid, &users)).then(|| ProcessIdentity::of(pid).ok())?
     })?;
-    Worker::recognise(&process)
+    Worker::recognise_of(&process, &users)
 }
 
 /// Tells the worker of this folder one thing and returns what it answers.
@@ -163,7 +193,8 @@ pub(super) async fn tell(
 async fn exchange(replica: &ReplicaFolder, command: &WorkerCommand) -> io::Result<WorkerAnswer> {
     /// An answer holds one status, with at most 4 KiB of a probe's output.
     const MOST: u64 = 1 << 20;
-    let path = SocketPath::of(&replica.worker_socket())?;
+    let owner = Owner::of(replica.path())?;
+    let path = HeldSocket::of(owner, &replica.worker_socket())?;
     let mut stream = UnixStream::connect(path.as_path()).await?;
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
@@ -184,13 +215,15 @@ mod tests {
         let replica = ReplicaFolder::at(place.path().join("web.alice~0~0"));
         fs::create_dir(replica.path()).unwrap();
         let program = place.path().join("worker.sh");
-        let mut file = OpenOptions::new();
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut file = fs::OpenOptions::new();
         let file = file.write(true).create(true).truncate(true).mode(0o755);
         let script = "#!/bin/sh\nwhile [ -e \"$3\" ]; do sleep 0.1; done\n";
         io::Write::write_all(&mut file.open(&program).unwrap(), script.as_bytes()).unwrap();
 
         assert!(search(&replica).is_none());
-        let worker = Worker::start(&program, &replica).unwrap();
+        let worker = Worker::start(&program, &replica, None).unwrap();
+        let owner = Owner::own();
         let identity = ProcessIdentity::of(worker.pid).unwrap();
         // The kernel lets the parent go on a moment before it shows the new command line.
         let found = async {
@@ -204,12 +237,15 @@ mod tests {
         let patience = Duration::from_secs(10);
         let found = tokio::time::timeout(patience, found).await.unwrap();
         assert_eq!(found.pid, worker.pid);
-        assert_eq!(Worker::recognise(&identity).unwrap().pid, worker.pid);
+        assert_eq!(Worker::recognise(&identity, owner).unwrap().pid, worker.pid);
         let impostor = ProcessIdentity {
             start_ticks: identity.start_ticks + 1,
             ..identity.clone()
         };
-        assert!(Worker::recognise(&impostor).is_none());
+        assert!(Worker::recognise(&impostor, owner).is_none());
+        // Of somebody else's folder it is no worker, whatever stands there.
+        let ids = "54321:54321:".parse::<portreeve_api::local::Ids>().unwrap();
+        assert!(Worker::recognise(&identity, Owner::from(&ids)).is_none());
 
         fs::remove_dir_all(replica.path()).unwrap();
         worker.ended().await.unwrap();
@@ -221,7 +257,7 @@ mod tests {
     fn a_program_that_is_missing_is_told_and_leaves_no_process() {
         let place = tempfile::tempdir().unwrap();
         let replica = ReplicaFolder::at(place.path());
-        let refused = Worker::start(Path::new("/nowhere/portreeve"), &replica);
+        let refused = Worker::start(Path::new("/nowhere/portreeve"), &replica, None);
         assert_eq!(refused.unwrap_err(), Errno::ENOENT);
     }
 }

@@ -210,6 +210,7 @@ async fn readers_of_logs_get_their_piece_once() {
     std::fs::write(house.folder(0).path().join("stderr.log"), "0123456789").unwrap();
     controller.want(|set| {
         set.reads.push(portreeve_api::body::LogRead {
+            incarnation: None,
             read: 42,
             service: "web.alice".parse().unwrap(),
             index: 0,

@@ -134,6 +134,7 @@ fn serve(replica: &ReplicaFolder, mut stream: UnixStream, newest: &mut Status) -
     let answer = WorkerAnswer {
         status: Some(newest.clone()),
         refused: None,
+        counters: portreeve_api::local::WorkerCounters::default(),
     };
     let mut text = serde_json::to_vec(&answer).unwrap();
     text.push(b'\n');

@@ -8,7 +8,8 @@ use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
-use portreeve_api::local::ReplicaFolder;
+use portreeve_api::containment::Choice;
+use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,6 +18,7 @@ use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::output;
 use crate::places::{self, Places};
+use crate::size::Size;
 use crate::span::Span;
 
 /// Run the controller: the truth about services, ports and endpoints.
@@ -91,6 +93,20 @@ pub(crate) struct HostOptions {
     /// the user's own)
     #[arg(long, value_enum, default_value_t)]
     pub(crate) backend: BackendOption,
+    /// How the processes of a start are held together, so that none outlives its end: auto takes the first of cgroup,
+    /// pid-namespace, freezer, process-tree that is possible here; any other is taken or the start is refused
+    #[arg(long, value_name = "HOW", default_value_t)]
+    pub(crate) containment: Choice,
+    /// How large a file of a service's output grows before its beginning becomes a part of its own
+    #[arg(long, value_name = "SIZE", default_value = "50M")]
+    pub(crate) log_size: Size,
+    /// How many files of each output are kept, the growing one among them
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(LogBounds::MAX_FILES)))]
+    pub(crate) log_files: u32,
+    /// How long a replica's output is kept after its end
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) keep_logs: Span,
 }
 
 /// [`BackendKind`] as it is written.
@@ -219,9 +235,15 @@ pub(crate) fn agent_config(
         ephemeral: options.ephemeral.into(),
         fixed: options.fixed_ports.clone(),
         reserved: options.reserved_ports.0.clone(),
+        containment: options.containment,
         worker_program: std::env::current_exe()?,
         lifeline: None,
         labels: BTreeMap::new(),
+        logs: LogBounds {
+            size: options.log_size.0,
+            files: options.log_files,
+        },
+        keep_logs: options.keep_logs.0,
         ..AgentConfig::default()
     })
 }
@@ -230,17 +252,39 @@ pub(crate) fn agent_config(
 #[derive(Args, Debug)]
 pub(crate) struct Shim {
     /// The replica's folder
-    #[arg(long, value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "init")]
+    folder: Option<PathBuf>,
     /// Which start
-    #[arg(long)]
+    #[arg(long, default_value_t)]
     run: u32,
+    /// Be the first process of a run's namespace of process numbers, and only reap
+    #[arg(long, conflicts_with_all = ["folder", "run"])]
+    init: bool,
 }
 
 impl Shim {
+    pub(crate) const fn of_namespace() -> Self {
+        Self {
+            folder: None,
+            run: 0,
+            init: true,
+        }
+    }
+
+    pub(crate) const fn of(folder: PathBuf, run: u32) -> Self {
+        Self {
+            folder: Some(folder),
+            run,
+            init: false,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
-        portreeve_worker::shim::run(&ReplicaFolder::at(self.folder), Run(self.run))
-            .map_err(Failure::plain)
+        let ended = match self.folder {
+            Some(folder) => portreeve_worker::shim::run(&ReplicaFolder::at(folder), Run(self.run)),
+            None => portreeve_worker::shim::init(),
+        };
+        ended.map_err(Failure::plain)
     }
 }
 

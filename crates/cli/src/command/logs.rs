@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use portreeve_api::body::LOG_OFFSET_HEADER;
+use portreeve_api::body::{LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER};
 use portreeve_api::{Client, paths};
 
 use crate::connect::Connect;
@@ -37,25 +37,39 @@ impl Logs {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
         let client = connect.client()?;
         let mut asked = self.tail;
-        let (mut at, mut body) = self.piece(&client, None, asked).await?;
-        if body.is_empty() && at == 0 {
+        let mut piece = self.piece(&client, None, asked).await?;
+        if piece.bytes.is_empty() && piece.at == 0 {
             self.hint_at_the_other_stream();
         }
         loop {
             let mut out = std::io::stdout().lock();
-            if let Err(cause) = out.write_all(&body).and_then(|()| out.flush()) {
+            if let Err(cause) = out.write_all(&piece.bytes).and_then(|()| out.flush()) {
                 let gone = cause.kind() == std::io::ErrorKind::BrokenPipe;
                 return if gone { Ok(()) } else { Err(cause.into()) };
             }
             drop(out);
-            at += body.len() as u64;
             // A short piece ends where the file ends now.
-            if !self.follow && body.len() < asked as usize {
+            if !self.follow && piece.bytes.len() < asked as usize {
                 return Ok(());
             }
             asked = PIECE;
-            // It may begin elsewhere than asked: the file was begun anew.
-            (at, body) = self.piece(&client, Some(at), asked).await?;
+            let next = self.piece(&client, Some(&piece), asked).await?;
+            self.tell_leap(&piece, &next);
+            piece = next;
+        }
+    }
+
+    /// A piece may begin elsewhere than asked: the file was begun anew, its beginning is not kept any more,
+    /// or another incarnation writes now.
+    fn tell_leap(&self, before: &Piece, next: &Piece) {
+        let index = self.name.index.unwrap_or(0);
+        let name = format!("{}/{index}", self.name.service);
+        if before.incarnation.is_some() && next.incarnation != before.incarnation {
+            let incarnation = next.incarnation.unwrap_or(0);
+            eprintln!("{name} goes on as incarnation {incarnation}");
+        } else if next.at > before.end() {
+            let lost = next.at - before.end();
+            eprintln!("{lost} bytes of {name} are not kept any more");
         }
     }
 
@@ -73,25 +87,52 @@ impl Logs {
         );
     }
 
+    /// What comes behind `before`, or the last `max` bytes.
     async fn piece(
         &self,
         client: &Client,
-        offset: Option<u64>,
+        before: Option<&Piece>,
         max: u32,
-    ) -> Result<(u64, bytes::Bytes), Failure> {
+    ) -> Result<Piece, Failure> {
         let index = self.name.index.unwrap_or(0);
         let stream = if self.stderr { "stderr" } else { "stdout" };
         let mut path = paths::replica_part(&self.name.service, index, "logs");
         path.push_str(&format!("?stream={stream}&max={max}"));
-        if let Some(offset) = offset {
+        if let Some(before) = before {
+            path.push_str(&format!("&offset={}", before.end()));
+            if let Some(incarnation) = before.incarnation {
+                path.push_str(&format!("&incarnation={incarnation}"));
+            }
+        }
+        if before.is_some() && self.follow {
             // More is waited for a while there, so that following costs little where little is written.
-            path.push_str(&format!("&offset={offset}&wait=30s"));
+            path.push_str("&wait=30s");
         }
         let reply = client
             .send(Method::GET, &path, None, "text/plain", PATIENCE)
             .await?;
-        let begins = reply.headers.get(LOG_OFFSET_HEADER);
-        let begins = begins.and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok((begins.or(offset).unwrap_or(0), reply.body))
+        let header = |name: &str| reply.headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+        let incarnation = header(LOG_INCARNATION_HEADER);
+        Ok(Piece {
+            incarnation,
+            at: header(LOG_OFFSET_HEADER)
+                .or(before.map(Piece::end))
+                .unwrap_or(0),
+            bytes: reply.body,
+        })
+    }
+}
+
+/// A piece of an output.
+struct Piece {
+    incarnation: Option<u64>,
+    /// Where it begins.
+    at: u64,
+    bytes: bytes::Bytes,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
     }
 }

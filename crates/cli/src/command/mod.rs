@@ -12,7 +12,7 @@ pub(crate) mod submit;
 mod verbs;
 mod wait;
 mod why;
-mod worker;
+pub(crate) mod worker;
 
 use std::future::Future;
 use std::process::ExitCode;

@@ -8,7 +8,8 @@ use portreeve::identity::{ServiceId, ServiceName};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Final;
-use portreeve_api::local::{Assignment, ReplicaFolder, Tokens};
+use portreeve_api::containment::Containment;
+use portreeve_api::local::{Assignment, Ids, LogBounds, ReplicaFolder, Tokens};
 use portreeve_api::site_profiles::first_bytes;
 use portreeve_worker::alone::{self, Alone, AloneError, GrantFile};
 
@@ -33,6 +34,14 @@ pub(crate) struct Worker {
     /// The replica's folder; without a controller it is made, by default below the data folder
     #[arg(long, value_name = "DIR", required_unless_present = "profile")]
     folder: Option<PathBuf>,
+    /// Become this account first: UID:GID:GROUP,GROUP; for an agent that runs as root
+    #[arg(
+        long = "as",
+        value_name = "IDS",
+        hide = true,
+        conflicts_with = "profile"
+    )]
+    user: Option<Ids>,
     /// What to run, TOML
     #[arg(long, value_name = "FILE", requires = "grant", requires = "status_fd")]
     profile: Option<PathBuf>,
@@ -55,13 +64,26 @@ const PORT_CONFLICT: u8 = 75;
 const OWN_FAILURE: u8 = 125;
 
 impl Worker {
+    /// The worker of an agent.
+    pub(crate) const fn of(folder: PathBuf, user: Option<Ids>) -> Self {
+        Self {
+            folder: Some(folder),
+            user,
+            profile: None,
+            grant: None,
+            status_fd: None,
+            site_profiles: None,
+            backend: None,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (Some(profile), Some(grant), Some(descriptor)) =
             (&self.profile, &self.grant, self.status_fd)
         else {
             log_to_stderr();
             let folder = self.folder.unwrap_or_default();
-            portreeve_worker::run(ReplicaFolder::at(folder))?;
+            portreeve_worker::run(ReplicaFolder::at(folder), self.user.as_ref())?;
             return Ok(ExitCode::SUCCESS);
         };
         // Before anything of ours has a descriptor that could be taken for it.
@@ -179,6 +201,9 @@ fn assignment(
         lifeline: None,
         prefix: portreeve::variables::PREFIX.to_owned(),
         backend,
+        containment: Containment::default(),
+        user: None,
+        logs: LogBounds::default(),
     })
 }
 

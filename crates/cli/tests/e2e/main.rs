@@ -8,6 +8,7 @@
 
 mod bad_profiles;
 mod crashes;
+mod crowds;
 mod daemons;
 mod dev_ends;
 mod environment;
@@ -17,11 +18,15 @@ mod leaks;
 mod many;
 mod namespace;
 mod numbers;
+mod output;
 mod ports;
 mod reads;
 mod standalone;
+mod steady;
 mod stranger;
 mod tour;
+mod tree;
 mod units;
+mod users;
 mod why;
 mod world;

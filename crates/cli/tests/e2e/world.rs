@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use portreeve_api::containment::{Choice, Ladder};
 use serde_json::Value;
 
 use crate::namespace::Namespace;
@@ -17,7 +18,42 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct World {
     // Dropped first: its processes write into the folder.
     home: Namespace,
+    // Then the groups of those processes, which are known by the folder.
+    _groups: Groups,
     folder: tempfile::TempDir,
+}
+
+/// The control groups of the agents below a folder; removed when nothing runs in them any more.
+struct Groups(PathBuf);
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for state in agents(&self.0, 4) {
+            if let Ok(ladder) = Ladder::climb(Choice::Auto, &state) {
+                // Its last processes were killed and may end only now.
+                for _ in 0..50 {
+                    if ladder.sweep() {
+                        break;
+                    }
+                    pause();
+                }
+            }
+        }
+    }
+}
+
+/// The state folders of agents, at most so deep.
+fn agents(folder: &Path, depth: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let below = folders.map(|entry| entry.path());
+    below
+        .flat_map(|path| match depth {
+            _ if path.ends_with("agent") => vec![path],
+            0 => Vec::new(),
+            _ => agents(&path, depth - 1),
+        })
+        .collect()
 }
 
 impl World {
@@ -26,9 +62,11 @@ impl World {
     pub(crate) fn new() -> Option<Self> {
         let refused = match Namespace::new() {
             Ok(home) => {
+                let folder = tempfile::tempdir().unwrap();
                 return Some(Self {
                     home,
-                    folder: tempfile::tempdir().unwrap(),
+                    _groups: Groups(folder.path().to_owned()),
+                    folder,
                 });
             }
             Err(refused) => refused,
@@ -150,14 +188,18 @@ impl World {
 
     /// The same in another network.
     pub(crate) fn start_in(&self, network: &Namespace, name: &str, arguments: &[&str]) -> Running {
+        self.start_by(self.command_in(network, PORTREEVE), name, arguments)
+    }
+
+    /// The same by another command that becomes the daemon.
+    pub(crate) fn start_by(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.path(&format!("{name}.out")))
             .unwrap();
         let err = out.try_clone().unwrap();
-        let child = self
-            .command_in(network, PORTREEVE)
+        let child = command
             .args(arguments)
             .env_remove("PORTREEVE_CONTROLLER")
             .stdout(out)
@@ -250,7 +292,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -10,7 +10,9 @@ use http::{Request, StatusCode};
 use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
-use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease};
+use portreeve_api::body::{
+    DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
+};
 use portreeve_api::local::Tokens;
 
 use crate::app::App;
@@ -20,6 +22,7 @@ use crate::token::{Bearer, ReplicaToken};
 
 use super::answer::json;
 use super::body;
+use super::counters;
 use super::identity::{Asker, Speaker};
 use super::names::Names;
 use super::query::{Hold, Query};
@@ -36,6 +39,7 @@ pub(crate) async fn report(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.reports);
     let host = names.host()?;
     let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
     same_host(&host, &facts.host)?;
@@ -66,6 +70,7 @@ pub(crate) async fn lease(
     names: Names,
 ) -> Result<Response, Refused> {
     asker.agent()?;
+    counters::count(&app.heard.leases);
     let host = names.host()?;
     app.queue.tell(Input::Lease { host }).await?;
     Ok(acknowledged(&app))
@@ -99,15 +104,21 @@ pub(crate) async fn log_piece(
     asker.agent()?;
     let host = names.host()?;
     let number = names.number("read")?;
-    let offset = request.headers().get(LOG_OFFSET_HEADER);
-    let offset = offset.and_then(|value| value.to_str().ok()?.parse().ok());
+    let headers = request.headers();
+    let incarnation = number_in(headers, LOG_INCARNATION_HEADER);
+    let offset = number_in(headers, LOG_OFFSET_HEADER);
     let offset = offset.ok_or_else(|| {
         Refused::body(format!(
             "header {LOG_OFFSET_HEADER} says where the piece begins"
         ))
     })?;
     let bytes = body::whole(request, body::MAX).await?;
-    if app.reads.answer(&host, number, Piece { offset, bytes }) {
+    let piece = Piece {
+        offset,
+        incarnation,
+        bytes,
+    };
+    if app.reads.answer(&host, number, piece) {
         return Ok(acknowledged(&app));
     }
     let reason = format!("nobody waits for read {number} of {host} any more");
@@ -118,6 +129,10 @@ pub(crate) async fn log_piece(
     ))
 }
 
+fn number_in<T: std::str::FromStr>(headers: &http::HeaderMap, name: &str) -> Option<T> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
 /// `PUT /replicas/{service}/{index}/{incarnation}/status`.
 pub(crate) async fn status(
     State(app): State<Arc<App>>,
@@ -125,6 +140,7 @@ pub(crate) async fn status(
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
+    counters::count(&app.heard.statuses);
     let path = (
         names.text("service").parse().map_err(Refused::name)?,
         names.number("index")?,

@@ -19,6 +19,7 @@ use crate::app::App;
 mod agents;
 mod answer;
 mod body;
+pub(crate) mod counters;
 mod endpoints;
 mod explain;
 mod hosts;
@@ -77,6 +78,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/check", post(services::check))
         .route("/explain", post(explain::profile))
+        .route("/counters", get(counters::show))
         .route("/whoami", get(identity::whoami));
     Router::new()
         .nest(paths::ROOT, api)

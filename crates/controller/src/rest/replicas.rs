@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use portreeve::identity::HostName;
 use portreeve::registry::{Command, Refusal, ServiceView};
-use portreeve_api::body::LOG_OFFSET_HEADER;
+use portreeve_api::body::{LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -72,6 +72,7 @@ pub(crate) async fn logs(
     ];
     let stream = query.one_of("stream", &streams)?.unwrap_or("stdout");
     let offset = query.read("offset", "an offset in bytes")?;
+    let incarnation = query.read("incarnation", "the number of an incarnation")?;
     let max = query
         .read("max", "a number of bytes")?
         .unwrap_or(DEFAULT_PIECE);
@@ -91,10 +92,12 @@ pub(crate) async fn logs(
             index,
             stream,
             offset,
+            incarnation,
             max: max.min(MAX_PIECE),
         };
         let piece = ask(&app, &host_of(&service, index)?, wanted).await?;
-        let moved = offset.is_some_and(|offset| piece.offset != offset);
+        let moved = offset.is_some_and(|offset| piece.offset != offset)
+            || incarnation.is_some() && piece.incarnation != incarnation;
         if !piece.bytes.is_empty() || moved || Instant::now() >= deadline {
             break piece;
         }
@@ -109,7 +112,12 @@ pub(crate) async fn logs(
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
     let offset = [(LOG_OFFSET_HEADER, piece.offset.to_string())];
-    Ok((headers, offset, piece.bytes).into_response())
+    let mut response = (headers, offset, piece.bytes).into_response();
+    if let Some(incarnation) = piece.incarnation {
+        let value = http::HeaderValue::from(incarnation);
+        response.headers_mut().insert(LOG_INCARNATION_HEADER, value);
+    }
+    Ok(response)
 }
 
 fn host_of(service: &ServiceView, index: u32) -> Result<HostName, Refused> {

@@ -6,11 +6,13 @@ use std::time::Duration;
 use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
+use portreeve_api::containment::Containment;
 use portreeve_api::local::{ProcessIdentity, SocketPath};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
+use crate::containment::Hold;
 use crate::file;
 use crate::process::{self, Stat};
 use crate::shim::{RunFolder, ShimCommand, ShimState};
@@ -24,6 +26,7 @@ pub(super) struct Follower {
     run: Run,
     files: RunFolder,
     mark: [(String, String); 2],
+    containment: Containment,
     /// Where a service manager keeps the run.
     unit: Option<Unit>,
     events: mpsc::UnboundedSender<BackendEvent>,
@@ -68,11 +71,12 @@ struct Told {
 }
 
 impl Follower {
-    /// Of `run` in its folder; `mark` is what its processes inherit.
+    /// Of `run` in its folder; `mark` is what its processes inherit, `containment` what holds them.
     pub(super) fn new(
         run: Run,
         files: RunFolder,
         mark: [(String, String); 2],
+        containment: Containment,
         unit: Option<Unit>,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> (Self, Followed) {
@@ -82,6 +86,7 @@ impl Follower {
             run,
             files,
             mark,
+            containment,
             unit,
             events,
             orders,
@@ -270,6 +275,7 @@ impl Follower {
     /// Kills what is left of the run until nothing is.
     async fn end_remains(&self) {
         let run = self.run;
+        let mut hold = Hold::of(&self.containment, run);
         if let Some(unit) = &self.unit {
             unit.end().await;
         }
@@ -280,14 +286,22 @@ impl Follower {
         };
         let mut wait = Self::AGAIN.0;
         loop {
-            match remains.living() {
-                Ok([]) => break,
-                Ok(left) => left.iter().for_each(process::kill),
-                Err(cause) => tracing::warn!("what run {run} left cannot be looked for: {cause}"),
+            let empty = hold.is_empty();
+            if !matches!(empty, Ok(true)) {
+                hold.kill();
+            }
+            match (remains.living(), empty) {
+                (Ok([]), Ok(true)) => break,
+                (Ok(left), Ok(_)) => left.iter().for_each(process::kill),
+                (Err(cause), _) | (_, Err(cause)) => {
+                    tracing::warn!("what run {run} left cannot be looked for: {cause}");
+                }
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(Self::AGAIN.1);
         }
+        // It may be busy for a moment; then it is removed before the next start.
+        hold.remove();
     }
 
     /// How long until a shim is connected to again, or it is looked again whether a killed process is

@@ -2,6 +2,7 @@
 //! control groups and a service manager's units stand alike.
 
 mod follower;
+mod leftovers;
 mod remains;
 mod shim;
 #[cfg(test)]
@@ -14,6 +15,8 @@ use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
 use portreeve_api::local::ProcessIdentity;
+
+use crate::probe::owner::Root;
 
 use crate::shim::Launch;
 
@@ -42,8 +45,16 @@ pub(crate) trait Backend {
     /// none is left.
     fn end_unrecorded(&mut self, run: Run) -> Pin<Box<dyn Future<Output = ()>>>;
 
-    /// The process below which everything of the newest run lives, if there is one.
-    fn root(&self) -> Option<u32>;
+    /// Looks for what is left of earlier runs of the replica, which must not live beside the next one; whether
+    /// there was nothing. Otherwise it is ended, and [`BackendEvent::Cleared`] or [`BackendEvent::SpawnFailed`]
+    /// follows for `run`.
+    fn clear(&mut self, run: Run) -> bool {
+        _ = run;
+        true
+    }
+
+    /// Where everything of the newest run lives, if there is one.
+    fn root(&self) -> Option<Root>;
 }
 
 /// What became of a run.
@@ -81,6 +92,11 @@ pub(crate) enum BackendEvent {
         run: Run,
         /// How.
         status: ExitStatus,
+    },
+    /// The answer to [`Backend::clear`] where there was something: it is gone.
+    Cleared {
+        /// The run that may be started now.
+        run: Run,
     },
     /// No process of the run is left.
     GroupEmpty {

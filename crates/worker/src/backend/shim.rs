@@ -11,14 +11,18 @@ use std::process::Stdio;
 
 use portreeve::identity::Run;
 use portreeve::supervision::StartFailure;
+use portreeve_api::containment::Containment;
 use portreeve_api::local::ReplicaFolder;
 use portreeve_api::service_manager::BackendKind;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use crate::containment::Hold;
+use crate::probe::owner::Root;
 use crate::shim::{Launch, RunFolder, ShimCommand};
 
 use super::follower::{Followed, Follower};
+use super::leftovers::Leftovers;
 use super::unit::Unit;
 use super::{Backend, BackendEvent};
 
@@ -51,8 +55,11 @@ pub(crate) struct ShimBackend {
     program: ShimProgram,
     folder: ReplicaFolder,
     mark: Mark,
+    containment: Containment,
     events: mpsc::UnboundedSender<BackendEvent>,
     newest: Option<Followed>,
+    /// What bears the replica's mark was looked for: from then on this worker has seen the end of each run.
+    searched: bool,
 }
 
 /// Variables that every process of a run inherits, to find those whose shim is lost.
@@ -80,15 +87,23 @@ impl ShimBackend {
         program: ShimProgram,
         folder: ReplicaFolder,
         mark: Mark,
+        containment: Containment,
         events: mpsc::UnboundedSender<BackendEvent>,
     ) -> Self {
+        let containment = match kind {
+            BackendKind::Process => containment,
+            // The manager's own group holds the run, and no process of it may leave that.
+            BackendKind::Systemd(_) => Containment::default(),
+        };
         Self {
             kind,
             program,
             folder,
             mark,
+            containment,
             events,
             newest: None,
+            searched: false,
         }
     }
 
@@ -100,14 +115,20 @@ impl ShimBackend {
     }
 
     fn follower(&self, run: Run) -> (Follower, Followed) {
-        let files = RunFolder::of(&self.folder, run);
         let unit = match self.kind {
             BackendKind::Process => None,
             BackendKind::Systemd(manager) => {
                 Some(Unit::of(manager.of_this_user(), &self.folder, run))
             }
         };
-        Follower::new(run, files, self.mark.of(run), unit, self.events.clone())
+        Follower::new(
+            run,
+            RunFolder::of(&self.folder, run),
+            self.mark.of(run),
+            self.containment.clone(),
+            unit,
+            self.events.clone(),
+        )
     }
 
     fn command(&self, run: Run, command: ShimCommand) -> bool {
@@ -155,8 +176,12 @@ impl ShimBackend {
 }
 
 impl Backend for ShimBackend {
-    fn spawn(&mut self, launch: Launch) {
+    fn spawn(&mut self, mut launch: Launch) {
         let run = launch.run;
+        let arguments = self.program.arguments.iter();
+        let arguments = arguments.map(|one| one.to_string_lossy().into_owned());
+        launch.containment = self.containment.clone();
+        launch.init = arguments.chain(["--init".to_owned()]).collect();
         let mut follower = self.follow(run);
         let started = serde_json::to_vec(&launch)
             .map_err(io::Error::from)
@@ -197,7 +222,29 @@ impl Backend for ShimBackend {
         Box::pin(follower.end())
     }
 
-    fn root(&self) -> Option<u32> {
-        self.newest.as_ref()?.shim()
+    fn clear(&mut self, run: Run) -> bool {
+        let searched = std::mem::replace(&mut self.searched, true);
+        let mut leftovers = Leftovers::of(&self.folder, &self.mark, &self.containment, run);
+        if !leftovers.any(!searched) {
+            return true;
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            // The driver is gone only when the worker ends.
+            _ = events.send(match leftovers.end().await {
+                Ok(()) => BackendEvent::Cleared { run },
+                Err(why) => BackendEvent::SpawnFailed { run, why },
+            });
+        });
+        false
+    }
+
+    fn root(&self) -> Option<Root> {
+        let newest = self.newest.as_ref()?;
+        let group = Hold::of(&self.containment, newest.run);
+        Some(Root {
+            pid: newest.shim()?,
+            group: group.group().map(ToOwned::to_owned),
+        })
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use crate::probe::owner::Root;
 use crate::shim::Launch;
 
 use super::{Backend, BackendEvent, Found};
@@ -204,7 +205,7 @@ impl Backend for SimulatedBackend {
         Box::pin(std::future::ready(()))
     }
 
-    fn root(&self) -> Option<u32> {
+    fn root(&self) -> Option<Root> {
         None
     }
 }

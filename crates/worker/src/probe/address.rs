@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use portreeve::port::Port;
 use portreeve::supervision::ProbeKind;
+use portreeve_api::sockets::{self, Side};
 
 use super::ProbeTarget;
-use super::listeners::{self, Side};
 
 /// Readiness asks where clients ask. The other kinds, and ports that need not be reached from elsewhere, are
 /// asked where the service listens: that it chose the wrong address is no reason to restart it.
@@ -19,7 +19,7 @@ pub(super) fn of(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> Sock
     let found = if as_clients {
         Vec::new()
     } else {
-        listeners::listeners(Side::Tcp, port).unwrap_or_default()
+        sockets::listeners(Side::Tcp, port).unwrap_or_default()
     };
     let reached = found.iter().any(|one| one.covers(target.address));
     match found.first() {
@@ -34,7 +34,7 @@ pub(super) fn of(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> Sock
 
 /// What to tell beside a refused connection, if somebody listens on the number after all.
 pub(super) fn why_unreachable(port: Port, target: &ProbeTarget) -> Option<String> {
-    let found = listeners::listeners(Side::Tcp, port).ok()?;
+    let found = sockets::listeners(Side::Tcp, port).ok()?;
     let first = found.first()?;
     if found.iter().any(|one| one.covers(target.address)) {
         return None;

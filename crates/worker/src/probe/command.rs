@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::ProbeReport;
+use crate::containment::ProbeGroup;
 use crate::process::{self, Stat};
 
 /// What to run.
@@ -25,6 +26,8 @@ pub(crate) struct CommandCheck {
     pub(crate) working_dir: PathBuf,
     /// What earlier checks of the same kind left; kept by the caller from check to check.
     pub(crate) leftovers: Leftovers,
+    /// Where the run has a control group: that of its checks.
+    pub(crate) group: Option<ProbeGroup>,
 }
 
 /// Processes of ended checks that were killed and may not be gone yet.
@@ -56,6 +59,9 @@ impl Leftovers {
 
 pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
     check.leftovers.gone().await;
+    if let Some(group) = &check.group {
+        group.emptied().await;
+    }
     let Some((program, arguments)) = check.argv.split_first() else {
         return ProbeReport::fail("cannot be started: no command");
     };
@@ -72,7 +78,11 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    let child = match command.spawn() {
+    let spawned = match &check.group {
+        Some(group) => group.start(|| command.spawn()),
+        None => command.spawn(),
+    };
+    let child = match spawned {
         Ok(child) => child,
         Err(cause) => {
             return ProbeReport::of_refusal(&format!("{program:?} cannot be started"), &cause);
@@ -82,6 +92,7 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
         child,
         mark,
         leftovers: &check.leftovers,
+        group: check.group.as_ref(),
         swept: false,
     };
     let output = Output::default();
@@ -101,8 +112,8 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
     if !closed && tokio::time::timeout(LAST_WORDS, &mut reading).await.is_ok() {
         closed = true;
     }
-    // Nobody of it has its pipes, so nobody of it is left, or hides well.
-    group.swept = closed;
+    // Nobody of it has its pipes, so nobody of it is left, or hides well; not from its control group.
+    group.swept = closed && check.group.as_ref().is_none_or(ProbeGroup::is_empty);
     match ended {
         Ok(status) => report(exit_status(status), &output.text()),
         Err(cause) => ProbeReport {
@@ -155,6 +166,7 @@ struct Group<'a> {
     child: Child,
     mark: String,
     leftovers: &'a Leftovers,
+    group: Option<&'a ProbeGroup>,
     /// Nothing is left to be ended.
     swept: bool,
 }
@@ -163,6 +175,9 @@ impl Drop for Group<'_> {
     fn drop(&mut self) {
         if self.swept {
             return;
+        }
+        if let Some(group) = self.group {
+            group.kill();
         }
         let mut killed = Vec::new();
         // Present until it is reaped, so the number cannot be another's.

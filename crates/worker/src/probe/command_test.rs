@@ -15,6 +15,7 @@ fn shell(line: &str, mark: &str) -> CommandCheck {
         env: vec![("PATH".into(), path), ("CHECKED".into(), mark.into())],
         working_dir: "/".into(),
         leftovers: Leftovers::default(),
+        group: None,
     }
 }
 

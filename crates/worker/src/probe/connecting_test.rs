@@ -8,6 +8,7 @@ use portreeve::port::{Port, PortRange};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome};
 
+use super::owner::Root;
 use super::{Check, ProbeReport, ProbeTarget, TargetPort, probe};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -17,6 +18,10 @@ fn port_of(listener: &TcpListener) -> Port {
 }
 
 /// A replica that has the number `port`; its run is this very process.
+fn below(pid: u32) -> Option<Root> {
+    Some(Root { pid, group: None })
+}
+
 fn replica(port: Port) -> ProbeTarget {
     ProbeTarget {
         kind: ProbeKind::Readiness,
@@ -27,7 +32,7 @@ fn replica(port: Port) -> ProbeTarget {
         }],
         address: IpAddr::from([127, 0, 0, 1]),
         single_host: false,
-        root: Some(std::process::id()),
+        root: below(std::process::id()),
     }
 }
 
@@ -107,7 +112,7 @@ async fn a_stranger_who_answers_is_no_success() {
     let port = port_of(&listener);
     let other = Other::new();
     let mut target = replica(port);
-    target.root = Some(other.0.id());
+    target.root = below(other.0.id());
     for report in [
         tcp(port, target.clone()).await,
         listening(target.clone()).await,
@@ -170,7 +175,7 @@ async fn listening_names_the_number_and_what_is_listened_on_instead() {
     );
     let idle = Other::new();
     let mut target = replica(port);
-    target.root = Some(idle.0.id());
+    target.root = below(idle.0.id());
     assert_eq!(
         listening(target).await.text,
         format!("nothing listens on {port}")

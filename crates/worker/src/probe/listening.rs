@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use portreeve::port::Port;
+use portreeve_api::sockets::{self, Listener, Side};
 
-use super::listeners::{self, Listener, Side};
 use super::owner::{self, Holder, Ownership, ownership};
 use super::tcp::strangers;
 use super::{ProbeReport, ProbeTarget, TargetPort, address, tcp};
@@ -46,7 +46,7 @@ fn look(port: &TargetPort, target: &ProbeTarget) -> Found {
     let mut stranger: Option<(Port, Option<Holder>)> = None;
     let mut unknown = None;
     for number in port.numbers.iter() {
-        let found = match listeners::listeners(Side::Tcp, number) {
+        let found = match sockets::listeners(Side::Tcp, number) {
             Ok(found) => found,
             Err(cause) => {
                 let why = format!("who listens on {number} cannot be asked: {cause}");
@@ -54,7 +54,7 @@ fn look(port: &TargetPort, target: &ProbeTarget) -> Found {
             }
         };
         for listener in found {
-            match ownership(&listener, port.owner, target.root) {
+            match ownership(&listener, port.owner, target.root.as_ref()) {
                 Ownership::Own if reaches(&listener, number, target) => return Found::Reached,
                 Ownership::Own => elsewhere = Some(listener.address),
                 Ownership::Stranger(holder) => stranger = Some((number, holder)),
@@ -88,8 +88,9 @@ fn nothing_listens(port: &TargetPort, target: &ProbeTarget) -> String {
     if last > first {
         text = format!("nothing listens on any of {first}-{last}");
     }
-    let all = listeners::all_listeners(Side::Tcp).unwrap_or_default();
-    let members = target.root.into_iter().flat_map(owner::members);
+    let all = sockets::all_listeners(Side::Tcp).unwrap_or_default();
+    let members = target.root.iter();
+    let members = members.flat_map(|root| owner::members(root.pid));
     let own: BTreeSet<u64> = members
         .filter_map(|pid| owner::sockets(pid).ok())
         .flatten()

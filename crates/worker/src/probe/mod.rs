@@ -6,7 +6,6 @@
 mod address;
 mod command;
 mod http;
-pub(crate) mod listeners;
 mod listening;
 pub(crate) mod owner;
 mod tcp;
@@ -51,8 +50,8 @@ pub(crate) struct ProbeTarget {
     pub(crate) address: IpAddr,
     /// Whether loopback listeners are as good as published ones.
     pub(crate) single_host: bool,
-    /// The process at or below which everything of the run lives.
-    pub(crate) root: Option<u32>,
+    /// Where everything of the run lives.
+    pub(crate) root: Option<owner::Root>,
 }
 
 /// One TCP port of the replica.

@@ -1,12 +1,14 @@
-//! Whose a listening socket is: its inode, held against the open files of processes.
+//! Whose a listening socket is: the control group in which it was made, where the run has one of its own, and
+//! its inode, held against the open files of processes.
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use portreeve::profile::ListenerOwner;
+use portreeve_api::sockets::Listener;
 
-use super::listeners::Listener;
-use crate::process;
+use crate::{containment, process};
 
 /// Whether a listener counts as the replica's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,15 @@ pub(crate) enum Ownership {
     Unreadable,
 }
 
+/// Where everything of a run lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    /// The process at or below which it does.
+    pub(crate) pid: u32,
+    /// The run's own control group of version 2, where it has one.
+    pub(crate) group: Option<PathBuf>,
+}
+
 /// A process that has a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
@@ -27,32 +38,44 @@ pub(crate) struct Holder {
 }
 
 /// Whether `listener` counts for a replica whose run lives at and below `root`.
-pub(crate) fn ownership(listener: &Listener, owner: ListenerOwner, root: Option<u32>) -> Ownership {
+pub(crate) fn ownership(
+    listener: &Listener,
+    owner: ListenerOwner,
+    root: Option<&Root>,
+) -> Ownership {
     match owner {
         ListenerOwner::Any => Ownership::Own,
         ListenerOwner::User if listener.uid == rustix::process::getuid().as_raw() => Ownership::Own,
         ListenerOwner::User => Ownership::Stranger(holder(listener.inode)),
         ListenerOwner::Run => match root {
-            Some(root) => of_run(listener.inode, root),
+            Some(root) => of_run(listener, root),
             None => Ownership::Unreadable,
         },
     }
 }
 
-fn of_run(inode: u64, root: u32) -> Ownership {
+fn of_run(listener: &Listener, root: &Root) -> Ownership {
+    let groups = root.group.as_deref().map(containment::ids);
+    let proof = listener.cgroup.zip(groups);
+    if let Some((made_in, groups)) = &proof
+        && groups.contains(made_in)
+    {
+        return Ownership::Own;
+    }
+    // A process of the run may have been given a socket that was made elsewhere.
     let mut unreadable = false;
-    for pid in members(root) {
-        match has_socket(pid, inode) {
+    for pid in members(root.pid) {
+        match has_socket(pid, listener.inode) {
             Ok(true) => return Ownership::Own,
             Ok(false) => {}
             // One that ended meanwhile has nothing.
             Err(cause) => unreadable |= cause.kind() == io::ErrorKind::PermissionDenied,
         }
     }
-    if unreadable {
+    if unreadable && proof.is_none() {
         Ownership::Unreadable
     } else {
-        Ownership::Stranger(holder(inode))
+        Ownership::Stranger(holder(listener.inode))
     }
 }
 
@@ -92,9 +115,13 @@ pub(crate) fn sockets(pid: u32) -> io::Result<impl Iterator<Item = u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::listeners::{Side, listeners};
     use portreeve::port::Port;
+    use portreeve_api::sockets::{Side, listeners};
     use std::net::TcpListener;
+
+    fn below(pid: u32) -> Root {
+        Root { pid, group: None }
+    }
 
     #[test]
     fn a_listener_belongs_to_the_run_that_has_it_open_and_to_no_other() {
@@ -105,14 +132,14 @@ mod tests {
         };
         let me = std::process::id();
         assert_eq!(
-            ownership(listener, ListenerOwner::Run, Some(me)),
+            ownership(listener, ListenerOwner::Run, Some(&below(me))),
             Ownership::Own
         );
         let mut child = std::process::Command::new("/bin/sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let found = ownership(listener, ListenerOwner::Run, Some(child.id()));
+        let found = ownership(listener, ListenerOwner::Run, Some(&below(child.id())));
         child.kill().unwrap();
         child.wait().unwrap();
         let Ownership::Stranger(Some(holder)) = found else {

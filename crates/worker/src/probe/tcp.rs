@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use portreeve::port::Port;
+use portreeve_api::sockets::{self, Side};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::listeners::{self, Side};
 use super::owner::{Holder, Ownership, ownership};
 use super::{ProbeReport, ProbeTarget, address};
 
@@ -72,10 +72,10 @@ pub(super) fn refused(
 /// Somebody listens, and it is certain that nobody of the replica does.
 fn stranger(port: Port, target: &ProbeTarget) -> Option<ProbeReport> {
     let owner = target.port(port)?.owner;
-    let found = listeners::listeners(Side::Tcp, port).ok()?;
+    let found = sockets::listeners(Side::Tcp, port).ok()?;
     let mut holder = None;
     for listener in &found {
-        match ownership(listener, owner, target.root) {
+        match ownership(listener, owner, target.root.as_ref()) {
             Ownership::Own | Ownership::Unreadable => return None,
             Ownership::Stranger(of) => holder = Some(of),
         }

@@ -23,6 +23,7 @@ use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 
+use crate::containment::{self, Hold, OomCount};
 use crate::file::{self, Durability};
 use crate::{clock, process};
 
@@ -37,6 +38,9 @@ const KEPT_BY_MANAGER: &str = "INVOCATION_ID";
 const PRE_EXEC_WINDOW: Duration = Duration::from_mins(10);
 /// While killing: how long until the tree is walked again, at first and at most.
 const KILL_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How often and after which pause an empty hold is removed again.
+const REMOVE_TRIES: usize = 10;
+const REMOVE_AGAIN: Duration = Duration::from_millis(2);
 /// How long until a state that could not be written is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -71,6 +75,7 @@ pub fn run(folder: &ReplicaFolder, run: Run) -> Result<(), ShimError> {
         return Err(ShimError::Claimed { run });
     }
     let peers = Peers::new(&files, first)?;
+    let hold = Hold::of(&launch.containment, run);
     let shim = Shim {
         replica,
         files,
@@ -85,6 +90,8 @@ pub fn run(folder: &ReplicaFolder, run: Run) -> Result<(), ShimError> {
             alone_since: None,
         },
         phase: Phase::Over,
+        hold,
+        oom: None,
         peers,
         kill: None,
         stop_asked: false,
@@ -92,6 +99,15 @@ pub fn run(folder: &ReplicaFolder, run: Run) -> Result<(), ShimError> {
         told: false,
     };
     shim.serve(&children)
+}
+
+/// Is the first process of a run's namespace, as a shim starts it: buries what ends there, until it is killed.
+///
+/// # Errors
+///
+/// [`ShimError::System`] for a process that is not the first of its namespace; nothing was done then.
+pub fn init() -> Result<(), ShimError> {
+    Ok(containment::init()?)
 }
 
 /// Why a shim did not begin.
@@ -133,6 +149,10 @@ struct Shim {
     launch: Launch,
     state: ShimState,
     phase: Phase,
+    /// Everything of the run is inside.
+    hold: Hold,
+    /// Since the service was started.
+    oom: Option<OomCount>,
     peers: Peers,
     /// Set while every process of the run is to be killed: the wait before the next walk.
     kill: Option<Duration>,
@@ -167,6 +187,7 @@ impl Shim {
                 self.told = self.peers.tell(&self.state);
             }
             if self.state.empty && (self.durable || self.told || self.is_forgotten()) {
+                self.remove_hold();
                 return Ok(());
             }
             self.wait(children)?;
@@ -202,13 +223,40 @@ impl Shim {
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
         let mut fds = vec![PollFd::new(children, PollFlags::IN)];
         fds.extend(self.peers.poll_fds());
-        match poll(&mut fds, timeout.as_ref()) {
+        // Of a group that is removed it would stay ready.
+        let changes = (!self.state.empty).then(|| self.hold.changes()).flatten();
+        let changes = changes.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::PRI));
+        fds.extend(changes);
+        let polled = poll(&mut fds, timeout.as_ref());
+        drop(fds);
+        // Read, or it would stay ready; what it says is asked again where it matters.
+        _ = self.hold.is_empty();
+        match polled {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(cause) => Err(cause.into()),
         }
     }
 
+    /// A group can be busy for about a millisecond after its last process ended. One that stays is removed before
+    /// the next start, or with the replica.
+    fn remove_hold(&self) {
+        let pause = Timespec::try_from(REMOVE_AGAIN).ok();
+        for _ in 0..REMOVE_TRIES {
+            if self.hold.remove() {
+                return;
+            }
+            _ = poll(&mut [], pause.as_ref());
+        }
+    }
+
     fn begin(&mut self) {
+        let mark = self.launch.mark();
+        if let Err(cause) = self.hold.prepare(&self.launch.init, &mark) {
+            // Held by nothing, what it leaves could keep its ports from the next run.
+            return self.fail(StartFailure::Prepare(format!(
+                "its processes cannot be held together: {cause}"
+            )));
+        }
         match self.launch.pre_exec.clone() {
             Some(argv) => match self.start(&argv) {
                 Ok(pid) => {
@@ -228,6 +276,7 @@ impl Shim {
         match self.start(&argv) {
             Ok(pid) => {
                 self.phase = Phase::Service { pid };
+                self.oom = Some(OomCount::begin(self.hold.group()));
                 // Our own unreaped child: its entry exists even if it ended already.
                 match ProcessIdentity::of(number(pid)) {
                     Ok(identity) => self.state.spawned = Some(identity),
@@ -243,13 +292,20 @@ impl Shim {
         self.launch.env.clear();
     }
 
-    fn start(&self, argv: &[String]) -> Result<Pid, StartFailure> {
-        spawn::start(
-            argv,
-            &self.launch.env,
-            &self.launch.working_dir,
-            &self.replica,
-        )
+    fn start(&mut self, argv: &[String]) -> Result<Pid, StartFailure> {
+        let started = self.hold.start(|| {
+            spawn::start(
+                argv,
+                &self.launch.env,
+                &self.launch.working_dir,
+                &self.replica,
+            )
+        });
+        started.unwrap_or_else(|cause| {
+            Err(StartFailure::Prepare(format!(
+                "it cannot be started where its processes are held together: {cause}"
+            )))
+        })
     }
 
     fn fail(&mut self, why: StartFailure) {
@@ -276,7 +332,7 @@ impl Shim {
                         }
                         Phase::Service { pid: main } if main == pid => {
                             self.phase = Phase::Over;
-                            self.state.exited = Some(exit_status(status));
+                            self.state.exited = Some(self.service_exit(status));
                             self.changed();
                         }
                         _ => {}
@@ -285,7 +341,9 @@ impl Shim {
                 Ok(None) => return,
                 // No child left at all. A descendant without a living parent would be our child, so none is left.
                 Err(rustix::io::Errno::CHILD) => {
-                    if matches!(self.phase, Phase::Over) && !self.state.empty {
+                    // Unless the group knows one that came from elsewhere; then it says when that one is gone.
+                    let group_is_empty = self.hold.is_empty().unwrap_or(false);
+                    if matches!(self.phase, Phase::Over) && !self.state.empty && group_is_empty {
                         self.state.empty = true;
                         self.changed();
                     }
@@ -293,6 +351,20 @@ impl Shim {
                 }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// How the service ended. That nobody here killed it is known only of a run that is not being killed.
+    fn service_exit(&self, status: WaitStatus) -> ExitStatus {
+        match exit_status(status) {
+            ExitStatus::Signal { signal, core, .. } => ExitStatus::Signal {
+                signal,
+                core,
+                oom: signal == Signal::SIGKILL as i32
+                    && self.kill.is_none()
+                    && self.oom.as_ref().is_some_and(OomCount::has_risen),
+            },
+            status => status,
         }
     }
 
@@ -319,7 +391,14 @@ impl Shim {
         {
             self.kill = Some(KILL_AGAIN.0);
         }
-        let Some(wait) = self.kill else { return };
+        let Some(wait) = self.kill else {
+            if matches!(self.phase, Phase::Over) && !self.state.empty {
+                self.hold.close_if_unused();
+            }
+            return;
+        };
+        self.hold.kill();
+        // The net below every rung: what left the group, which a privileged service can, is still ours by descent.
         for stat in process::descendants(std::process::id()) {
             process::kill(&stat);
         }
@@ -360,7 +439,6 @@ fn exit_status(status: WaitStatus) -> ExitStatus {
         (None, Some(signal)) => ExitStatus::Signal {
             signal,
             core: status.as_raw() & CORE != 0,
-            // Only a cgroup of the run's own can tell.
             oom: false,
         },
         (None, None) => ExitStatus::Unknown,

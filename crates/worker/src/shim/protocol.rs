@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
+use portreeve_api::containment::Containment;
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +24,24 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Where to run it.
     pub working_dir: PathBuf,
+    /// How its processes are held together.
+    #[serde(default)]
+    pub containment: Containment,
+    /// The arguments by which the shim's program becomes the first process of a namespace.
+    #[serde(default)]
+    pub init: Vec<String>,
 }
 
 impl Launch {
     /// The longest launch line, in bytes: beyond what any system passes to a program.
     pub(crate) const MAX_LINE: usize = 16 << 20;
+
+    /// The variables by which what is left of the run is found, whatever their prefix; no secret is among them.
+    pub(crate) fn mark(&self) -> Vec<(String, String)> {
+        let is_mark = |name: &str| name.ends_with("_TOKEN_FILE") || name.ends_with("_RUN");
+        let env = self.env.iter().filter(|(name, _)| is_mark(name));
+        env.cloned().collect()
+    }
 }
 
 /// One line from the worker.

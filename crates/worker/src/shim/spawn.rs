@@ -15,7 +15,7 @@ use portreeve::supervision::StartFailure;
 use portreeve_api::local::{LogStream, ReplicaFolder};
 use rustix::process::Pid;
 
-/// Starts `argv` in `working_dir` with exactly `env`: in a process group of its own, with an empty signal
+/// Starts `argv` in `working_dir` with exactly `env`: in a session of its own, with an empty signal
 /// mask, default dispositions, no standard input, and its output appended to the replica's log files.
 ///
 /// Moves the calling process to `working_dir`, since a spawn has no working directory of its own.
@@ -61,12 +61,13 @@ pub(super) fn start(
             actions.add_close(descriptor)?;
         }
         let mut attributes = PosixSpawnAttr::init()?;
+        // The wrapper does not name this flag, but hands it on; both C libraries have it since 2017.
+        let own_session = PosixSpawnFlags::from_bits_retain(nix::libc::POSIX_SPAWN_SETSID.into());
         attributes.set_flags(
-            PosixSpawnFlags::POSIX_SPAWN_SETPGROUP
+            own_session
                 | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
                 | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
         )?;
-        attributes.set_pgroup(nix::unistd::Pid::from_raw(0))?;
         attributes.set_sigdefault(&SigSet::all())?;
         attributes.set_sigmask(&SigSet::empty())?;
         posix_spawn(program.as_path(), &actions, &attributes, &args, &env)

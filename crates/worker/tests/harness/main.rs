@@ -14,7 +14,8 @@ fn main() -> ExitCode {
     // The only one in this process.
     _ = tracing::subscriber::set_global_default(Lines);
     let ended = match words.as_slice() {
-        ["worker", "--folder", folder] => portreeve_worker::run(ReplicaFolder::at(*folder)),
+        ["shim", "--init"] => portreeve_worker::shim::init().map_err(Into::into),
+        ["worker", "--folder", folder] => portreeve_worker::run(ReplicaFolder::at(*folder), None),
         ["shim", "--folder", folder, "--run", run] => {
             let run = Run(run.parse().unwrap_or_default());
             portreeve_worker::shim::run(&ReplicaFolder::at(*folder), run).map_err(Into::into)

@@ -8,10 +8,12 @@ use crate::world::{World, until, write_private};
 
 #[test]
 fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
+    // Not `$$`: in a namespace of process numbers that is another than the host's.
     let mut world = World::prepared(
-        "grep ^Sig /proc/self/status > signals
-         readlink /proc/$$/fd/0 > input
-         ps -o pgid= -p $$ > group; echo $$ >> group
+        "read me rest < /proc/self/stat
+         grep ^Sig /proc/self/status > signals
+         readlink /proc/$me/fd/0 > input
+         ps -o sid= -o pgid= -p $me > group; echo $me >> group
          echo done > done; exec sleep 1000",
         "",
     );
@@ -48,7 +50,11 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
     assert_eq!(world.text("input"), "/dev/null\n");
     let group = world.text("group");
     let group: Vec<_> = group.split_whitespace().collect();
-    assert_eq!(group[0], group[1], "it leads a group of its own");
+    assert_eq!(
+        [group[0], group[1]],
+        [group[2]; 2],
+        "it leads a session of its own"
+    );
 }
 
 #[test]

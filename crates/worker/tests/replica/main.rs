@@ -5,10 +5,14 @@
     reason = "a test ends where something is not as it must be"
 )]
 
+mod containment;
 mod controller;
 mod environment;
+mod kills;
 mod replay;
 mod restarts;
+mod reuse;
+mod rungs;
 mod stall;
 mod stops;
 mod takeover;

@@ -32,7 +32,7 @@ fn a_service_that_ignores_term_is_killed_after_the_grace() {
 fn a_stop_during_pre_exec_ends_it_and_starts_nothing() {
     let world = World::running(
         "touch started",
-        "pre_exec = \"echo $$$$ > pid; exec sleep 1000\"",
+        "pre_exec = \"read me rest < /proc/self/stat; echo $me > pid; exec sleep 1000\"",
     );
     let pid: u32 = world.text_once_there("pid").trim().parse().unwrap();
     world.want(Want::Stop, 0);
@@ -100,7 +100,7 @@ fn a_replica_of_another_user_is_refused_with_the_reason() {
     else {
         panic!("{ended:?}");
     };
-    assert!(why.contains("other users is not available yet"), "{why}");
+    assert!(why.contains("only an agent that runs as root"), "{why}");
     world.want(Want::Forget, 0);
     assert!(world.worker_ends());
     assert!(!world.path("started").exists());

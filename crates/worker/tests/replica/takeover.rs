@@ -76,7 +76,8 @@ fn a_worker_and_a_shim_that_die_together_leave_nothing_running_twice() {
 
 #[test]
 fn what_a_killed_shim_held_is_ended_although_it_hides_its_environment() {
-    let child = "env -i setsid sh -c 'echo $$ > child; exec sleep 1000' &";
+    let child =
+        "env -i setsid sh -c 'read me rest < /proc/self/stat; echo $me > child; exec sleep 1000' &";
     let command =
         format!("{child} while [ ! -s child ]; do sleep 0.02; done; exec env -i sleep 1000");
     let world = World::running(&command, "");

@@ -16,9 +16,10 @@ use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
+use portreeve_api::containment::{Choice, Containment, Ladder, Rung};
 use portreeve_api::local::{
-    Assignment, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens, WorkerAnswer,
-    WorkerCommand,
+    Assignment, LogBounds, LogStream, ProcessIdentity, ReplicaFolder, SocketPath, Tokens,
+    WorkerAnswer, WorkerCommand,
 };
 
 use portreeve_api::service_manager::BackendKind;
@@ -110,8 +111,12 @@ impl World {
             boot_id: me.boot_id,
             lifeline: None,
             prefix: "PORTREEVE_".into(),
+            containment: contained(rung(), root.path()),
+            user: None,
             backend: BackendKind::Process,
+            logs: LogBounds::default(),
         };
+        assignment.containment.prepare(None).unwrap();
         Self {
             controller,
             assignment,
@@ -119,6 +124,13 @@ impl World {
             worker: None,
             root,
         }
+    }
+
+    /// From the next start of the worker on, runs are held by this rung.
+    pub(crate) fn hold_by(&mut self, rung: Rung) {
+        assert!(self.assignment.containment.remove());
+        self.assignment.containment = contained(Choice::Only(rung), self.root.path());
+        self.assignment.containment.prepare(None).unwrap();
     }
 
     /// Starts a worker; an earlier one must be gone.
@@ -237,6 +249,10 @@ impl Drop for World {
                 until("the shim ends", || is_gone(shim.pid));
             }
         }
+        let containment = self.assignment.containment.clone();
+        if !std::thread::panicking() {
+            until("its control group is removed", || containment.remove());
+        }
         if std::thread::panicking() {
             for name in ["worker.log", "shim.log", "stdout.log", "stderr.log"] {
                 let text = fs::read_to_string(self.path(name)).unwrap_or_default();
@@ -245,6 +261,17 @@ impl Drop for World {
             eprintln!("--- {}", self.root.path().display());
         }
     }
+}
+
+/// The rung on which the tests run: that of `PORTREEVE_TEST_CONTAINMENT`, else the highest of this host.
+fn rung() -> Choice {
+    let forced = std::env::var("PORTREEVE_TEST_CONTAINMENT").ok();
+    forced.map_or(Choice::Auto, |rung| rung.parse().unwrap())
+}
+
+fn contained(rung: Choice, state: &std::path::Path) -> Containment {
+    let ladder = Ladder::climb(rung, state).unwrap();
+    ladder.containment("web.alice~0~1", true).unwrap()
 }
 
 /// Waits until `condition` holds.

@@ -1,0 +1,299 @@
+//! How the processes of a run are kept together, so that none escapes its end: the rung of the ladder that a
+//! replica began with, and what of the ladder this host allows.
+//!
+//! The agent chooses, once for a replica, and prepares what needs its rights; worker and shim use it. Where a
+//! control group is, is read in `/proc/self/mountinfo` and `/proc/self/cgroup`, never assumed.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+mod hierarchy;
+mod ladder;
+
+pub use hierarchy::Hierarchy;
+pub use ladder::{Choice, Ladder};
+
+/// A way to hold the processes of a run, the surest first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// A control group of version 2 for each run, ended by `cgroup.kill` (Linux 5.14).
+    Cgroup,
+    /// A namespace of process numbers for each run: its end is the end of everything in it.
+    PidNamespace,
+    /// A control group of the freezer of version 1 for each run: nothing forks while it is killed.
+    Freezer,
+    /// The shim adopts every orphan, and kills by walking the tree below it until nothing is left.
+    #[default]
+    ProcessTree,
+}
+
+impl Rung {
+    /// The whole ladder from the top.
+    pub const LADDER: [Self; 4] = [
+        Self::Cgroup,
+        Self::PidNamespace,
+        Self::Freezer,
+        Self::ProcessTree,
+    ];
+
+    /// Its name in flags and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::PidNamespace => "pid-namespace",
+            Self::Freezer => "freezer",
+            Self::ProcessTree => "process-tree",
+        }
+    }
+
+    /// Whether this process can hold others by it: tried, not guessed. Leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPossible`] says what is missing.
+    pub fn possible(self) -> Result<(), NotPossible> {
+        match self {
+            Self::Cgroup => Hierarchy::Unified.possible(),
+            Self::Freezer => Hierarchy::Freezer.possible(),
+            Self::PidNamespace => may_make_namespaces(),
+            Self::ProcessTree => Ok(()),
+        }
+    }
+
+    /// The kind of control group that it takes, if any.
+    #[must_use]
+    pub const fn hierarchy(self) -> Option<Hierarchy> {
+        match self {
+            Self::Cgroup => Some(Hierarchy::Unified),
+            Self::Freezer => Some(Hierarchy::Freezer),
+            Self::PidNamespace | Self::ProcessTree => None,
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Rung {
+    type Err = UnknownRung;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::LADDER.into_iter().find(|rung| rung.name() == text);
+        known.ok_or_else(|| UnknownRung(text.chars().take(40).collect()))
+    }
+}
+
+/// A word that is no rung.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no containment; there are cgroup, pid-namespace, freezer and process-tree")]
+pub struct UnknownRung(String);
+
+/// How one replica is held, from its first run to its last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Containment {
+    /// The rung.
+    #[serde(default)]
+    pub rung: Rung,
+    /// The replica's own control group, where the rung takes one: made by the agent, owned by the job's user.
+    /// The worker and its shims are in [`Containment::WORKER`] below it, each run in a group beside that.
+    #[serde(default)]
+    pub group: Option<PathBuf>,
+}
+
+impl Containment {
+    /// The child group of the worker and its shims: no end of a run reaches it.
+    pub const WORKER: &str = "worker";
+
+    /// Makes the replica's group, and hands it to `owner`, user and group, so that a worker without privileges
+    /// can move processes in it. Done again, it is left as it is. Nothing for a rung without a group.
+    ///
+    /// # Errors
+    ///
+    /// The system's, with the path; the group may be there in part and is made whole the next time.
+    pub fn prepare(&self, owner: Option<(u32, u32)>) -> io::Result<()> {
+        let Some(group) = &self.group else {
+            return Ok(());
+        };
+        let worker = group.join(Self::WORKER);
+        fs::create_dir_all(&worker).map_err(|cause| about(&worker, &cause))?;
+        let Some((user, of)) = owner else {
+            return Ok(());
+        };
+        for folder in [group, &worker] {
+            let files = HANDED_OVER.map(|file| folder.join(file));
+            // Each kind and age of group has some of them.
+            let there = files.iter().filter(|file| file.exists());
+            for path in std::iter::once(folder).chain(there) {
+                std::os::unix::fs::chown(path, Some(user), Some(of))
+                    .map_err(|cause| about(path, &cause))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the process `pid` to where the worker belongs; nothing for a rung without a group.
+    ///
+    /// # Errors
+    ///
+    /// The system's, with the path; the process is then where it was.
+    pub fn admit_worker(&self, pid: u32) -> io::Result<()> {
+        let Some(group) = &self.group else {
+            return Ok(());
+        };
+        let door = group.join(Self::WORKER).join("cgroup.procs");
+        fs::write(&door, pid.to_string()).map_err(|cause| about(&door, &cause))
+    }
+
+    /// Removes the replica's group with everything below it; whether nothing of it is left. Ends no process: what
+    /// still has one stays. A group can be busy for a moment after its last process ended.
+    #[must_use]
+    pub fn remove(&self) -> bool {
+        let Some(group) = &self.group else {
+            return true;
+        };
+        let gone = remove_tree(group);
+        if gone && let Some(all) = group.parent() {
+            // That of all replicas of this agent goes with the last of them.
+            _ = fs::remove_dir(all);
+        }
+        gone
+    }
+}
+
+/// What of a group its new owner must be able to write.
+const HANDED_OVER: [&str; 6] = [
+    "cgroup.procs",
+    "cgroup.threads",
+    "cgroup.subtree_control",
+    "cgroup.kill",
+    "tasks",
+    "freezer.state",
+];
+
+/// Removes a tree of empty control groups; whether it is gone.
+#[must_use]
+pub fn remove_tree(group: &Path) -> bool {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    for child in folders {
+        // What is left of it keeps this one too.
+        _ = remove_tree(&child.path());
+    }
+    match fs::remove_dir(group) {
+        Ok(()) => true,
+        Err(cause) => cause.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn about(path: &Path, cause: &io::Error) -> io::Error {
+    io::Error::new(cause.kind(), format!("{}: {cause}", path.display()))
+}
+
+/// Whether this process may make namespaces of process numbers.
+fn may_make_namespaces() -> Result<(), NotPossible> {
+    /// `CAP_SYS_ADMIN`.
+    const ADMINISTRATE: u32 = 21;
+    let path = Path::new("/proc/self/status");
+    let status = fs::read_to_string(path).map_err(|cause| NotPossible::Unreadable {
+        path: path.to_owned(),
+        cause,
+    })?;
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    if effective.is_none_or(|mask| mask >> ADMINISTRATE & 1 == 0) {
+        return Err(NotPossible::NoPrivilege);
+    }
+    if !Path::new("/proc/self/ns/pid_for_children").exists() {
+        return Err(NotPossible::TooOld {
+            needed: "/proc/self/ns/pid_for_children",
+        });
+    }
+    Ok(())
+}
+
+/// Why a rung cannot be used here. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotPossible {
+    /// There is no such tree of control groups.
+    #[error("no control groups ({hierarchy}) are mounted here")]
+    NotMounted {
+        /// Which was looked for.
+        hierarchy: Hierarchy,
+    },
+    /// What tells of them cannot be read.
+    #[error("{}: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// Groups cannot be made or filled.
+    #[error(
+        "{}: {cause}; run as root, or have the control group delegated (systemd: Delegate=yes)",
+        path.display()
+    )]
+    Refused {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// The kernel does not offer it.
+    #[error("this kernel has no {needed}")]
+    TooOld {
+        /// What is missing.
+        needed: &'static str,
+    },
+    /// Only who administrates the machine may.
+    #[error("it needs CAP_SYS_ADMIN, which this process has not")]
+    NoPrivilege,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rungs_are_written_as_they_are_read() {
+        for rung in Rung::LADDER {
+            assert_eq!(rung.to_string().parse(), Ok(rung));
+            let json = serde_json::to_string(&rung).unwrap();
+            assert_eq!(json, format!("\"{rung}\""));
+        }
+        assert!("cgroups".parse::<Rung>().is_err());
+        // What an earlier version wrote.
+        let none: Containment = serde_json::from_str("{}").unwrap();
+        assert_eq!(none, Containment::default());
+    }
+
+    #[test]
+    fn the_last_rung_is_always_there_and_trying_leaves_nothing() {
+        for rung in Rung::LADDER {
+            _ = rung.possible();
+        }
+        assert!(Rung::ProcessTree.possible().is_ok());
+        let ours = format!("portreeve-try-{}-", std::process::id());
+        for hierarchy in [Hierarchy::Unified, Hierarchy::Freezer] {
+            let Ok(own) = hierarchy.own() else { continue };
+            let left = fs::read_dir(own).into_iter().flatten().flatten();
+            let mut left = left.filter_map(|entry| entry.file_name().into_string().ok());
+            assert_eq!(left.find(|name| name.starts_with(&ours)), None);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The steady state: probes go on, and nothing is told or written; a controller that was away changes nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::world::{Running, World, eventually, hello, kill, names_in, pause};
+
+/// A controller and an agent as processes of their own, with the folders `c` and `a`.
+struct Site {
+    world: World,
+    controller: Option<Running>,
+    _agent: Running,
+}
+
+impl Site {
+    fn new() -> Option<Self> {
+        let world = World::new()?;
+        let controller = Self::controller(&world);
+        let (data, socket) = (world.path("a").display().to_string(), world.socket());
+        let arguments = ["agent", "--host", "n1", "--single-host", "--data", &data];
+        let agent = world.start(
+            "agent",
+            &[&arguments[..], &["--controller", &socket]].concat(),
+        );
+        Some(Self {
+            world,
+            controller: Some(controller),
+            _agent: agent,
+        })
+    }
+
+    /// Its port is in no pool, so that no host has news when it comes and goes.
+    fn controller(world: &World) -> Running {
+        let data = world.path("c").display().to_string();
+        let run = world.path("run").display().to_string();
+        let arguments = ["controller", "--single-host", "--data", &data];
+        world.start(
+            "controller",
+            &[
+                &arguments[..],
+                &["--run-dir", &run, "--listen", "127.0.0.1:900"],
+            ]
+            .concat(),
+        )
+    }
+
+    /// Replicas with a readiness and a liveness probe each 100 ms, all ready.
+    fn probed(&self, replicas: u32) {
+        let more = "[ports]\nhttp = \"any\"\n[readiness]\nhttp = { path = \"/\" }\ninterval = \"100ms\"\n\
+                    [liveness]\ntcp = {}\ninterval = \"100ms\"\n";
+        let text = hello("web", replicas, "", more);
+        let profile = self.world.profile("web.toml", &text);
+        self.world.ok(&["submit", &profile]);
+        self.world.ok(&[
+            "wait",
+            "web",
+            "--timeout",
+            "60s",
+            "--ready",
+            &replicas.to_string(),
+        ]);
+    }
+
+    fn counters(&self) -> Value {
+        let socket = self.world.path("run/controller.sock").display().to_string();
+        let url = "http://localhost/api/v1/counters";
+        let text = self.world.curl(&["--unix-socket", &socket, url]);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// What all workers did since their start, summed.
+    fn workers(&self) -> Workers {
+        let replicas = self.world.path("a/agent/replicas");
+        let mut all = Workers::default();
+        for name in names_in(&replicas) {
+            let mut stream = UnixStream::connect(replicas.join(name).join("worker.sock")).unwrap();
+            stream.write_all(b"\"tell\"\n").unwrap();
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            let count = |what: &str| answer["counters"][what].as_u64().unwrap();
+            all.probes += count("probes");
+            all.messages += count("messages");
+            all.writes += count("writes");
+        }
+        all
+    }
+
+    /// What must not change of the replicas: processes, runs, restarts, ports.
+    fn standing(&self) -> Vec<Value> {
+        let service = self.world.json(&["service", "web"]);
+        let replicas = service["replicas"].as_array().unwrap().iter();
+        let kept = [
+            "pid",
+            "run",
+            "restarts",
+            "incarnation",
+            "ports",
+            "ready",
+            "since",
+        ];
+        replicas
+            .map(|replica| kept.iter().map(|name| replica[*name].clone()).collect())
+            .collect()
+    }
+
+    fn endpoints(&self) -> Value {
+        let mut endpoints = self.world.json(&["endpoints", "web"]);
+        // A moment, and no part of the answer's truth.
+        endpoints.as_object_mut().unwrap().remove("age_ms");
+        endpoints
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Workers {
+    probes: u64,
+    messages: u64,
+    writes: u64,
+}
+
+fn count(counters: &Value, what: &str) -> u64 {
+    counters[what].as_u64().unwrap()
+}
+
+#[test]
+fn a_thousand_probes_without_a_change_cause_no_message_and_no_write() {
+    // Point 6
+    let Some(site) = Site::new() else { return };
+    site.probed(10);
+    // What was begun by the last change is through when nothing more was sent for a while.
+    let mut before = (site.workers(), site.counters());
+    let quiet = eventually(|| {
+        let now = (site.workers(), site.counters());
+        let same = now.0.messages == before.0.messages
+            && now.1["commits"] == before.1["commits"]
+            && now.0.probes > before.0.probes + 50;
+        if now.0.messages != before.0.messages || now.1["commits"] != before.1["commits"] {
+            before = now;
+        }
+        same
+    });
+    assert!(quiet, "{before:?}");
+    let (workers, controller) = (site.workers(), site.counters());
+    let target = workers.probes + 1_000;
+    assert!(eventually(|| site.workers().probes >= target));
+    let (now, heard) = (site.workers(), site.counters());
+    assert_eq!(
+        (now.messages, now.writes),
+        (workers.messages, workers.writes)
+    );
+    for what in ["statuses", "reports", "commits"] {
+        assert_eq!(count(&heard, what), count(&controller, what), "{what}");
+    }
+}
+
+#[test]
+fn a_controller_that_was_away_finds_everything_as_it_was() {
+    // P22, point 6: one full state after a reconnect, and no flap
+    let Some(mut site) = Site::new() else { return };
+    site.probed(4);
+    let quiet = || site.workers().probes > 100;
+    assert!(eventually(quiet));
+    let (standing, endpoints) = (site.standing(), site.endpoints());
+    let workers = site.workers();
+    let pid = site.controller.as_ref().unwrap().pid();
+    // Cut off: nobody answers, and nobody is refused.
+    kill(pid, "STOP");
+    let cut_off = std::time::Instant::now();
+    while cut_off.elapsed() < std::time::Duration::from_secs(6) {
+        pause();
+    }
+    kill(pid, "CONT");
+    assert_eq!(site.standing(), standing);
+    assert_eq!(site.endpoints(), endpoints);
+    let heard = site.counters();
+    assert_eq!(site.workers().messages, workers.messages);
+    // And gone: the next one is told everything once, by the agent alone.
+    drop(site.controller.take());
+    site.controller = Some(Site::controller(&site.world));
+    let reported = || {
+        let now = site.counters();
+        now["instance"] != heard["instance"] && count(&now, "reports") > 0
+    };
+    assert!(eventually(reported));
+    let same = || site.standing() == standing;
+    assert!(eventually(same), "{:#?}\n{standing:#?}", site.standing());
+    let leases = count(&site.counters(), "leases");
+    assert!(eventually(|| count(&site.counters(), "leases") > leases));
+    let now = site.counters();
+    assert_eq!(
+        (count(&now, "reports"), count(&now, "statuses")),
+        (1, 0),
+        "{now}"
+    );
+    assert_eq!(site.workers().messages, workers.messages);
+    assert_eq!(site.standing(), standing);
+    let events = site.world.ok(&["events", "web"]);
+    assert!(!events.contains("not ready"), "{events}");
+}
