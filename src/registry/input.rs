@@ -122,6 +122,9 @@ pub struct HostFacts {
     pub labels: std::collections::BTreeMap<String, String>,
     /// What the host can do, in words: `pidfd`, `subreaper`, `cgroup-v2-kill`, `owner-proof`.
     pub capabilities: Vec<String>,
+    /// What is wrong with the host itself, in words: shown among its warnings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
     /// The newest status of every replica that lives here.
     pub replicas: Vec<ReplicaReport>,
     /// Whether `replicas` is complete: true at join and after a new controller instance.

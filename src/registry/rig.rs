@@ -431,6 +431,7 @@ pub(super) fn facts(host: &str) -> HostFacts {
         foreign: Vec::new(),
         labels: BTreeMap::new(),
         capabilities: vec!["pidfd".into()],
+        conditions: Vec::new(),
         replicas: Vec::new(),
         full: true,
     }

@@ -178,10 +178,10 @@ impl Registry {
 
     /// What is odd about a host.
     fn warnings(&self, id: HostId) -> Vec<String> {
-        let mut warnings = Vec::new();
         let Some(host) = self.truth.hosts.find(&id) else {
-            return warnings;
+            return Vec::new();
         };
+        let mut warnings = host.facts.conditions.clone();
         let overlap = host.facts.dynamic.intersection(&host.facts.ephemeral);
         if !overlap.is_empty() {
             warnings.push(format!(

@@ -7,11 +7,13 @@
 //! whether a process still is the one it was, are arguments.
 
 mod action;
+mod pace;
 mod resident;
 
 use std::collections::BTreeMap;
 
 pub use action::Action;
+pub use pace::Pace;
 pub use resident::{Life, ReplicaName, Resident, Told, Want};
 
 /// Everything that has a folder on this host, by service, index and incarnation.

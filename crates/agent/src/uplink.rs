@@ -151,6 +151,7 @@ impl Uplink {
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
             capabilities: self.capabilities.clone(),
+            conditions: observed.conditions.clone(),
             replicas,
             full: completeness == Completeness::Full,
         };

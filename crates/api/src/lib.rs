@@ -1,4 +1,5 @@
-//! The REST contract: paths, bodies and a thin client. Controller, agent, worker and command line meet here.
+//! The REST contract: paths, bodies and a thin client. Controller, agent, worker and command line meet here,
+//! also in what those of one host share: the folder of a replica, the limits, the reader of the kernel's sockets.
 //!
 //! Everything is JSON under `/api/v1`; errors are `application/problem+json` (RFC 9457) with a stable
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
@@ -7,6 +8,7 @@ mod account;
 pub mod body;
 pub mod client;
 pub mod containment;
+pub mod host_limits;
 pub mod local;
 mod log_parts;
 pub mod paths;

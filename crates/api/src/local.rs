@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
+use portreeve::port::PortRanges;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,14 @@ impl ReplicaFolder {
             LogStream::Events => "supervision.jsonl",
             LogStream::EventsBefore => "supervision.1.jsonl",
         })
+    }
+
+    /// The page that all workers of the host share, [`crate::host_limits`]; `None` for a folder outside an agent's
+    /// state folder.
+    #[must_use]
+    pub fn host_limits(&self) -> Option<PathBuf> {
+        let replicas = self.0.parent()?;
+        (replicas.file_name()? == "replicas").then(|| replicas.with_file_name("limits"))
     }
 
     /// Present once the incarnation ended and the controller knows: only logs are kept.
@@ -195,6 +204,9 @@ pub struct Assignment {
     /// How much of its output is kept.
     #[serde(default)]
     pub logs: LogBounds,
+    /// Numbers that replicas of this host are given: connections of ours begin on none of them.
+    #[serde(default)]
+    pub pool: PortRanges,
 }
 
 /// A process that cannot be mistaken for a later one with its number.

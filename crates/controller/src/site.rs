@@ -270,6 +270,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         foreign: Vec::new(),
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
+        conditions: Vec::new(),
         replicas: Vec::new(),
         full: true,
     }

@@ -9,8 +9,11 @@ use portreeve_api::local::Assignment;
 
 use crate::containment::ProbeGroup;
 use crate::job::Job;
+use crate::limits::Limits;
 use crate::probe::owner::Root;
-use crate::probe::{Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, TargetPort};
+use crate::probe::{
+    Check, CommandCheck, HttpCheck, Leftovers, ProbeTarget, SourcePorts, TargetPort,
+};
 
 /// Everything the checks of one run are made of.
 #[derive(Clone, Copy)]
@@ -22,6 +25,10 @@ pub(crate) struct Checks<'a> {
     pub(crate) address: IpAddr,
     /// Where the run lives.
     pub(crate) root: Option<&'a Root>,
+    /// Where connections of ours begin.
+    pub(crate) sources: &'a SourcePorts,
+    /// How many processes this host starts.
+    pub(crate) limits: &'a Limits,
 }
 
 impl<'a> Checks<'a> {
@@ -38,6 +45,8 @@ impl<'a> Checks<'a> {
             address: self.address,
             single_host: self.assignment.single_host,
             root: self.root.cloned(),
+            anywhere: false,
+            sources: self.sources.clone(),
         }
     }
 
@@ -88,12 +97,17 @@ impl<'a> Checks<'a> {
                     argv: job
                         .argv(self.assignment, command)
                         .map_err(|cause| cause.to_string())?,
-                    env: job.probe_env(self.assignment, kind),
+                    env: job
+                        .probe_env(self.assignment, kind)
+                        .into_iter()
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .collect(),
                     working_dir: job.working_dir().to_owned(),
                     leftovers: leftovers.clone(),
                     group: self
                         .root
                         .and_then(|root| ProbeGroup::of(root.group.as_deref()?, kind)),
+                    limits: self.limits.clone(),
                 }))
             }
         }

@@ -5,15 +5,17 @@
 //! before it is told, and before anything is done about it, so that a worker that is killed at any moment is
 //! replaced by one that knows at least as much.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use portreeve::identity::Run;
+use portreeve::port::PortRanges;
 use portreeve::registry::Want;
-use portreeve::supervision::{
-    Effect, Event, ExitStatus, Final, ProbeKind, ProbeOutcome, StartFailure, State,
-};
-use portreeve::time::{Monotonic, Now};
+use portreeve::supervision::{Effect, Event, ExitStatus, Final, ProbeKind, StartFailure, State};
+use portreeve::time::{Monotonic, Now, Spelled};
+use portreeve_api::host_limits::Note;
 use portreeve_api::local::{
     Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand, WorkerCounters,
 };
@@ -25,8 +27,9 @@ use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
 use crate::journal::Journal;
+use crate::limits::{self, Limits, Start};
 use crate::news::News;
-use crate::probe::{self, Leftovers, ProbeReport};
+use crate::probe::{self, Leftovers, ProbeReport, SourcePorts};
 use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
 use crate::sources::{Happened, Sources};
@@ -34,6 +37,8 @@ use crate::worker::Teller;
 
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
+/// How often a bucket is asked that another worker has in its hands: for about a second.
+const MOST_ASKED: u32 = 200;
 
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,7 @@ pub(crate) struct Driver {
     pub(crate) journal: Journal,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) probing: Probing,
+    pub(crate) limits: Limits,
     pub(crate) teller: Teller,
     pub(crate) progress: Progress,
 }
@@ -75,10 +81,22 @@ pub(crate) struct Progress {
     changed: bool,
     /// When to try again what could not be written down.
     write_again: Option<Monotonic>,
+    /// A restart that waits for the limits of the host.
+    waiting: Option<Waiting>,
+    /// Where connections of probes begin.
+    sources: SourcePorts,
     forget: bool,
     lifeline_ended: bool,
     /// All but the messages.
     counters: WorkerCounters,
+}
+
+/// A run that is to start.
+struct Waiting {
+    run: Run,
+    at: Monotonic,
+    /// How often the bucket was asked in vain; `None` once the token is taken.
+    asked: Option<u32>,
 }
 
 impl Driver {
@@ -133,12 +151,14 @@ impl Driver {
             .into_iter()
             .chain(self.probing.next_deadline())
             .chain(write_again)
+            .chain(self.progress.waiting.as_ref().map(|waiting| waiting.at))
             .min()
     }
 
     /// Starts the first run, or finds out what became of the newest one.
     async fn begin(&mut self, sources: &mut Sources) {
         let mut effects = Vec::new();
+        self.look_at_sources();
         // An earlier worker that could write nothing down, on a full disk say, went further than the record.
         let recorded = self.record.machine.run();
         for run in job::runs_after(&self.folder, recorded) {
@@ -237,6 +257,7 @@ impl Driver {
             self.progress.changed |= before != self.record.machine.state();
         }
         self.settle(now, effects);
+        self.start_waiting(now);
         for (answer, refused) in answers {
             // An agent that went away meanwhile asks again.
             _ = answer.send(WorkerAnswer {
@@ -444,9 +465,13 @@ impl Driver {
     fn act(&mut self, now: Now, effect: Effect) {
         match effect {
             Effect::Spawn { run } => {
-                if let Err(event) = self.spawn(run) {
-                    self.progress.own.push(event);
-                }
+                let first = run <= Run(1);
+                self.progress.waiting = Some(Waiting {
+                    run,
+                    at: now.mono,
+                    asked: (!first).then_some(0),
+                });
+                self.start_waiting(now);
             }
             Effect::Term { run } => {
                 let signal = self.assignment.desired.profile.stop_signal;
@@ -463,9 +488,9 @@ impl Driver {
                 probe,
                 timeout,
             } => {
-                let task = self.probe(kind, timeout);
-                self.probing
-                    .start(now.mono, (run, kind, probe), timeout, task);
+                let until = Rc::new(Cell::new(now.mono + timeout));
+                let task = self.probe(kind, timeout, until.clone());
+                self.probing.start((run, kind, probe), timeout, until, task);
             }
             Effect::CancelProbe { kind, probe, .. } => self.probing.cancel(kind, probe),
             Effect::Report(report) => {
@@ -475,9 +500,60 @@ impl Driver {
         }
     }
 
+    /// Starts the run that waits, once the limits of the host let it.
+    fn start_waiting(&mut self, now: Now) {
+        let due = |waiting: &mut Waiting| waiting.at <= now.mono;
+        if self.progress.waiting.is_some() && self.record.machine.is_stop_wanted() {
+            // It would only be started to be stopped.
+            if let Some(Waiting { run, .. }) = self.progress.waiting.take() {
+                let why = StartFailure::Prepare("it was stopped before it began".into());
+                self.progress.own.push(Event::SpawnFailed { run, why });
+            }
+        }
+        let Some(mut waiting) = self.progress.waiting.take_if(due) else {
+            return;
+        };
+        let run = waiting.run;
+        if let Some(asked) = waiting.asked {
+            match self.limits.restart(now.mono) {
+                // Held by one that does not go on: the service is worth more than the limit.
+                Start::Busy if asked >= MOST_ASKED => {}
+                Start::Busy => {
+                    waiting.asked = Some(asked + 1);
+                    waiting.at = now.mono + limits::BUSY_AGAIN;
+                    self.progress.waiting = Some(waiting);
+                    return;
+                }
+                Start::After(Duration::ZERO) => {}
+                Start::After(wait) => {
+                    tracing::info!(
+                        "run {run} begins in {}: many processes are started on this host",
+                        Spelled(wait)
+                    );
+                    waiting.asked = None;
+                    waiting.at = now.mono + wait;
+                    self.progress.waiting = Some(waiting);
+                    return;
+                }
+            }
+        }
+        if let Err(event) = self.spawn(run) {
+            self.progress.own.push(event);
+        }
+    }
+
+    /// Connections of ours begin neither in the pool of the host nor on a number of the replica.
+    fn look_at_sources(&mut self) {
+        let own = self.assignment.desired.grant.ports.iter();
+        let own = own.map(|granted| granted.numbers);
+        let pool = self.assignment.pool.as_slice().iter().copied();
+        self.progress.sources = SourcePorts::beside(&PortRanges::new(pool.chain(own)));
+    }
+
     /// Starts a run, or says why not; first ends what is left of earlier ones, if there is something.
     fn spawn(&mut self, run: Run) -> Result<(), Event> {
         self.progress.news.new_run();
+        self.look_at_sources();
         if !self.backend.clear(run) {
             return Ok(());
         }
@@ -508,6 +584,7 @@ impl Driver {
         &mut self,
         kind: ProbeKind,
         timeout: Duration,
+        until: Rc<Cell<Monotonic>>,
     ) -> impl Future<Output = ProbeReport> + use<> {
         let root = self.backend.root();
         let leftovers = self.progress.leftovers.entry(kind).or_default();
@@ -516,18 +593,33 @@ impl Driver {
             job: self.progress.job.as_ref(),
             address: self.record.host_address,
             root: root.as_ref(),
+            sources: &self.progress.sources,
+            limits: &self.limits,
         };
         let target = checks.target(kind);
         let check = checks.check(kind, leftovers);
+        let rules = &self.assignment.desired.profile.supervision;
+        let timing = match kind {
+            ProbeKind::Startup => rules.startup.as_ref(),
+            ProbeKind::Liveness => rules.liveness.as_ref(),
+            ProbeKind::Readiness => rules.readiness.as_ref(),
+        };
+        let patience = timing.map_or(timeout, |timing| timing.interval);
+        let (clock, limits) = (self.clock, self.limits.clone());
         async move {
-            match check {
-                Ok(check) => probe::probe(check, target, timeout).await,
+            let check = match check {
+                Ok(check) => check,
                 // It is ours to make it ready, so it says nothing about the service.
-                Err(text) => ProbeReport {
-                    outcome: ProbeOutcome::Inconclusive,
-                    text,
-                },
+                Err(text) => return ProbeReport::inconclusive(text),
+            };
+            // Until it begins.
+            until.set(clock.monotonic() + patience + timeout);
+            let begins = || until.set(clock.monotonic() + timeout);
+            let report = probe::probe(check, target, timeout, patience, begins).await;
+            if let Some(errno) = report.shortage {
+                limits.note(Note::Shortage(errno));
             }
+            report
         }
     }
 

@@ -9,7 +9,7 @@ use portreeve::port_pool::PortGrant;
 use portreeve::profile::Profile;
 use portreeve::registry::Desired;
 use portreeve::supervision::record::replay;
-use portreeve::supervision::{Config, Reason, Report};
+use portreeve::supervision::{Config, ProbeOutcome, Reason, Report};
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{LogBounds, LogStream, Tokens};
 use portreeve_api::service_manager::BackendKind;
@@ -58,7 +58,7 @@ async fn play(case: &Case) -> (Vec<String>, String) {
     let (heard, mut reports) = mpsc::unbounded_channel();
     let (done, mut does) = mpsc::unbounded_channel();
 
-    let spawned_at = Rc::new(std::cell::Cell::new(Duration::ZERO));
+    let spawned_at = Rc::new(Cell::new(Duration::ZERO));
     let (log, spawned) = (seen.clone(), spawned_at.clone());
     tokio::task::spawn_local(async move {
         loop {
@@ -117,6 +117,7 @@ async fn play(case: &Case) -> (Vec<String>, String) {
         journal: Journal::new(folder.clone(), clock.monotonic()),
         backend: Box::new(SimulatedBackend::new(case.runs.clone(), send_event, done)),
         probing,
+        limits: Limits::of_process(),
         teller: Teller::Test(heard),
         progress: Progress::default(),
     };
@@ -169,6 +170,7 @@ fn assignment(case: &Case) -> Assignment {
         containment: Containment::default(),
         user: None,
         logs: LogBounds::default(),
+        pool: PortRanges::default(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The probes in flight, and whether a stall of our own is to blame for a late one.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::rc::Rc;
 use std::time::Duration;
 
 use portreeve::identity::Run;
@@ -24,7 +26,7 @@ pub(crate) struct Probing {
 struct InFlight {
     probe: ProbeNumber,
     timeout: Duration,
-    until: Monotonic,
+    until: Rc<Cell<Monotonic>>,
     /// We were not running for a part of it.
     stalled: bool,
     task: AbortHandle,
@@ -51,19 +53,19 @@ impl Probing {
         }
     }
 
-    /// Runs `probe`, whose result is sent when it has one.
+    /// Runs `probe`, whose result is sent when it has one and is expected at `until`, which the task may move.
     pub(crate) fn start(
         &mut self,
-        now: Monotonic,
         (run, kind, probe): (Run, ProbeKind, ProbeNumber),
         timeout: Duration,
+        until: Rc<Cell<Monotonic>>,
         task: impl Future<Output = ProbeReport> + 'static,
     ) {
         let results = self.results.clone();
         #[cfg(test)]
         let task = tests::scripted(self.script.clone(), (run, kind), timeout, task);
         let task = tokio::task::spawn_local(async move {
-            let ProbeReport { outcome, text } = task.await;
+            let ProbeReport { outcome, text, .. } = task.await;
             // Nobody hears it when the worker ends.
             _ = results.send(ProbeEnd {
                 run,
@@ -76,7 +78,7 @@ impl Probing {
         let in_flight = InFlight {
             probe,
             timeout,
-            until: now + timeout,
+            until,
             stalled: false,
             task: task.abort_handle(),
         };
@@ -99,7 +101,7 @@ impl Probing {
 
     /// When the first probe in flight should have ended.
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
-        self.in_flight.values().map(|one| one.until).min()
+        self.in_flight.values().map(|one| one.until.get()).min()
     }
 
     /// Notes that a wake-up planned for `planned` came at `now`.
@@ -145,6 +147,7 @@ pub(crate) mod tests {
         ProbeReport {
             outcome,
             text: String::new(),
+            shortage: None,
         }
     }
 
@@ -165,7 +168,8 @@ pub(crate) mod tests {
         };
         let timeout = Duration::from_millis(timeout_ms);
         let name = (end.run, end.kind, end.probe);
-        probing.start(at(0), name, timeout, std::future::pending());
+        let until = Rc::new(Cell::new(at(timeout_ms)));
+        probing.start(name, timeout, until, std::future::pending());
         (probing, end)
     }
 

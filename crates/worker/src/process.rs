@@ -76,6 +76,29 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     found
 }
 
+/// Processes at and below `root`, as the kernel lists the children of each: its cost grows with them alone, not with
+/// what else runs on the host. It may miss some, while others of them end or where the kernel keeps no such lists.
+pub(crate) fn near(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let threads = fs::read_dir(format!("/proc/{parent}/task"));
+        let mut children = Vec::new();
+        for thread in threads.into_iter().flatten().flatten() {
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            children.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+        // Numbers may pass to others meanwhile; none is walked twice.
+        children.retain(|child| !found.contains(child));
+        found.append(&mut children);
+        next += 1;
+    }
+    found
+}
+
 /// Every living process.
 ///
 /// # Errors
@@ -106,9 +129,7 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
 ///
 /// The system's: there may be more.
 pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
-    let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
-    let has = |env: &[u8], one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-    with_environment(|env| wanted.iter().all(|one| has(env, one)))
+    with_environment(holds(wanted))
 }
 
 /// Every living process, except ourselves, whose environment as it was given to it, each variable ended by a zero
@@ -132,17 +153,63 @@ pub(crate) fn with_environment(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec
         if pid == std::process::id() {
             continue;
         }
-        match fs::read(format!("/proc/{pid}/environ")) {
-            Ok(env) => {
-                if wanted(&env) {
-                    found.extend(Stat::read(pid).ok().filter(|stat| !stat.is_dead()));
-                }
-            }
-            Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(cause) => return Err(cause),
-        }
+        found.extend(wanted_one(&wanted, pid)?);
     }
     Ok(found)
+}
+
+/// The same among the processes that were made after `since` was. Cost: one look at each number given since then.
+///
+/// # Errors
+///
+/// As [`with_variables`].
+pub(crate) fn with_variables_since(
+    wanted: &[(String, String)],
+    since: u32,
+) -> io::Result<Vec<Stat>> {
+    /// Beyond so many it is cheaper to look only at those that exist.
+    const FEW: u32 = 2_000;
+    // The newest number is the last word of the line.
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let newest: Option<u32> = load
+        .split_ascii_whitespace()
+        .last()
+        .and_then(|word| word.parse().ok());
+    match newest {
+        Some(newest) if since <= newest && newest - since <= FEW => {
+            let wanted = holds(wanted);
+            let mut found = Vec::new();
+            for pid in since..=newest {
+                found.extend(wanted_one(&wanted, pid)?);
+            }
+            Ok(found)
+        }
+        // Many, or the numbers began anew.
+        _ => with_variables(wanted),
+    }
+}
+
+/// The process `pid` if it lives and its environment is wanted.
+fn wanted_one(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Option<Stat>> {
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(env) => {
+            let stat = wanted(&env).then(|| Stat::read(pid).ok());
+            Ok(stat.flatten().filter(|stat| !stat.is_dead()))
+        }
+        Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(None)
+        }
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Whether an environment holds all of these variables.
+fn holds(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool + use<> {
+    let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    move |env| {
+        let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+        wanted.iter().all(has)
+    }
 }
 
 /// Whether this is what `/proc` says of a process that is no more.
@@ -192,6 +259,27 @@ mod tests {
         let mut earlier_boot = me;
         earlier_boot.boot_id = "earlier".into();
         assert!(!lives(&earlier_boot));
+    }
+
+    #[test]
+    fn what_is_near_is_below() {
+        let me = std::process::id();
+        let near = near(me);
+        assert_eq!(near[0], me);
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "/bin/sh -c 'read line; :'; :"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        // The shell, and the shell of the shell.
+        while self::near(child.id()).len() < 2 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        assert!(self::near(me).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -127,15 +127,14 @@ impl Record {
         match state {
             // That it waits for its startup probe is what the state says.
             State::Startup => said(ProbeKind::Startup),
-            State::Up => match self.machine.standing().not_ready {
-                Some(reason @ Reason::Probe { .. }) => {
-                    said(ProbeKind::Readiness).or_else(|| Some(reason.to_string()))
-                }
-                Some(reason) => Some(reason.to_string()),
-                None if config.readiness.is_some() => said(ProbeKind::Readiness)
-                    .or_else(|| Some("waits for its readiness probe".into())),
-                None => Some("has not run long enough".into()),
-            },
+            // What this run's probe found says more than why the run before ended.
+            State::Up => said(ProbeKind::Readiness).or_else(|| {
+                Some(match self.machine.standing().not_ready {
+                    Some(reason) => reason.to_string(),
+                    None if config.readiness.is_some() => "waits for its readiness probe".into(),
+                    None => "has not run long enough".into(),
+                })
+            }),
             State::Final(end) => Some(end.to_string()),
             State::Idle | State::Starting => None,
             State::Stopping | State::Reaping | State::Backoff | State::Stuck => {

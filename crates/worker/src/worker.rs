@@ -22,6 +22,7 @@ use crate::driver::{Driver, Ended, Progress};
 use crate::file::{self, Durability};
 use crate::journal::Journal;
 use crate::lifeline;
+use crate::limits::Limits;
 use crate::logs;
 use crate::orders::{self, Order};
 use crate::probing::Probing;
@@ -148,12 +149,17 @@ pub(crate) async fn supervise(
     teller: Teller,
     (send_order, orders): (mpsc::Sender<Order>, mpsc::Receiver<Order>),
 ) -> anyhow::Result<Ended> {
-    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
-        // What runs goes on; what is started is refused with the same words.
-        tracing::error!("the worker is not in the control group of its replica: {cause}");
-    }
     let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
     let record = Record::read(&folder).context("machine.json cannot be read")?;
+    if let Err(cause) = containment::settle_worker(&assignment.containment).await {
+        let words = "the worker is not in the control group of its replica";
+        if record.is_none() {
+            // Nothing runs yet, and nothing could be started: the agent starts a worker anew, and moves it.
+            return Err(cause).context(words);
+        }
+        // What runs goes on under it; what is to be started is refused.
+        tracing::error!("{words}: {cause}");
+    }
     let mut record = match record {
         Some(mut record) => {
             if record.boot_id != me.boot_id && !record.is_final() {
@@ -204,6 +210,7 @@ pub(crate) async fn supervise(
             send_event,
         )),
         probing: Probing::new(send_probe),
+        limits: Limits::of_host(),
         teller,
         progress: Progress::default(),
         folder,

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use portreeve::port::{Port, PortRange, PortRanges};
+use portreeve::port::Port;
 use portreeve_api::containment::{Ladder, Rung};
 use portreeve_api::sockets::{Side, listeners};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -19,31 +19,6 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
         .trim()
         .to_owned())
-}
-
-/// The numbers that the kernel may give to outgoing connections: its range without what is reserved from it.
-///
-/// # Errors
-///
-/// The system's, or [`io::ErrorKind::InvalidData`].
-pub(super) fn ephemeral() -> io::Result<PortRanges> {
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
-    let reserved = fs::read_to_string("/proc/sys/net/ipv4/ip_local_reserved_ports")?;
-    parse_ephemeral(&range, &reserved).ok_or_else(|| {
-        let words = format!("{:?} without {:?}", range.trim(), reserved.trim());
-        io::Error::new(io::ErrorKind::InvalidData, words)
-    })
-}
-
-fn parse_ephemeral(range: &str, reserved: &str) -> Option<PortRanges> {
-    let (first, last) = range.trim().split_once(char::is_whitespace)?;
-    let range = PortRange::new(first.parse().ok()?, last.trim().parse().ok()?)?;
-    let reserved = PortRanges::try_from(reserved.trim().to_owned()).ok()?;
-    if reserved.is_empty() {
-        return Some(PortRanges::new([range]));
-    }
-    let left = range.iter().filter(|port| !reserved.contains(*port));
-    Some(PortRanges::new(left.map(PortRange::single)))
 }
 
 /// What this host can do for the supervision of processes, in words: `NAME` or `NAME:VALUE`. Each was tried.
@@ -89,24 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_ports_are_not_ephemeral() {
-        let shown =
-            |range, reserved| parse_ephemeral(range, reserved).map(|ranges| ranges.to_string());
-        assert_eq!(
-            shown("32768\t60999\n", "\n").as_deref(),
-            Some("32768-60999")
-        );
-        assert_eq!(
-            shown("32768\t60999\n", "8080,40000-40009\n").as_deref(),
-            Some("32768-39999,40010-60999")
-        );
-        assert_eq!(shown("60999 32768", ""), None);
-        assert_eq!(shown("", ""), None);
-    }
-
-    #[test]
-    fn this_kernel_tells_its_range_and_its_boot() {
-        assert!(!ephemeral().unwrap().is_empty());
+    fn this_kernel_tells_its_boot() {
         assert_eq!(boot_id().unwrap().len(), 36);
     }
 }

@@ -2,6 +2,7 @@
 //! [`INTERVAL`] and passed on only when something changed.
 
 mod addresses;
+mod conditions;
 mod kernel;
 mod listeners;
 mod owners;
@@ -10,17 +11,19 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portreeve::host_addr;
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
 use portreeve::registry::ReportedAddress;
+use portreeve_api::sockets;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::Config;
 
+use conditions::Conditions;
 pub(crate) use kernel::{boot_id, capabilities};
 use owners::Owners;
 
@@ -38,6 +41,7 @@ pub(crate) struct Observed {
     pub(crate) address_rule: String,
     pub(crate) ephemeral: PortRanges,
     pub(crate) foreign: Vec<Foreign>,
+    pub(crate) conditions: Vec<String>,
 }
 
 /// Looks at the host.
@@ -45,12 +49,14 @@ pub(crate) struct Observer {
     config: Arc<Config>,
     granted: watch::Receiver<Granted>,
     owners: Owners,
+    conditions: Conditions,
     last: Observed,
 }
 
 impl Observer {
     pub(crate) fn new(config: Arc<Config>, granted: watch::Receiver<Granted>) -> Self {
         Self {
+            conditions: Conditions::of(&config.state),
             config,
             granted,
             owners: Owners::default(),
@@ -64,7 +70,7 @@ impl Observer {
         let mut observed = self.last.clone();
         self.look_at_addresses(&mut observed)
             .unwrap_or_else(|cause| warn!("the host's addresses cannot be read: {cause}"));
-        match kernel::ephemeral() {
+        match sockets::ephemeral() {
             Ok(ephemeral) => self.note_ephemeral(&mut observed, ephemeral),
             Err(cause) => warn!("the kernel's ephemeral range cannot be read: {cause}"),
         }
@@ -73,6 +79,7 @@ impl Observer {
             Ok(sockets) => observed.foreign = self.owners.foreign(sockets, &self.granted.borrow()),
             Err(cause) => warn!("the host's listeners cannot be read: {cause}"),
         }
+        observed.conditions = self.conditions.look(Instant::now());
         self.last = observed.clone();
         observed
     }

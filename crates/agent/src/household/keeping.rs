@@ -93,8 +93,9 @@ impl Keeping {
     }
 }
 
-/// Moves a worker of ours to where it belongs; the right to do so may be ours alone. One that cannot be moved
-/// says so where it refuses to start something.
+/// Moves a worker that we have just started, and not waited for, to where it belongs; the right to do so may be ours
+/// alone. Never one that a folder names: the group is the job's user's, who may kill whatever is in it. A worker that
+/// an agent started and could not move any more ends by itself, and another is started.
 pub(super) fn admit(worker: &Worker, held: &Containment) {
     if let Err(cause) = held.admit_worker(worker.pid) {
         warn!(

@@ -125,10 +125,6 @@ impl Household {
             let known = known.and_then(|worker| Worker::recognise(worker, found.owner));
             if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
                 info!("{} is adopted, worker {}", found.name, worker.pid);
-                if let Some(assignment) = &found.assignment {
-                    // An agent that was killed may have started it and not moved it yet.
-                    keeping::admit(&worker, &assignment.containment);
-                }
                 life = Life::Watched;
                 keeping.watch(&found.name, worker, &mut self.watches);
             } else if found.assignment.is_none() && found.worker.is_none() && found.status.is_none()

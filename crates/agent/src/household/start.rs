@@ -281,6 +281,7 @@ impl Household {
             containment: Containment::default(),
             backend: self.config.backend,
             logs: self.config.logs,
+            pool: self.config.dynamic.clone(),
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
+use portreeve_api::host_limits::HostLimits;
 use portreeve_api::local::{JobUser, ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
@@ -44,10 +45,15 @@ impl Worker {
         user: Option<&JobUser>,
     ) -> Result<Self, Errno> {
         let system = |cause: io::Error| Errno::from_raw(cause.raw_os_error().unwrap_or(0));
+        // It has nothing to read but the limits that it shares with the other workers of this host.
+        let limits = replica
+            .host_limits()
+            .and_then(|path| HostLimits::open(&path).ok());
         let nothing = File::open("/dev/null").map_err(system)?;
+        let input = limits.as_ref().map_or(nothing.as_fd(), AsFd::as_fd);
         let log = folder::open_worker_log(replica).map_err(system)?;
         let mut actions = PosixSpawnFileActions::init()?;
-        actions.add_dup2(nothing.as_raw_fd(), 0)?;
+        actions.add_dup2(input.as_raw_fd(), 0)?;
         actions.add_dup2(log.as_raw_fd(), 1)?;
         actions.add_dup2(log.as_raw_fd(), 2)?;
         let mut attributes = PosixSpawnAttr::init()?;

@@ -5,12 +5,15 @@
 //! namespace of this process is looked at. Shared by all daemons, so that there is one reader of these answers.
 
 mod diag;
+mod ephemeral;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use portreeve::port::{Port, Protocol};
+
+pub use ephemeral::ephemeral;
 
 /// A socket that takes what comes to a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,39 @@ impl Listener {
             own @ IpAddr::V6(_) => own == address,
         }
     }
+
+    /// How well it fits a client of `address`: the kernel gives a connection to the best.
+    fn fit(&self, address: IpAddr) -> Option<Fit> {
+        if !self.covers(address) {
+            return None;
+        }
+        let own = self.address.ip();
+        Some(if own == address {
+            Fit::Exact
+        } else if own.is_ipv4() == address.is_ipv4() {
+            Fit::Wildcard
+        } else {
+            Fit::WildcardOfBoth
+        })
+    }
+}
+
+/// From the best to the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    Exact,
+    Wildcard,
+    WildcardOfBoth,
+}
+
+/// Those of the listeners of one number that answer a client of `address`: several only where they share it by
+/// `SO_REUSEPORT`. A wildcard answers nobody whom a literal address takes.
+#[must_use]
+pub fn answering(found: &[Listener], address: IpAddr) -> Vec<&Listener> {
+    let best = found.iter().filter_map(|one| one.fit(address)).min();
+    let mut answering: Vec<_> = found.iter().collect();
+    answering.retain(|one| best.is_some() && one.fit(address) == best);
+    answering
 }
 
 /// One side of a number.
@@ -147,6 +183,33 @@ mod tests {
         let literal = TcpListener::bind("127.0.0.1:0").unwrap();
         let found = listeners(Side::Tcp, number(literal.local_addr())).unwrap();
         assert!(found[0].covers(loopback) && !found[0].covers(host));
+    }
+
+    #[test]
+    fn a_literal_address_answers_before_a_wildcard_and_the_own_family_before_both() {
+        let at = |address: &str| Listener {
+            address: address.parse().unwrap(),
+            only_v6: false,
+            inode: 1,
+            uid: 0,
+            cgroup: None,
+        };
+        let all = [at("[::]:80"), at("0.0.0.0:80"), at("10.1.0.17:80")];
+        let asked = |found: &[Listener], address: &str| {
+            let answering = answering(found, address.parse().unwrap());
+            let shown: Vec<_> = answering
+                .iter()
+                .map(|one| one.address.to_string())
+                .collect();
+            shown.join(" ")
+        };
+        assert_eq!(asked(&all, "10.1.0.17"), "10.1.0.17:80");
+        assert_eq!(asked(&all, "10.1.0.18"), "0.0.0.0:80");
+        assert_eq!(asked(&all[..1], "10.1.0.18"), "[::]:80");
+        assert_eq!(asked(&all, "fd00::1"), "[::]:80");
+        assert_eq!(asked(&all[2..], "10.1.0.18"), "");
+        let shared = [at("0.0.0.0:80"), at("0.0.0.0:80")];
+        assert_eq!(asked(&shared, "10.1.0.17"), "0.0.0.0:80 0.0.0.0:80");
     }
 
     #[test]

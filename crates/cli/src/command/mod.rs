@@ -6,6 +6,7 @@ mod explain;
 mod hosts;
 mod logs;
 mod ports;
+mod probe;
 pub(crate) mod services;
 mod sim;
 pub(crate) mod submit;
@@ -71,6 +72,7 @@ enum Command {
     Worker(worker::Worker),
     #[command(hide = true)]
     Shim(daemon::Shim),
+    Probe(probe::Probe),
     Hello(Hello),
     Sim(sim::Sim),
     Replay(why::Replay),
@@ -107,6 +109,7 @@ impl Cli {
             Command::Agent(agent) => on_one_core(agent.run(connect)).map(done),
             Command::Worker(worker) => worker.run(),
             Command::Shim(shim) => shim.run().map(done),
+            Command::Probe(probe) => on_one_core(probe.run()),
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
             Command::Replay(replay) => replay.run().map(done),

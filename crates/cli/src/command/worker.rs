@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use portreeve::identity::{ServiceId, ServiceName};
+use portreeve::port::PortRanges;
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Final;
@@ -204,6 +205,7 @@ fn assignment(
         containment: Containment::default(),
         user: None,
         logs: LogBounds::default(),
+        pool: PortRanges::default(),
     })
 }
 

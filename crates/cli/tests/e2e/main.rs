@@ -7,6 +7,7 @@
 )]
 
 mod bad_profiles;
+mod conflicts;
 mod crashes;
 mod crowds;
 mod daemons;
@@ -20,6 +21,8 @@ mod namespace;
 mod numbers;
 mod output;
 mod ports;
+mod probe_command;
+mod probes;
 mod reads;
 mod standalone;
 mod steady;

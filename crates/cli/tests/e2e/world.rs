@@ -181,6 +181,30 @@ impl World {
         running
     }
 
+    /// The same with further variables, each `NAME=VALUE`.
+    pub(crate) fn dev_with(&self, variables: &[String], arguments: &[&str]) -> Running {
+        let run = self.path("run").display().to_string();
+        let out = std::fs::File::create(self.path("dev.out")).unwrap();
+        let mut command = self.command(PORTREEVE);
+        command
+            .args(["dev", "--run-dir", &run])
+            .args(arguments)
+            .env_remove("PORTREEVE_CONTROLLER")
+            .envs(variables.iter().filter_map(|line| line.split_once('=')));
+        let child = command.stderr(out.try_clone().unwrap()).stdout(out).spawn();
+        let running = Running {
+            child: child.unwrap(),
+            out: self.path("dev.out"),
+        };
+        let answers = || self.run(&["hosts"]).code == Some(0);
+        assert!(
+            eventually(answers),
+            "it never answered: {}",
+            running.output()
+        );
+        running
+    }
+
     /// Starts a daemon of ours, its output in files, and waits until the controller answers.
     pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Running {
         self.start_in(&self.home, name, arguments)

@@ -17,7 +17,7 @@ use portreeve_api::service_manager::BackendKind;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use crate::containment::Hold;
+use crate::containment;
 use crate::probe::owner::Root;
 use crate::shim::{Launch, RunFolder, ShimCommand};
 
@@ -241,10 +241,9 @@ impl Backend for ShimBackend {
 
     fn root(&self) -> Option<Root> {
         let newest = self.newest.as_ref()?;
-        let group = Hold::of(&self.containment, newest.run);
         Some(Root {
             pid: newest.shim()?,
-            group: group.group().map(ToOwned::to_owned),
+            group: containment::group_of(&self.containment, newest.run),
         })
     }
 }

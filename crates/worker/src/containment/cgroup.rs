@@ -91,7 +91,7 @@ impl RunGroup {
 
 /// The group of a run's probes of one kind: each is started inside and ended whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeGroup {
+pub struct ProbeGroup {
     path: PathBuf,
     home: PathBuf,
 }

@@ -22,7 +22,9 @@ use std::time::Duration;
 use portreeve::identity::Run;
 use portreeve_api::containment::{Containment, Rung, remove_tree};
 
-pub(crate) use cgroup::{PROBE, ProbeGroup};
+pub use cgroup::ProbeGroup;
+
+pub(crate) use cgroup::PROBE;
 pub(crate) use oom::OomCount;
 pub(crate) use pid_namespace::init;
 
@@ -140,6 +142,12 @@ impl Hold {
             _ => None,
         }
     }
+}
+
+/// The control group of version 2 of a run, if it has one: that in which its sockets are made.
+pub(crate) fn group_of(containment: &Containment, run: Run) -> Option<PathBuf> {
+    let group = containment.group.as_deref()?;
+    (containment.rung == Rung::Cgroup).then(|| run_group(group, run))
 }
 
 /// The runs that have a group in this replica's, newest last.

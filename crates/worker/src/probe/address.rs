@@ -1,12 +1,13 @@
 //! Where a probe that connects goes, and why nobody answered there.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use portreeve::port::Port;
+use portreeve::port::{Port, PortRange};
 use portreeve::supervision::ProbeKind;
 use portreeve_api::sockets::{self, Side};
 
-use super::ProbeTarget;
+use super::{ProbeTarget, owner};
 
 /// Readiness asks where clients ask. The other kinds, and ports that need not be reached from elsewhere, are
 /// asked where the service listens: that it chose the wrong address is no reason to restart it.
@@ -32,14 +33,47 @@ pub(super) fn of(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> Sock
     }
 }
 
-/// What to tell beside a refused connection, if somebody listens on the number after all.
-pub(super) fn why_unreachable(port: Port, target: &ProbeTarget) -> Option<String> {
+/// What to tell in place of a refused connection: where the service listens instead, or that it does not.
+pub(super) fn why_refused(number: u16, target: &ProbeTarget) -> Option<String> {
+    let port = Port::new(number)?;
     let found = sockets::listeners(Side::Tcp, port).ok()?;
-    let first = found.first()?;
+    let Some(first) = found.first() else {
+        return Some(nothing_listens(PortRange::single(port), target));
+    };
+    // It came just now, or somebody between us and it refuses.
     if found.iter().any(|one| one.covers(target.address)) {
         return None;
     }
     Some(wrong_address(first.address, target.address))
+}
+
+/// Nobody listens on any of these numbers. The usual cause is a service that ignores its variables, so what it
+/// listens on instead is told.
+pub(super) fn nothing_listens(numbers: PortRange, target: &ProbeTarget) -> String {
+    const SHOWN: usize = 5;
+    let (first, last) = (numbers.first(), numbers.last());
+    let mut text = format!("nothing listens on {first}");
+    if last > first {
+        text = format!("nothing listens on any of {first}-{last}");
+    }
+    let all = sockets::all_listeners(Side::Tcp).unwrap_or_default();
+    let members = target.root.iter();
+    let members = members.flat_map(|root| owner::members(root.pid));
+    let own: BTreeSet<u64> = members
+        .filter_map(|pid| owner::sockets(pid).ok())
+        .flatten()
+        .collect();
+    let own = all.iter().filter(|one| own.contains(&one.inode));
+    let numbers: BTreeSet<u16> = own.map(|one| one.address.port()).collect();
+    if !numbers.is_empty() {
+        let shown: Vec<_> = numbers.iter().take(SHOWN).map(u16::to_string).collect();
+        let more = if numbers.len() > SHOWN { ", …" } else { "" };
+        text += &format!(
+            "; processes of this replica listen on {}{more}",
+            shown.join(", ")
+        );
+    }
+    text
 }
 
 /// The service listens, but not where clients are sent.

@@ -1,38 +1,45 @@
 //! A program whose exit code decides. It and everything it starts ends with the check.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use portreeve::supervision::{ExitStatus, ProbeOutcome};
+use portreeve::residency::Pace;
+use portreeve::supervision::ExitStatus;
+use portreeve::time::Spelled;
+use portreeve_api::host_limits::MOST_COMMAND_PROBES;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::ProbeReport;
 use crate::containment::ProbeGroup;
+use crate::limits::{Limits, Place};
 use crate::process::{self, Stat};
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandCheck {
+pub struct CommandCheck {
     /// The program and its arguments.
-    pub(crate) argv: Vec<String>,
+    pub argv: Vec<String>,
     /// The whole environment, beside the mark of the check.
-    pub(crate) env: Vec<(String, String)>,
+    pub env: Vec<(OsString, OsString)>,
     /// Where it runs.
-    pub(crate) working_dir: PathBuf,
+    pub working_dir: PathBuf,
     /// What earlier checks of the same kind left; kept by the caller from check to check.
-    pub(crate) leftovers: Leftovers,
+    pub leftovers: Leftovers,
     /// Where the run has a control group: that of its checks.
-    pub(crate) group: Option<ProbeGroup>,
+    pub group: Option<ProbeGroup>,
+    /// How many such checks this host runs.
+    pub limits: Limits,
 }
 
 /// Processes of ended checks that were killed and may not be gone yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leftovers(Arc<Mutex<Vec<Stat>>>);
+pub struct Leftovers(Arc<Mutex<Vec<Stat>>>);
 
 impl Leftovers {
     fn add(&self, killed: Vec<Stat>) {
@@ -47,6 +54,12 @@ impl Leftovers {
         }
     }
 
+    fn numbers(&self) -> String {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbers: Vec<_> = all.iter().take(5).map(|one| one.pid.to_string()).collect();
+        numbers.join(", ")
+    }
+
     fn any(&self) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|killed| {
@@ -57,11 +70,39 @@ impl Leftovers {
     }
 }
 
-pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
-    check.leftovers.gone().await;
-    if let Some(group) = &check.group {
-        group.emptied().await;
+/// Waits until a check may begin.
+///
+/// # Errors
+///
+/// Why it may not, after `patience`.
+pub(super) async fn turn(check: &CommandCheck, patience: Duration) -> Result<Place, ProbeReport> {
+    let begun = Instant::now();
+    // Processes that nobody can end are the service's fault as far as anybody can tell.
+    let gone = async {
+        check.leftovers.gone().await;
+        if let Some(group) = &check.group {
+            group.emptied().await;
+        }
+    };
+    if tokio::time::timeout(patience, gone).await.is_err() {
+        let numbers = check.leftovers.numbers();
+        return Err(ProbeReport::fail(format!(
+            "not begun: processes of an earlier check were killed and do not end (pid {numbers})"
+        )));
     }
+    let left = patience.saturating_sub(begun.elapsed());
+    check.limits.probe(left).await.ok_or_else(|| {
+        let whose = if check.limits.are_shared() { "this host" } else { "this worker" };
+        ProbeReport::inconclusive(format!(
+            "not begun within {}: {whose} runs at most {MOST_COMMAND_PROBES} checks by a command at once and starts \
+             {} processes a second",
+            Spelled(patience),
+            Pace::PER_SECOND
+        ))
+    })
+}
+
+pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
     let Some((program, arguments)) = check.argv.split_first() else {
         return ProbeReport::fail("cannot be started: no command");
     };
@@ -88,12 +129,13 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
             return ProbeReport::of_refusal(&format!("{program:?} cannot be started"), &cause);
         }
     };
+    let leader = child.id().unwrap_or_default();
     let mut group = Group {
         child,
+        leader,
         mark,
         leftovers: &check.leftovers,
         group: check.group.as_ref(),
-        swept: false,
     };
     let output = Output::default();
     let stdout = group.child.stdout.take();
@@ -109,17 +151,12 @@ pub(super) async fn check(check: &CommandCheck) -> ProbeReport {
         }
     };
     // What it wrote last is in the pipes. One that left a child which holds them open is not waited for.
-    if !closed && tokio::time::timeout(LAST_WORDS, &mut reading).await.is_ok() {
-        closed = true;
+    if !closed {
+        _ = tokio::time::timeout(LAST_WORDS, &mut reading).await;
     }
-    // Nobody of it has its pipes, so nobody of it is left, or hides well; not from its control group.
-    group.swept = closed && check.group.as_ref().is_none_or(ProbeGroup::is_empty);
     match ended {
         Ok(status) => report(exit_status(status), &output.text()),
-        Err(cause) => ProbeReport {
-            outcome: ProbeOutcome::Inconclusive,
-            text: format!("its exit was lost: {cause}"),
-        },
+        Err(cause) => ProbeReport::inconclusive(format!("its exit was lost: {cause}")),
     }
 }
 
@@ -164,18 +201,14 @@ fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
 /// A running check: dropped, it ends everything the check started.
 struct Group<'a> {
     child: Child,
+    leader: u32,
     mark: String,
     leftovers: &'a Leftovers,
     group: Option<&'a ProbeGroup>,
-    /// Nothing is left to be ended.
-    swept: bool,
 }
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        if self.swept {
-            return;
-        }
         if let Some(group) = self.group {
             group.kill();
         }
@@ -192,9 +225,10 @@ impl Drop for Group<'_> {
                 _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
         }
-        // Those in a session of their own whose parent ended are found by what they inherited.
+        // Those whose parent ended, also in a session of their own, are found by what they inherited.
         let mark = (MARK.to_owned(), std::mem::take(&mut self.mark));
-        killed.extend(process::with_variables(&[mark]).into_iter().flatten());
+        let marked = process::with_variables_since(&[mark], self.leader);
+        killed.extend(marked.into_iter().flatten());
         for process in &killed {
             process::kill(process);
         }

@@ -5,29 +5,43 @@ use std::time::{Duration, Instant};
 use portreeve::supervision::{ProbeKind, ProbeOutcome};
 
 use super::{CommandCheck, Leftovers};
-use crate::probe::{Check, ProbeReport, ProbeTarget, probe};
+use crate::limits::Limits;
+use crate::probe::{Check, ProbeReport, ProbeTarget, SourcePorts, probe};
 use crate::process;
 
 fn shell(line: &str, mark: &str) -> CommandCheck {
     let path = std::env::var("PATH").unwrap();
     CommandCheck {
         argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
-        env: vec![("PATH".into(), path), ("CHECKED".into(), mark.into())],
+        env: vec![
+            ("PATH".into(), path.into()),
+            ("CHECKED".into(), mark.into()),
+        ],
         working_dir: "/".into(),
         leftovers: Leftovers::default(),
         group: None,
+        limits: Limits::of_process(),
     }
 }
 
 async fn run(check: CommandCheck, timeout: Duration) -> ProbeReport {
-    let target = ProbeTarget {
+    patiently(check, timeout, LONG).await
+}
+
+async fn patiently(check: CommandCheck, timeout: Duration, patience: Duration) -> ProbeReport {
+    probe(Check::Command(check), nobody(), timeout, patience, || ()).await
+}
+
+fn nobody() -> ProbeTarget {
+    ProbeTarget {
         kind: ProbeKind::Liveness,
         ports: Vec::new(),
         address: [127, 0, 0, 1].into(),
         single_host: true,
+        anywhere: false,
         root: None,
-    };
-    probe(Check::Command(check), target, timeout).await
+        sources: SourcePorts::default(),
+    }
 }
 
 /// A value by which the processes of one test are found.
@@ -153,13 +167,99 @@ async fn a_child_left_behind_neither_delays_the_result_nor_lives_on() {
 }
 
 #[tokio::test]
+async fn sleepers_that_a_check_leaves_with_nothing_of_its_pipes_do_not_live_on() {
+    // D8 probe that leaves sleepers: in its group, in a session of their own, and of a parent that is gone.
+    let mark = own("sleepers");
+    let quiet = "</dev/null >/dev/null 2>&1";
+    let line = format!(
+        "sleep 600 {quiet} & setsid sleep 600 {quiet} & (setsid sh -c 'sleep 600 & sleep 600; :' {quiet} &) ; exit 0"
+    );
+    for _ in 0..3 {
+        let check = shell(&line, &mark);
+        let report = run(check, LONG).await;
+        assert_eq!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
+        until(|| living(&mark) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_checks_that_hang_leave_nothing_and_never_overlap() {
+    // P29, with 60 ms for a second: one that does as it is told, one that ignores TERM, one that left the group.
+    let mark = own("rounds");
+    let lines = [
+        "sleep 10000",
+        "trap '' TERM; sleep 10000; sleep 10000",
+        "setsid sh -c 'sleep 10000; :'",
+        "(setsid sleep 10000 </dev/null >/dev/null 2>&1 &); exec sleep 10000",
+    ];
+    let timeout = Duration::from_millis(60);
+    let leftovers = Leftovers::default();
+    for round in 0..100 {
+        let mut check = shell(lines[round % lines.len()], &mark);
+        check.leftovers = leftovers.clone();
+        let target = nobody();
+        let begun = std::cell::Cell::new(None);
+        let begins = || {
+            assert_eq!(
+                living(&mark),
+                0,
+                "round {round} began beside an earlier one"
+            );
+            begun.set(Some(Instant::now()));
+        };
+        let report = probe(Check::Command(check), target, timeout, LONG, begins).await;
+        assert_eq!(report.outcome, ProbeOutcome::Timeout, "{}", report.text);
+        let took = begun.get().unwrap().elapsed();
+        assert!(took >= timeout && took < Duration::from_secs(5), "{took:?}");
+    }
+    until(|| living(&mark) == 0).await;
+}
+
+#[tokio::test]
+async fn a_check_that_this_host_has_no_room_for_says_nothing() {
+    for errno in [11, 12, 23, 24] {
+        let cause = std::io::Error::from_raw_os_error(errno);
+        let report = ProbeReport::of_refusal("/bin/true", &cause);
+        assert_eq!(
+            report.outcome,
+            ProbeOutcome::Inconclusive,
+            "{}",
+            report.text
+        );
+        assert_eq!(report.shortage, Some(errno));
+    }
+    let limits = Limits::of_process();
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(limits.probe(LONG).await.unwrap());
+    }
+    let mut check = shell("exit 0", "waits");
+    check.limits = limits;
+    // A second's worth of starts is spent: the next ones come one by one.
+    let report = patiently(check.clone(), LONG, Duration::from_millis(1)).await;
+    assert_eq!(
+        report.outcome,
+        ProbeOutcome::Inconclusive,
+        "{}",
+        report.text
+    );
+    assert!(
+        report.text.contains("starts 20 processes a second"),
+        "{}",
+        report.text
+    );
+    assert_eq!(run(check, LONG).await.outcome, ProbeOutcome::Ok);
+}
+
+#[tokio::test]
 async fn a_check_that_writes_much_is_drained_and_cut() {
-    // probes 49, with less than 1 GB so that the quick tests stay quick
-    let report = run(
-        shell("head -c 64000000 /dev/zero | tr '\\0' x; exit 3", "much"),
-        LONG,
-    )
-    .await;
+    // probes 49, D8 100 MB of probe output; the whole GB of the case in the long tests.
+    let bytes: u64 = match std::env::var_os("PORTREEVE_LONG") {
+        Some(_) => 1_000_000_000,
+        None => 100_000_000,
+    };
+    let line = format!("head -c {bytes} /dev/zero | tr '\\0' x; exit 3");
+    let report = run(shell(&line, "much"), LONG).await;
     assert_eq!(report.outcome, ProbeOutcome::Fail);
     assert!(report.text.starts_with("exit 3: xxx"));
     assert!(report.text.len() <= 4096 + 20, "{}", report.text.len());
@@ -176,8 +276,11 @@ async fn the_next_check_waits_until_the_last_one_is_gone() {
     check
         .leftovers
         .add(vec![process::Stat::read(sleeper.id()).unwrap()]);
-    let report = run(check.clone(), Duration::from_millis(100)).await;
-    assert_eq!(report.outcome, ProbeOutcome::Timeout);
+    // One failure for each interval that it is still there, and nothing was started.
+    let report = patiently(check.clone(), LONG, Duration::from_millis(100)).await;
+    assert_eq!(report.outcome, ProbeOutcome::Fail);
+    let words = format!("do not end (pid {})", sleeper.id());
+    assert!(report.text.ends_with(&words), "{}", report.text);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert_eq!(run(check, LONG).await.outcome, ProbeOutcome::Ok);

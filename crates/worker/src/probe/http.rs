@@ -8,28 +8,30 @@ use portreeve::profile::HttpProbe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::body::{Body, Progress};
 use super::{ProbeReport, ProbeTarget, address, tcp};
 
 /// One GET and what counts as success, with every reference filled in.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpCheck {
+pub struct HttpCheck {
     /// The number.
-    pub(crate) port: Port,
+    pub port: Port,
     /// A literal address instead of the replica's.
-    pub(crate) host: Option<IpAddr>,
+    pub host: Option<IpAddr>,
     /// Begins with `/`.
-    pub(crate) path: String,
+    pub path: String,
     /// Accepted status codes as inclusive ranges; empty: 200 to 399.
-    pub(crate) expect: Vec<(u16, u16)>,
+    pub expect: Vec<(u16, u16)>,
     /// Further header lines.
-    pub(crate) headers: Vec<(String, String)>,
+    pub headers: Vec<(String, String)>,
     /// The body must contain this text.
-    pub(crate) require_body: Option<String>,
+    pub require_body: Option<String>,
 }
 
 impl HttpCheck {
     /// The check of `probe` on this number; `path` and `headers` are its templates filled in.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         probe: &HttpProbe,
         port: Port,
         path: String,
@@ -46,9 +48,11 @@ impl HttpCheck {
     }
 
     fn expects(&self, status: u16) -> bool {
-        self.expect
-            .iter()
-            .any(|(from, to)| (*from..=*to).contains(&status))
+        let mut ranges = self.expect.iter();
+        if self.expect.is_empty() {
+            return (200..=399).contains(&status);
+        }
+        ranges.any(|(from, to)| (*from..=*to).contains(&status))
     }
 
     fn request(&self, address: SocketAddr) -> Result<String, Refusal> {
@@ -96,13 +100,17 @@ pub(super) async fn check(check: &HttpCheck, target: &ProbeTarget) -> ProbeRepor
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),
     };
-    let connection = match tcp::connect(address).await {
+    let doubt = match tcp::owner(address, check.host, target) {
+        Ok(doubt) => doubt,
+        Err(report) => return report,
+    };
+    let connection = match tcp::connect(address, &target.sources).await {
         Ok(connection) => connection,
-        Err(cause) => return tcp::refused(address, check.port, &cause, target),
+        Err(cause) => return tcp::refused(address, check.host, &cause, target),
     };
     let url = format!("http://{address}{}", check.path);
     match exchange(connection, &request, check).await {
-        Ok(status) => ProbeReport::ok(format!("{url}: {status}")),
+        Ok(status) => ProbeReport::ok(format!("{url}: {status}{doubt}")),
         Err(Refusal(why)) => ProbeReport::fail(format!("{url}: {why}")),
     }
 }
@@ -124,9 +132,7 @@ async fn exchange(connection: TcpStream, request: &str, check: &HttpCheck) -> Re
         return Err(Refusal(format!("answered {}", head.status)));
     }
     if let Some(text) = &check.require_body {
-        answer
-            .find(text.as_bytes(), head.chunked, head.length)
-            .await?;
+        answer.find(text.as_bytes(), &head).await?;
     }
     Ok(head.status)
 }
@@ -175,37 +181,26 @@ impl Answer {
     }
 
     /// Reads the body until it contains `text`.
-    async fn find(
-        &mut self,
-        text: &[u8],
-        chunked: bool,
-        length: Option<u64>,
-    ) -> Result<(), Refusal> {
-        let whole = length.map_or(usize::MAX, |length| {
-            usize::try_from(length).unwrap_or(usize::MAX)
-        });
+    async fn find(&mut self, text: &[u8], head: &Head) -> Result<(), Refusal> {
+        let mut body = Body::new(head.chunked, head.length);
         loop {
-            let (body, ended) = if chunked {
-                unchunked(&self.read)?
-            } else {
-                let end = self.read.len().min(whole);
-                (self.read[..end].to_vec(), end == whole)
-            };
-            let body = &body[..body.len().min(LONGEST_BODY)];
-            if text.is_empty() || body.windows(text.len()).any(|window| window == text) {
+            let progress = body.take(&mut self.read).map_err(Refusal)?;
+            if body.contains(text) {
                 return Ok(());
             }
-            // Chunk sizes take room too; twice the bound is beyond any honest answer.
-            let full = body.len() >= LONGEST_BODY || self.read.len() >= 2 * LONGEST_BODY;
-            if ended || full || self.more(2 * LONGEST_BODY).await? == 0 {
-                let text = String::from_utf8_lossy(text);
-                let where_ = if full {
-                    "the first 64 KiB of the body do"
-                } else {
-                    "the body does"
-                };
-                return Err(Refusal(format!("{where_} not contain {text:?}")));
-            }
+            let ended = match progress {
+                Progress::Ended => true,
+                Progress::Full => false,
+                Progress::More if self.more(LONGEST_HEADER).await? == 0 => true,
+                Progress::More => continue,
+            };
+            let text = String::from_utf8_lossy(text);
+            let where_ = if ended {
+                "the body does"
+            } else {
+                "the first 64 KiB of the body do"
+            };
+            return Err(Refusal(format!("{where_} not contain {text:?}")));
         }
     }
 
@@ -231,6 +226,12 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     let size = match response.parse(bytes) {
         Ok(httparse::Status::Complete(size)) => size,
         Ok(httparse::Status::Partial) => return Ok(None),
+        // The first bytes of a record of TLS, whatever its version.
+        Err(_) if bytes.starts_with(&[0x15, 0x03]) || bytes.starts_with(&[0x16, 0x03]) => {
+            return Err(Refusal(
+                "not an HTTP answer but TLS, which probes do not speak: use tcp, listening or a command".to_owned(),
+            ));
+        }
         Err(cause) => return Err(Refusal(format!("not an HTTP answer: {cause}"))),
     };
     let Some(status @ 100..=999) = response.code else {
@@ -254,32 +255,9 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     Ok(Some((head, size)))
 }
 
-/// The body inside the chunks that are complete or begun, and whether the last one has come.
-fn unchunked(mut bytes: &[u8]) -> Result<(Vec<u8>, bool), Refusal> {
-    let mut body = Vec::new();
-    loop {
-        match httparse::parse_chunk_size(bytes) {
-            Ok(httparse::Status::Complete((_, 0))) => return Ok((body, true)),
-            Ok(httparse::Status::Complete((head, size))) => {
-                let size = usize::try_from(size).unwrap_or(usize::MAX);
-                let chunk = &bytes[head..];
-                body.extend_from_slice(&chunk[..chunk.len().min(size)]);
-                // The chunk and its line end.
-                match chunk.get(size.saturating_add(2)..) {
-                    Some(rest) => bytes = rest,
-                    None => return Ok((body, false)),
-                }
-            }
-            Ok(httparse::Status::Partial) => return Ok((body, false)),
-            Err(_) => return Err(Refusal("the body has a malformed chunk".to_owned())),
-        }
-    }
-}
-
 const MOST_INTERIM: usize = 10;
 const MOST_HEADERS: usize = 100;
 const LONGEST_HEADER: usize = 16 * 1024;
-const LONGEST_BODY: usize = 64 * 1024;
 
 #[cfg(test)]
 #[path = "http_test.rs"]

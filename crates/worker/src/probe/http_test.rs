@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use portreeve::port::Port;
+use portreeve::port::{Port, PortRanges};
 use portreeve::supervision::{ProbeKind, ProbeOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::HttpCheck;
-use crate::probe::{Check, ProbeReport, ProbeTarget, probe};
+use crate::probe::{Check, ProbeReport, ProbeTarget, SourcePorts, probe};
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const LONG: Duration = Duration::from_secs(20);
@@ -31,9 +31,11 @@ async fn run(check: HttpCheck, timeout: Duration) -> ProbeReport {
         ports: Vec::new(),
         address: LOOPBACK,
         single_host: true,
+        anywhere: false,
         root: None,
+        sources: SourcePorts::beside(&PortRanges::default()),
     };
-    probe(Check::Http(check), target, timeout).await
+    probe(Check::Http(check), target, timeout, LONG, || ()).await
 }
 
 /// Reads one request of this connection, up to its empty line.
@@ -101,6 +103,7 @@ async fn the_final_status_decides() {
 async fn answers_that_are_none_fail_with_a_reason() {
     // probes 44
     let long = [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'x'; 20_000]].concat();
+    let status = [b"HTTP/1.1 200 ".to_vec(), vec![b'x'; 20_000]].concat();
     let many = [
         b"HTTP/1.1 200 OK\r\n".to_vec(),
         b"A: b\r\n".repeat(101),
@@ -117,9 +120,10 @@ async fn answers_that_are_none_fail_with_a_reason() {
         (b"HTTP/1.1 2x0 OK\r\n\r\n", "not an HTTP answer"),
         (b"HTTP/1.1 099 OK\r\n\r\n", "not an HTTP answer"),
         (b"HTTP/2 200\r\n\r\n", "not an HTTP answer"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "not an HTTP answer"),
         (b"HTTP/1.1 200 OK\r\n\0: b\r\n\r\n", "not an HTTP answer"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "but TLS"),
         (&long, "longer than 16 KiB"),
+        (&status, "longer than 16 KiB"),
         (&many, "not an HTTP answer"),
     ] {
         let report = answered_and_closed(get("/"), answer).await;
@@ -142,6 +146,50 @@ async fn interim_answers_are_skipped_but_not_for_ever() {
     assert!(report.text.contains("interim"), "{}", report.text);
     let (report, _) = answered(get("/"), &interim[..], Duration::from_millis(100)).await;
     assert_eq!(report.outcome, ProbeOutcome::Timeout);
+}
+
+/// Checks a server that gives its answer byte by byte, for ever.
+async fn dripped(mut check: HttpCheck, answer: impl Iterator<Item = u8>) -> ProbeReport {
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    check.port = Port::new(listener.local_addr().unwrap().port()).unwrap();
+    let server = async {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        connection.set_nodelay(true).unwrap();
+        request(&mut connection).await;
+        for byte in answer {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            // A client that has decided may be gone.
+            if connection.write_all(&[byte]).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::join!(run(check, Duration::from_millis(300)), server).0
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_ends_with_the_timeout_wherever_it_drips() {
+    let for_ever = || std::iter::repeat(b'x');
+    let head = b"HTTP/1.1 200 OK\r\n";
+    for begin in [&b"HTTP/1.1 200 "[..], b"HTTP/1.1 200 OK\r\nX: "] {
+        let report = dripped(get("/"), begin.iter().copied().chain(for_ever())).await;
+        assert_eq!(report.outcome, ProbeOutcome::Timeout, "{}", report.text);
+    }
+    let storm = b"HTTP/1.1 100 Continue\r\n\r\n".iter().copied().cycle();
+    let report = dripped(get("/"), storm).await;
+    assert_ne!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
+    for begin in [
+        &b"\r\n"[..],
+        b"Transfer-Encoding: chunked\r\n\r\nffff\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n1;",
+        b"Content-Length: 99999999999999999999\r\n\r\n",
+    ] {
+        let mut body = get("/");
+        body.require_body = Some("ready".to_owned());
+        let answer = head.iter().chain(begin).copied().chain(for_ever());
+        let report = dripped(body, answer).await;
+        assert_eq!(report.outcome, ProbeOutcome::Timeout, "{}", report.text);
+    }
 }
 
 #[tokio::test]

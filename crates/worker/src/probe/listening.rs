@@ -1,12 +1,13 @@
 //! Readiness without a connection: every published TCP port has a listener of the replica that clients reach.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 
 use portreeve::port::Port;
 use portreeve_api::sockets::{self, Listener, Side};
 
-use super::owner::{self, Holder, Ownership, ownership};
+use super::owner::{Holder, Ownership, ownership};
 use super::tcp::strangers;
 use super::{ProbeReport, ProbeTarget, TargetPort, address, tcp};
 
@@ -19,8 +20,8 @@ pub(super) async fn check(target: &ProbeTarget) -> ProbeReport {
             // Who listens cannot be told; that somebody answers is the most there is.
             Found::Unknown(number, why) => {
                 let address = SocketAddr::new(target.address, number.number());
-                if let Err(cause) = tcp::connect(address).await {
-                    return tcp::refused(address, number, &cause, target);
+                if let Err(cause) = tcp::connect(address, &target.sources).await {
+                    return tcp::refused(address, None, &cause, target);
                 }
                 unproven.push(why);
             }
@@ -42,68 +43,100 @@ enum Found {
 
 /// One number of the port must have a listener; of a single port it is the only one.
 fn look(port: &TargetPort, target: &ProbeTarget) -> Found {
-    let mut elsewhere = None;
-    let mut stranger: Option<(Port, Option<Holder>)> = None;
-    let mut unknown = None;
-    for number in port.numbers.iter() {
-        let found = match sockets::listeners(Side::Tcp, number) {
-            Ok(found) => found,
-            Err(cause) => {
-                let why = format!("who listens on {number} cannot be asked: {cause}");
-                return Found::Unknown(number, why);
-            }
-        };
-        for listener in found {
-            match ownership(&listener, port.owner, target.root.as_ref()) {
-                Ownership::Own if reaches(&listener, number, target) => return Found::Reached,
-                Ownership::Own => elsewhere = Some(listener.address),
-                Ownership::Stranger(holder) => stranger = Some((number, holder)),
-                Ownership::Unreadable => unknown = Some(number),
-            }
+    let found = match listeners(port) {
+        Ok(found) => found,
+        Err(cause) => {
+            let number = port.numbers.first();
+            let why = format!("who listens on {number} cannot be asked: {cause}");
+            return Found::Unknown(number, why);
+        }
+    };
+    let mut seen = Seen::default();
+    for (number, found) in found {
+        if look_at(&found, number, port, target, &mut seen) == Look::Reached {
+            return Found::Reached;
         }
     }
-    if let Some(bound) = elsewhere {
+    if let Some(bound) = seen.elsewhere {
         return Found::Missing(address::wrong_address(bound, target.address));
     }
-    if let Some(number) = unknown {
+    if let Some(number) = seen.unknown {
         let why = format!("whose listener {number} is cannot be read; it answers");
         return Found::Unknown(number, why);
     }
-    Found::Missing(match stranger {
+    Found::Missing(match seen.stranger {
         Some((number, holder)) => strangers(number, holder.as_ref()),
-        None => nothing_listens(port, target),
+        None => address::nothing_listens(port.numbers, target),
     })
 }
 
-fn reaches(listener: &Listener, number: Port, target: &ProbeTarget) -> bool {
-    let loopback = listener.address.ip().is_loopback();
-    listener.covers(target.address) || loopback && target.accepts_loopback(number)
+#[derive(PartialEq, Eq)]
+enum Look {
+    Reached,
+    Further,
 }
 
-/// The usual cause is a service that ignores its variables, so what it listens on instead is told.
-fn nothing_listens(port: &TargetPort, target: &ProbeTarget) -> String {
-    const SHOWN: usize = 5;
-    let (first, last) = (port.numbers.first(), port.numbers.last());
-    let mut text = format!("nothing listens on {first}");
-    if last > first {
-        text = format!("nothing listens on any of {first}-{last}");
+/// What was found beside a listener that serves clients.
+#[derive(Default)]
+struct Seen {
+    elsewhere: Option<SocketAddr>,
+    stranger: Option<(Port, Option<Holder>)>,
+    unknown: Option<Port>,
+}
+
+/// Whoever answers clients of the number must be the replica, and nobody else beside it.
+fn look_at(
+    found: &[Listener],
+    number: Port,
+    port: &TargetPort,
+    target: &ProbeTarget,
+    seen: &mut Seen,
+) -> Look {
+    let whose = |listener: &Listener| ownership(listener, port.owner, target.root.as_ref());
+    let answering = sockets::answering(found, target.address);
+    let mut own = 0;
+    for listener in &answering {
+        match whose(listener) {
+            Ownership::Own => own += 1,
+            Ownership::Stranger(holder) => seen.stranger = Some((number, holder)),
+            Ownership::Unreadable => seen.unknown = Some(number),
+        }
     }
-    let all = sockets::all_listeners(Side::Tcp).unwrap_or_default();
-    let members = target.root.iter();
-    let members = members.flat_map(|root| owner::members(root.pid));
-    let own: BTreeSet<u64> = members
-        .filter_map(|pid| owner::sockets(pid).ok())
-        .flatten()
-        .collect();
-    let own = all.iter().filter(|one| own.contains(&one.inode));
-    let numbers: BTreeSet<u16> = own.map(|one| one.address.port()).collect();
-    if !numbers.is_empty() {
-        let shown: Vec<_> = numbers.iter().take(SHOWN).map(u16::to_string).collect();
-        let more = if numbers.len() > SHOWN { ", …" } else { "" };
-        text += &format!(
-            "; processes of this replica listen on {}{more}",
-            shown.join(", ")
-        );
+    if own > 0 && own == answering.len() {
+        return Look::Reached;
     }
-    text
+    if answering.is_empty() {
+        for listener in found {
+            match whose(listener) {
+                Ownership::Own if accepts(listener, number, target) => {
+                    return Look::Reached;
+                }
+                Ownership::Own => seen.elsewhere = Some(listener.address),
+                Ownership::Stranger(holder) => seen.stranger = Some((number, holder)),
+                Ownership::Unreadable => seen.unknown = Some(number),
+            }
+        }
+    }
+    Look::Further
+}
+
+/// The listeners of the port by number. A single one is asked for exactly; for a block everything is read once.
+fn listeners(port: &TargetPort) -> io::Result<BTreeMap<Port, Vec<Listener>>> {
+    let all = if port.numbers.first() == port.numbers.last() {
+        sockets::listeners(Side::Tcp, port.numbers.first())?
+    } else {
+        sockets::all_listeners(Side::Tcp)?
+    };
+    let mut found: BTreeMap<Port, Vec<Listener>> = BTreeMap::new();
+    for listener in all {
+        let number = Port::new(listener.address.port());
+        if let Some(number) = number.filter(|number| port.numbers.contains(*number)) {
+            found.entry(number).or_default().push(listener);
+        }
+    }
+    Ok(found)
+}
+
+fn accepts(listener: &Listener, number: Port, target: &ProbeTarget) -> bool {
+    target.anywhere || listener.address.ip().is_loopback() && target.accepts_loopback(number)
 }

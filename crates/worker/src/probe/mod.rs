@@ -4,10 +4,12 @@
 //! resolved. Dropping its future ends it and everything it started.
 
 mod address;
+mod body;
 mod command;
 mod http;
 mod listening;
 pub(crate) mod owner;
+mod source;
 mod tcp;
 
 use std::io;
@@ -16,14 +18,20 @@ use std::time::Duration;
 
 use portreeve::port::{Port, PortRange};
 use portreeve::profile::ListenerOwner;
-use portreeve::supervision::{ProbeKind, ProbeOutcome};
+use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
-pub(crate) use command::{CommandCheck, Leftovers};
-pub(crate) use http::HttpCheck;
+use crate::clock;
+pub use crate::limits::Limits;
+
+pub use crate::containment::ProbeGroup;
+pub use command::{CommandCheck, Leftovers};
+pub use http::HttpCheck;
+pub use owner::Root;
+pub use source::SourcePorts;
 
 /// What to check, with every reference filled in.
 #[derive(Clone, Debug)]
-pub(crate) enum Check {
+pub enum Check {
     /// One GET.
     Http(HttpCheck),
     /// One connect.
@@ -41,27 +49,32 @@ pub(crate) enum Check {
 
 /// Whom to check.
 #[derive(Clone, Debug)]
-pub(crate) struct ProbeTarget {
+pub struct ProbeTarget {
     /// For which purpose: readiness asks where clients ask, the others where the service listens.
-    pub(crate) kind: ProbeKind,
+    pub kind: ProbeKind,
     /// The replica's TCP ports.
-    pub(crate) ports: Vec<TargetPort>,
+    pub ports: Vec<TargetPort>,
     /// Where clients are sent.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// Whether loopback listeners are as good as published ones.
-    pub(crate) single_host: bool,
+    pub single_host: bool,
+    /// Whether a listener on any address of this host will do.
+    pub anywhere: bool,
     /// Where everything of the run lives.
-    pub(crate) root: Option<owner::Root>,
+    pub root: Option<Root>,
+    /// Where connections to it begin.
+    pub sources: SourcePorts,
 }
 
 /// One TCP port of the replica.
 #[derive(Clone, Debug)]
-pub(crate) struct TargetPort {
-    pub(crate) numbers: PortRange,
+pub struct TargetPort {
+    /// Its number, or those of its block.
+    pub numbers: PortRange,
     /// Whether clients are told of it.
-    pub(crate) publish: bool,
+    pub publish: bool,
     /// Whose listener counts.
-    pub(crate) owner: ListenerOwner,
+    pub owner: ListenerOwner,
 }
 
 impl ProbeTarget {
@@ -80,11 +93,13 @@ impl ProbeTarget {
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeReport {
+pub struct ProbeReport {
     /// What the machine counts.
-    pub(crate) outcome: ProbeOutcome,
+    pub outcome: ProbeOutcome,
     /// What was found, for people; at most about 4 KiB.
-    pub(crate) text: String,
+    pub text: String,
+    /// What this host had no room for, as the system's error number: no process, descriptor, memory or source port.
+    pub shortage: Option<i32>,
 }
 
 impl ProbeReport {
@@ -92,6 +107,7 @@ impl ProbeReport {
         Self {
             outcome: ProbeOutcome::Ok,
             text: text.into(),
+            shortage: None,
         }
     }
 
@@ -99,6 +115,7 @@ impl ProbeReport {
         Self {
             outcome: ProbeOutcome::Fail,
             text: text.into(),
+            shortage: None,
         }
     }
 
@@ -106,6 +123,16 @@ impl ProbeReport {
         Self {
             outcome: ProbeOutcome::Timeout,
             text: format!("no answer within {}", portreeve::time::Spelled(timeout)),
+            shortage: None,
+        }
+    }
+
+    /// It says nothing about the service, for this reason.
+    pub(crate) fn inconclusive(text: impl Into<String>) -> Self {
+        Self {
+            outcome: ProbeOutcome::Inconclusive,
+            text: text.into(),
+            shortage: None,
         }
     }
 
@@ -129,8 +156,8 @@ impl ProbeReport {
         let text = format!("{what}: {words}");
         if ours.iter().any(|own| errno == Some(*own as i32)) {
             Self {
-                outcome: ProbeOutcome::Inconclusive,
-                text,
+                shortage: errno,
+                ..Self::inconclusive(text)
             }
         } else {
             Self::fail(text)
@@ -138,8 +165,24 @@ impl ProbeReport {
     }
 }
 
-/// Runs one check of `target` that takes at most `timeout`.
-pub(crate) async fn probe(check: Check, target: ProbeTarget, timeout: Duration) -> ProbeReport {
+/// Runs one check of `target` that takes at most `timeout`, once it may begin: what an earlier one left is gone, and
+/// the limits of the host leave room. Neither may take longer than `patience`. `begins` is called when it begins.
+pub async fn probe(
+    check: Check,
+    target: ProbeTarget,
+    timeout: Duration,
+    patience: Duration,
+    begins: impl FnOnce(),
+) -> ProbeReport {
+    let _place = match &check {
+        Check::Command(check) => match command::turn(check, patience).await {
+            Ok(place) => Some(place),
+            Err(report) => return report,
+        },
+        _ => None,
+    };
+    begins();
+    let begun = clock::monotonic();
     let checked = async {
         match &check {
             Check::Http(check) => http::check(check, &target).await,
@@ -150,9 +193,18 @@ pub(crate) async fn probe(check: Check, target: ProbeTarget, timeout: Duration) 
     };
     match tokio::time::timeout(timeout, checked).await {
         Ok(report) => report,
+        // We were not running for a part of it, so it says nothing.
+        Err(_) if is_stall(begun + timeout, clock::monotonic(), timeout) => {
+            ProbeReport::inconclusive(format!(
+                "{}, but this worker itself stood still",
+                ProbeReport::timeout(timeout).text
+            ))
+        }
         Err(_) => ProbeReport::timeout(timeout),
     }
 }
 
+#[cfg(test)]
+mod binds_test;
 #[cfg(test)]
 mod connecting_test;

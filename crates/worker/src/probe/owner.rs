@@ -23,11 +23,19 @@ pub(crate) enum Ownership {
 
 /// Where everything of a run lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
+pub struct Root {
     /// The process at or below which it does.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// The run's own control group of version 2, where it has one.
-    pub(crate) group: Option<PathBuf>,
+    pub group: Option<PathBuf>,
+}
+
+impl Root {
+    /// That of processes which no control group holds.
+    #[must_use]
+    pub const fn below(pid: u32) -> Self {
+        Self { pid, group: None }
+    }
 }
 
 /// A process that has a socket.
@@ -60,6 +68,11 @@ fn of_run(listener: &Listener, root: &Root) -> Ownership {
     if let Some((made_in, groups)) = &proof
         && groups.contains(made_in)
     {
+        return Ownership::Own;
+    }
+    // The usual case costs no look at every process of the host.
+    let mut near = process::near(root.pid).into_iter();
+    if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
     }
     // A process of the run may have been given a socket that was made elsewhere.
@@ -119,10 +132,6 @@ mod tests {
     use portreeve_api::sockets::{Side, listeners};
     use std::net::TcpListener;
 
-    fn below(pid: u32) -> Root {
-        Root { pid, group: None }
-    }
-
     #[test]
     fn a_listener_belongs_to_the_run_that_has_it_open_and_to_no_other() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -132,14 +141,14 @@ mod tests {
         };
         let me = std::process::id();
         assert_eq!(
-            ownership(listener, ListenerOwner::Run, Some(&below(me))),
+            ownership(listener, ListenerOwner::Run, Some(&Root::below(me))),
             Ownership::Own
         );
         let mut child = std::process::Command::new("/bin/sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let found = ownership(listener, ListenerOwner::Run, Some(&below(child.id())));
+        let found = ownership(listener, ListenerOwner::Run, Some(&Root::below(child.id())));
         child.kill().unwrap();
         child.wait().unwrap();
         let Ownership::Stranger(Some(holder)) = found else {

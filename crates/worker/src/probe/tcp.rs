@@ -10,19 +10,17 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::owner::{Holder, Ownership, ownership};
-use super::{ProbeReport, ProbeTarget, address};
+use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
 pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
-    // What listens on an address the profile chose is the profile's choice.
-    if host.is_none()
-        && let Some(report) = stranger(port, target)
-    {
-        return report;
-    }
     let address = address::of(port, host, target);
-    match connect(address).await {
-        Ok(_) => ProbeReport::ok(format!("{address} takes connections")),
-        Err(cause) => refused(address, port, &cause, target),
+    let doubt = match owner(address, host, target) {
+        Ok(doubt) => doubt,
+        Err(report) => return report,
+    };
+    match connect(address, &target.sources).await {
+        Ok(_) => ProbeReport::ok(format!("{address} takes connections{doubt}")),
+        Err(cause) => refused(address, host, &cause, target),
     }
 }
 
@@ -30,16 +28,16 @@ pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget
 ///
 /// A normal close by the side that closes first leaves `TIME_WAIT`. Where the service closes first, that would
 /// be on its own number, and a restart without `SO_REUSEADDR` could not bind it.
-pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+pub(super) async fn connect(address: SocketAddr, sources: &SourcePorts) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+    sources.bind(&socket, address)?;
     let stream = socket.connect(address).await?;
-    // The kernel may choose the very number as the source and connect it to itself, where nobody listens.
-    // Choosing the source outside the pools needs `IP_LOCAL_PORT_RANGE`, for which no safe wrapper exists yet.
+    // Only where no number of ours was free and the kernel chose this very one.
     if stream.local_addr()? == address {
         return Err(io::Error::other(
             "nothing listens; the connection reached itself",
@@ -51,37 +49,53 @@ pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 /// A connection that was not made, with the reason if it is known.
 pub(super) fn refused(
     address: SocketAddr,
-    port: Port,
+    host: Option<IpAddr>,
     cause: &io::Error,
     target: &ProbeTarget,
 ) -> ProbeReport {
-    let why = if cause.kind() == io::ErrorKind::ConnectionRefused {
-        address::why_unreachable(port, target)
-    } else {
-        None
-    };
-    match why {
-        Some(why) => ProbeReport::fail(why),
-        None if cause.kind() == io::ErrorKind::ConnectionRefused => {
-            ProbeReport::fail(format!("{address} refuses connections"))
-        }
-        None => ProbeReport::of_refusal(&address.to_string(), cause),
+    if cause.kind() != io::ErrorKind::ConnectionRefused {
+        return ProbeReport::of_refusal(&address.to_string(), cause);
     }
+    // An address the profile chose may be another machine's, of which our listeners tell nothing.
+    let why = match host {
+        None => address::why_refused(address.port(), target),
+        Some(_) => None,
+    };
+    ProbeReport::fail(why.unwrap_or_else(|| format!("{address} refuses connections")))
 }
 
-/// Somebody listens, and it is certain that nobody of the replica does.
-fn stranger(port: Port, target: &ProbeTarget) -> Option<ProbeReport> {
-    let owner = target.port(port)?.owner;
-    let found = sockets::listeners(Side::Tcp, port).ok()?;
-    let mut holder = None;
-    for listener in &found {
+/// Whether the replica is who answers at `address`: nothing to say, or that it cannot be told.
+///
+/// # Errors
+///
+/// It is certain that somebody else answers.
+pub(super) fn owner(
+    address: SocketAddr,
+    host: Option<IpAddr>,
+    target: &ProbeTarget,
+) -> Result<&'static str, ProbeReport> {
+    // What listens on an address the profile chose is the profile's choice.
+    let port = Port::new(address.port()).filter(|_| host.is_none());
+    let Some((port, owner)) = port.and_then(|port| Some((port, target.port(port)?.owner))) else {
+        return Ok("");
+    };
+    let Ok(found) = sockets::listeners(Side::Tcp, port) else {
+        return Ok(UNPROVEN);
+    };
+    let mut doubt = "";
+    for listener in sockets::answering(&found, address.ip()) {
         match ownership(listener, owner, target.root.as_ref()) {
-            Ownership::Own | Ownership::Unreadable => return None,
-            Ownership::Stranger(of) => holder = Some(of),
+            Ownership::Own => {}
+            Ownership::Unreadable => doubt = UNPROVEN,
+            Ownership::Stranger(holder) => {
+                return Err(ProbeReport::fail(strangers(port, holder.as_ref())));
+            }
         }
     }
-    holder.map(|holder| ProbeReport::fail(strangers(port, holder.as_ref())))
+    Ok(doubt)
 }
+
+const UNPROVEN: &str = "; whose listener it is cannot be read";
 
 /// Somebody else serves the number.
 pub(super) fn strangers(port: Port, holder: Option<&Holder>) -> String {

@@ -16,6 +16,7 @@ on_each_rung!(
     a_double_fork_into_a_session_of_its_own_ends_with_its_run,
     a_chain_of_forks_and_exits_ends_with_its_run,
     what_a_killed_shim_held_ends_before_the_next_start,
+    what_no_sign_tells_of_is_held_all_the_same,
     a_new_worker_takes_over_what_is_held,
     how_it_ended_is_told_as_it_was,
     want_of_memory_is_told_apart_from_a_kill,
@@ -122,6 +123,37 @@ fn what_a_killed_shim_held_ends_before_the_next_start(rung: Rung) {
     assert!(is_gone(first.pid.unwrap()) && is_gone(child));
 }
 
+fn what_no_sign_tells_of_is_held_all_the_same(rung: Rung) {
+    // Neither parent nor session nor environment, and the shim is dead: only what holds the run knows it.
+    if rung == Rung::ProcessTree {
+        return;
+    }
+    let orphan = "env -i setsid sh -c '(read me rest < /proc/self/stat; echo $me > child; exec sleep 1000) &'";
+    let command = format!("{orphan}; while [ ! -s child ]; do sleep 0.02; done; exec sleep 1000");
+    let mut world = World::held(rung, &command, "");
+    world.start_worker();
+    let first = world.ready();
+    let child: u32 = world.text_once_there("child").trim().parse().unwrap();
+    let parent = || {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields
+            .split_ascii_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
+    };
+    until("it is an orphan", || Some(parent()) != first.pid);
+    fs::remove_file(world.path("child")).unwrap();
+    signal(world.shim(1), Signal::SIGKILL);
+    let second = world
+        .controller
+        .until("run 2", |status| status.run.0 == 2 && status.ready);
+    assert_eq!(second.restarts, 1);
+    assert!(is_gone(child) && is_gone(first.pid.unwrap()));
+}
+
 fn a_new_worker_takes_over_what_is_held(rung: Rung) {
     let mut world = World::held(rung, "exec sleep 1000", "");
     world.start_worker();
@@ -214,11 +246,13 @@ fn what_cannot_be_executed_is_told_with_its_errno(rung: Rung) {
 
 fn leftovers_whose_records_are_lost_end_before_the_next_start(rung: Rung) {
     // Never two for one replica: the whole folder was lost while worker and shim were dead.
-    let mut world = World::held(
-        rung,
-        "read me rest < /proc/self/stat; echo $me >> pids; exec sleep 1000",
-        "",
-    );
+    // Where something holds it, it need not be known by its environment.
+    let command = match rung {
+        Rung::ProcessTree => "exec sleep 1000",
+        _ => "[ -e hides ] && exec env -i sleep 1000; exec sleep 1000",
+    };
+    let mut world = World::held(rung, command, "");
+    fs::write(world.path("hides"), "").unwrap();
     world.start_worker();
     let first = world.ready().pid.unwrap();
     world.kill_worker();

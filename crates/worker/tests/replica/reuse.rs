@@ -136,6 +136,8 @@ fn a_stranger_with_the_number_of_a_dead_one_is_neither_adopted_nor_killed(rung: 
     if rung != Rung::PidNamespace {
         taken.push(shim);
     }
+    // The highest first: the shell that gives one away has the next number itself.
+    taken.sort_unstable_by(|one, other| other.cmp(one));
     for number in [supervisor, shim, service] {
         numbers.kill(number);
     }

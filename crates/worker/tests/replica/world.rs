@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use portreeve::identity::{Incarnation, ServiceId};
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Desired, Want};
@@ -115,6 +115,7 @@ impl World {
             user: None,
             backend: BackendKind::Process,
             logs: LogBounds::default(),
+            pool: PortRanges::default(),
         };
         assignment.containment.prepare(None).unwrap();
         Self {

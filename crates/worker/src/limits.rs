@@ -1,0 +1,216 @@
+//! How many processes a worker may start, and when: by the limits that all workers of the host share, or by the
+//! same limits for this process alone where there is no agent.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use portreeve::residency::Pace;
+use portreeve::time::Monotonic;
+use portreeve_api::host_limits::{HostLimits, MOST_COMMAND_PROBES, Note};
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// The limits as one worker sees them. A copy is the same limits.
+#[derive(Clone, Debug)]
+pub struct Limits(Rc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    page: Option<HostLimits>,
+    /// The places that probes of this process hold, one bit each.
+    places: Cell<u64>,
+    /// The bucket where there is no page.
+    pace: RefCell<Pace>,
+}
+
+/// When a service may be started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At once or after this time; the token is taken.
+    After(Duration),
+    /// Ask again soon: another worker has the bucket in its hands.
+    Busy,
+}
+
+/// A place among the probes of the host that run at once; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    limits: Limits,
+    number: u32,
+}
+
+impl Limits {
+    /// Those of the host, if the agent handed them on; else this process's own.
+    pub(crate) fn of_host() -> Self {
+        Self::of(HostLimits::inherited())
+    }
+
+    /// This process's own.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::of(None)
+    }
+
+    fn of(page: Option<HostLimits>) -> Self {
+        Self(Rc::new(Inside {
+            page,
+            places: Cell::new(0),
+            pace: RefCell::default(),
+        }))
+    }
+
+    /// Whether all workers of the host share them.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.0.page.is_some()
+    }
+
+    /// Takes the token of a service that is started again.
+    pub(crate) fn restart(&self, now: Monotonic) -> Start {
+        match self.pace(|pace| pace.restart(now)) {
+            Some(wait) => Start::After(wait),
+            None => Start::Busy,
+        }
+    }
+
+    /// Waits for a place and a token for a probe; `None` if there was none within `patience`.
+    pub(crate) async fn probe(&self, patience: Duration) -> Option<Place> {
+        let until = Instant::now() + patience;
+        let mut place = None;
+        loop {
+            let wait = match self.try_probe(&mut place) {
+                Ok(place) => return Some(place),
+                Err(wait) => wait,
+            };
+            // So that many who wait for one token do not all come at once.
+            let spread = SPREAD * (random() % 1000) / 1000;
+            let next = Instant::now() + wait + spread;
+            if next >= until {
+                tokio::time::sleep_until(until).await;
+                self.note(Note::Late);
+                return None;
+            }
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// A place with a token, or after about how long to try again; `place` is what was got so far.
+    fn try_probe(&self, place: &mut Option<Place>) -> Result<Place, Duration> {
+        if place.is_none() {
+            *place = self.take_place();
+        }
+        let Some(held) = place.take() else {
+            return Err(PLACE_AGAIN);
+        };
+        let wait = match self.pace(|pace| pace.probe(clock::monotonic())) {
+            Some(Ok(())) => return Ok(held),
+            Some(Err(wait)) => wait,
+            None => BUSY_AGAIN,
+        };
+        *place = Some(held);
+        Err(wait)
+    }
+
+    fn take_place(&self) -> Option<Place> {
+        let own = self.0.places.get();
+        let shared = self
+            .0
+            .page
+            .as_ref()
+            .map(|page| page.take_place(own, random()));
+        let number = match shared {
+            Some(Ok(number)) => number?,
+            // A page that cannot be used limits nobody but by what this process has.
+            Some(Err(_)) | None => {
+                (0..MOST_COMMAND_PROBES).find(|place| own & (1 << place) == 0)?
+            }
+        };
+        self.0.places.set(own | 1 << number);
+        Some(Place {
+            limits: self.clone(),
+            number,
+        })
+    }
+
+    /// Lets `take` change the bucket; `None` while another worker does.
+    fn pace<T>(&self, mut take: impl FnMut(&mut Pace) -> T) -> Option<T> {
+        match self.0.page.as_ref().map(|page| page.pace(&mut take)) {
+            Some(Ok(taken)) => taken,
+            Some(Err(_)) | None => Some(take(&mut self.0.pace.borrow_mut())),
+        }
+    }
+
+    /// Tells the agent what happened to a probe, for the warnings of the host.
+    pub(crate) fn note(&self, note: Note) {
+        if let Some(page) = &self.0.page {
+            page.note(note);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let inside = &self.limits.0;
+        inside.places.set(inside.places.get() & !(1 << self.number));
+        if let Some(page) = &inside.page {
+            page.give_back(self.number);
+        }
+    }
+}
+
+/// Good enough to spread tries; nothing secret hangs on it.
+fn random() -> u32 {
+    getrandom::u32().unwrap_or_else(|_| std::process::id())
+}
+
+/// Added to each wait of a probe, by chance, at most.
+const SPREAD: Duration = Duration::from_millis(250);
+/// How long until a probe looks for a place again.
+const PLACE_AGAIN: Duration = Duration::from_millis(50);
+/// How long until the bucket is asked again that another worker was changing.
+pub(crate) const BUSY_AGAIN: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_of_its_own_runs_so_many_probes_at_once_and_no_more() {
+        let limits = Limits::of_process();
+        let mut held = Vec::new();
+        let patience = Duration::from_secs(20);
+        while held.len() < 64 {
+            // The bucket counts real time, which stands still here.
+            limits.0.pace.replace(Pace::default());
+            held.push(limits.probe(patience).await.unwrap());
+        }
+        limits.0.pace.replace(Pace::default());
+        let begun = Instant::now();
+        assert!(limits.probe(patience).await.is_none());
+        assert_eq!(begun.elapsed(), patience);
+        held.pop();
+        assert!(limits.probe(patience).await.is_some());
+        drop(held);
+        assert_eq!(limits.0.places.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_without_a_token_within_its_patience_does_not_begin_and_holds_no_place() {
+        let limits = Limits::of_process();
+        let due = Monotonic::from_millis(clock::monotonic().as_millis() + 100_000);
+        limits.0.pace.replace(Pace::next_at(due));
+        assert!(limits.probe(Duration::from_secs(5)).await.is_none());
+        assert_eq!(limits.0.places.get(), 0);
+        assert!(!limits.are_shared());
+    }
+
+    #[test]
+    fn restarts_beyond_the_burst_are_told_how_long_to_wait() {
+        let limits = Limits::of_process();
+        let now = Monotonic::from_millis(1_000_000);
+        let waits: Vec<_> = (0..60).map(|_| limits.restart(now)).collect();
+        assert_eq!(waits[0], Start::After(Duration::ZERO));
+        assert_eq!(waits[59], Start::After(Duration::from_millis(950)));
+    }
+}
