@@ -75,7 +75,8 @@ impl ServiceManager {
 
     async fn try_unit(self) -> Result<(), String> {
         let name = format!("portreeve-trial-{}.service", std::process::id());
-        let mut trial = self.run_unit(&name, "portreeve asks whether units can be started");
+        let description = "portreeve asks whether units can be started";
+        let mut trial = self.run_unit(&name, description, &[]);
         trial
             .arg("true")
             .stdin(Stdio::null())
@@ -99,11 +100,11 @@ impl ServiceManager {
     /// `systemd-run` as far as the program, which follows as the next argument, then the program's own, each
     /// through [`ServiceManager::argument`].
     ///
-    /// The unit gets the standard streams of the returned command. It belongs to nobody but the manager and
+    /// `more` are further properties. The unit gets the standard streams of the returned command. It belongs to nobody but the manager and
     /// forgets itself at its end, however it ends. A stop by somebody else is one TERM to its first process; when
     /// that ends, whatever else is in the unit is killed at once.
     #[must_use]
-    pub fn run_unit(self, name: &str, description: &str) -> Command {
+    pub fn run_unit(self, name: &str, description: &str, more: &[&str]) -> Command {
         let mut command = self.command("systemd-run");
         command
             .args(["--quiet", "--collect", "--pipe"])
@@ -119,7 +120,7 @@ impl ServiceManager {
             // By default a part of what the machine can have, which no other backend takes away.
             "TasksMax=infinity",
         ];
-        for property in properties {
+        for property in properties.iter().chain(more) {
             command.args(["-p", property]);
         }
         command.arg("--");

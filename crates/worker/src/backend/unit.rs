@@ -83,7 +83,14 @@ impl Unit {
         );
         let words = File::options().append(true).open(log)?;
         let said_before = words.metadata()?.len();
-        let mut command = self.manager.run_unit(&name, &description(folder, run));
+        let bound: &[&str] = match rustix::thread::no_new_privs() {
+            // What a worker gave up for its job, the manager must not give back.
+            Ok(true) => &["NoNewPrivileges=yes"],
+            _ => &[],
+        };
+        let mut command = self
+            .manager
+            .run_unit(&name, &description(folder, run), bound);
         // The path itself is taken as it is; what follows is filled in.
         command.arg(&program.program);
         let arguments = program.arguments.iter().map(|word| word.as_os_str());
