@@ -76,6 +76,28 @@ pub(crate) fn descendants(root: u32) -> Vec<Stat> {
     found
 }
 
+/// Processes below `root`, each before its children, found from parent to child: it costs as much as there are,
+/// not as much as the host has. One that moves meanwhile may be left out; [`descendants`] leaves none out.
+pub(crate) fn found_below(root: u32) -> Vec<u32> {
+    /// A tree that is larger, or grows as fast as it is read, is for the other way.
+    const MOST: usize = 1_000;
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() && found.len() < MOST {
+        let threads = fs::read_dir(format!("/proc/{}/task", found[next]));
+        for thread in threads.into_iter().flatten().flatten() {
+            // Not every kernel has it.
+            let children = fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            let children = children.split_ascii_whitespace();
+            found.extend(children.filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    found.remove(0);
+    found
+}
+
 /// Every living process.
 ///
 /// # Errors
@@ -191,6 +213,9 @@ mod tests {
             .unwrap();
         let me = std::process::id();
         assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
+        if std::path::Path::new("/proc/thread-self/children").exists() {
+            assert!(found_below(me).contains(&child.id()));
+        }
         drop(child.stdin.take());
         child.wait().unwrap();
     }

@@ -40,6 +40,14 @@ pub(crate) fn ownership(listener: &Listener, owner: ListenerOwner, root: Option<
 }
 
 fn of_run(inode: u64, root: u32) -> Ownership {
+    // A healthy service is asked for ten thousand times a day: what has it is found at once.
+    let near = process::found_below(root).into_iter();
+    if near
+        .chain([root])
+        .any(|pid| has_socket(pid, inode).unwrap_or(false))
+    {
+        return Ownership::Own;
+    }
     let mut unreadable = false;
     for pid in members(root) {
         match has_socket(pid, inode) {
