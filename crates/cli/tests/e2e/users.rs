@@ -42,9 +42,11 @@ impl Site {
         };
         set(&world.path(""), 0o711);
         let program = world.path("portreeve");
-        // Where the tests were built may be closed to users.
-        std::fs::copy(PORTREEVE, &program).unwrap();
-        set(&program, 0o755);
+        // Where the tests were built may be closed to users. Copied by another process: a child that another test
+        // starts meanwhile would hold the copy open for writing, and nobody could run it.
+        let mut copy = Command::new("install");
+        copy.args(["-m", "755", PORTREEVE]).arg(&program);
+        assert!(copy.status().unwrap().success());
         for folder in ["run", "data"] {
             std::fs::create_dir(world.path(folder)).unwrap();
             if let Some(user) = user {
