@@ -162,58 +162,90 @@ pub(crate) fn with_environment(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec
         if pid == std::process::id() {
             continue;
         }
-        found.extend(with(&wanted, pid)?);
+        if let Holds::All(stat) = holds(&wanted, pid)? {
+            found.push(stat);
+        }
     }
     Ok(found)
 }
 
-/// The same among the processes that were made after `since` was. Cost: one look at each number given since then.
+/// Who was found by a mark.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    pub(crate) found: Vec<Stat>,
+    /// Nobody can have been missed. One that is just becoming another program shows no environment for a moment.
+    pub(crate) is_complete: bool,
+}
+
+/// As [`with_variables`], among the processes that were made after `since` was. Cost: one look at each number given
+/// since then.
 ///
 /// # Errors
 ///
 /// As [`with_variables`].
-pub(crate) fn with_variables_since(
-    wanted: &[(String, String)],
-    since: u32,
-) -> io::Result<Vec<Stat>> {
+pub(crate) fn marked_since(mark: &(String, String), since: u32) -> io::Result<Marked> {
     /// Beyond so many it is cheaper to look only at those that exist.
     const FEW: u32 = 2_000;
     // The newest number is the last word of the line.
     let load = fs::read_to_string("/proc/loadavg")?;
-    let newest: Option<u32> = load
-        .split_ascii_whitespace()
-        .last()
-        .and_then(|word| word.parse().ok());
-    match newest {
-        Some(newest) if since <= newest && newest - since <= FEW => {
-            let wanted = all_of(wanted);
-            let mut found = Vec::new();
-            for pid in since..=newest {
-                found.extend(with(&wanted, pid)?);
-            }
-            Ok(found)
-        }
+    let newest = load.split_ascii_whitespace().last();
+    let newest: Option<u32> = newest.and_then(|word| word.parse().ok());
+    let candidates: Vec<u32> = match newest {
+        Some(newest) if since <= newest && newest - since <= FEW => (since..=newest).collect(),
         // Many, or the numbers began anew.
-        _ => with_variables(wanted),
+        _ => pids().filter(|pid| *pid != std::process::id()).collect(),
+    };
+    let wanted = all_of(std::slice::from_ref(mark));
+    let mut marked = Marked {
+        found: Vec::new(),
+        is_complete: true,
+    };
+    for pid in candidates {
+        match holds(&wanted, pid)? {
+            Holds::All(stat) => marked.found.push(stat),
+            Holds::NotAll => {}
+            Holds::Nothing(stat) => {
+                marked.is_complete &= stat.parent == KERNEL || stat.pid == KERNEL
+            }
+        }
     }
+    Ok(marked)
 }
 
-/// The process `pid` if it lives and its environment is wanted.
-fn with(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Option<Stat>> {
-    match fs::read(format!("/proc/{pid}/environ")) {
-        Ok(env) => {
-            let stat = wanted(&env).then(|| Stat::read(pid).ok()).flatten();
-            Ok(stat.filter(|stat| !stat.is_dead()))
-        }
+/// The parent of the kernel's own threads, which have no environment.
+const KERNEL: u32 = 2;
+
+/// What the environment of a living process holds.
+enum Holds {
+    All(Stat),
+    NotAll,
+    /// No variable at all.
+    Nothing(Stat),
+}
+
+/// Whether the process `pid` lives and its environment is wanted.
+fn holds(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Holds> {
+    let env = match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(env) => env,
         Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {
-            Ok(None)
+            return Ok(Holds::NotAll);
         }
-        Err(cause) => Err(cause),
+        Err(cause) => return Err(cause),
+    };
+    let has_all = wanted(&env);
+    if !has_all && !env.is_empty() {
+        return Ok(Holds::NotAll);
     }
+    Ok(match Stat::read(pid) {
+        Ok(stat) if stat.is_dead() => Holds::NotAll,
+        Ok(stat) if has_all => Holds::All(stat),
+        Ok(stat) => Holds::Nothing(stat),
+        Err(_) => Holds::NotAll,
+    })
 }
 
 /// Whether this is what `/proc` says of a process that is no more.
-fn is_gone(cause: &io::Error) -> bool {
+pub(crate) fn is_gone(cause: &io::Error) -> bool {
     cause.kind() == io::ErrorKind::NotFound
         || cause.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }

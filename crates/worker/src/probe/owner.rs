@@ -17,7 +17,8 @@ pub(crate) enum Ownership {
     Own,
     /// It does not; the process that has it, where readable.
     Stranger(Option<Holder>),
-    /// The open files of some process of the run cannot be read, and no readable one has it.
+    /// The open files of some process of the run cannot be read, by right or for want of descriptors, and no readable
+    /// one has it.
     Unreadable,
 }
 
@@ -68,13 +69,14 @@ fn of_run(listener: &Listener, root: &Root) -> Ownership {
     if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
     }
-    let mut unreadable = false;
+    // Without a list of processes, for want of descriptors say, nothing is known of its members.
+    let mut unreadable = fs::read_dir("/proc").is_err();
     for pid in members(root.pid) {
         match has_socket(pid, listener.inode) {
             Ok(true) => return Ownership::Own,
             Ok(false) => {}
             // One that ended meanwhile has nothing.
-            Err(cause) => unreadable |= cause.kind() == io::ErrorKind::PermissionDenied,
+            Err(cause) => unreadable |= !process::is_gone(&cause),
         }
     }
     if unreadable && proof.is_none() {
