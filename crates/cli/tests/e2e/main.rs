@@ -6,6 +6,7 @@
     reason = "what a test cannot do is its failure"
 )]
 
+mod addresses;
 mod bad_profiles;
 mod cluster;
 mod crashes;
