@@ -18,6 +18,7 @@ mod hosts;
 mod leaks;
 mod many;
 mod namespace;
+mod neighbours;
 mod numbers;
 mod ports;
 mod reads;

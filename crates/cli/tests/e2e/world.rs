@@ -166,7 +166,25 @@ impl World {
         through: &[&str],
         arguments: &[&str],
     ) -> Running {
-        let line = [through, &[PORTREEVE], arguments].concat();
+        let mut running = self.spawn(network, name, &[through, &[PORTREEVE], arguments].concat());
+        let met = eventually(|| {
+            assert!(
+                running.child.try_wait().unwrap().is_none(),
+                "{name} ended: {}",
+                running.output()
+            );
+            self.run(&["hosts"]).code == Some(0)
+        });
+        assert!(met, "{name} never answered: {}", running.output());
+        running
+    }
+
+    /// Starts a daemon of ours in this world's network, whether or not a controller answers.
+    pub(crate) fn start_alone(&self, name: &str, arguments: &[&str]) -> Running {
+        self.spawn(&self.home, name, &[&[PORTREEVE], arguments].concat())
+    }
+
+    fn spawn(&self, network: &Namespace, name: &str, line: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
@@ -180,20 +198,10 @@ impl World {
             .stdout(out)
             .stderr(err)
             .spawn();
-        let mut running = Running {
+        Running {
             child: child.unwrap(),
             out: self.path(&format!("{name}.out")),
-        };
-        let met = eventually(|| {
-            assert!(
-                running.child.try_wait().unwrap().is_none(),
-                "{name} ended: {}",
-                running.output()
-            );
-            self.run(&["hosts"]).code == Some(0)
-        });
-        assert!(met, "{name} never answered: {}", running.output());
-        running
+        }
     }
 
     /// What `curl` prints, which must succeed.
