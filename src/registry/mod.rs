@@ -9,6 +9,7 @@
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
 
+mod claims;
 mod commands;
 mod effect;
 mod events;

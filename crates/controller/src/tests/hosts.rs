@@ -393,7 +393,8 @@ async fn a_clock_that_is_off_is_shown_and_warned_of_and_small_changes_of_it_are_
     assert_eq!(now, revision);
     assert_eq!(site.commits_at_rest().await, commits);
     // An agent of before, which sends an empty object, keeps its lease.
-    let old = client.call::<Lease>(Method::POST, &path, &serde_json::Map::new(), PATIENCE);
+    let empty = serde_json::Map::new();
+    let old = client.call::<Lease>(Method::POST, &path, &empty, PATIENCE);
     old.await.unwrap();
 }
 
