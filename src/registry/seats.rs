@@ -43,9 +43,7 @@ impl FromStr for AgentIdentity {
         let parts: Vec<&str> = text.split('/').take(4).collect();
         let plain = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_graphic());
         match parts[..] {
-            [machine, boot_id, folder]
-                if text.len() <= Self::MAX && parts.iter().all(|part| plain(part)) =>
-            {
+            [machine, boot_id, folder] if text.len() <= Self::MAX && parts.iter().all(plain) => {
                 Ok(Self {
                     machine: machine.to_owned(),
                     boot_id: boot_id.to_owned(),
@@ -90,17 +88,17 @@ impl Seats {
         host: &HostName,
         agent: &AgentIdentity,
         now: Monotonic,
-    ) -> Result<(), SeatTaken> {
+    ) -> Result<(), Box<SeatTaken>> {
         match self.0.get_mut(host) {
             Some(seat) if seat.agent == *agent => seat.heard = now,
             Some(seat) if now.since(seat.heard) < Self::HELD_FOR => {
-                return Err(SeatTaken {
+                return Err(Box::new(SeatTaken {
                     host: host.clone(),
                     holder: seat.agent.clone(),
                     asker: agent.clone(),
                     for_ms: whole_ms(now.since(seat.since)),
                     silent_ms: whole_ms(now.since(seat.heard)),
-                });
+                }));
             }
             _ => {
                 let seat = Seat {

@@ -65,7 +65,7 @@ impl Agent {
             living,
             observed: observed_seen.clone(),
         };
-        let household = Household::open(config.clone(), boot_id.clone(), channels)
+        let household = Household::open(config.clone(), boot_id, channels)
             .map_err(|cause| StartError::state(&config, cause))?;
         // After the household: what its replicas listen on is not foreign.
         observed.send_replace(observer.look());

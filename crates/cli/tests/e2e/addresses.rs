@@ -260,4 +260,9 @@ fn a_cable_that_is_out_for_seconds_changes_nothing() {
     assert_eq!(cluster.world.json(&["endpoints", "web"]), snapshot);
     assert_eq!(cluster.world.json(&["service", "web"]), before);
     assert_eq!(cluster.host(1)["address"], address(1));
+    let none = || cluster.agent_log(1).contains("published address: none");
+    assert!(!none(), "{}", cluster.agent_log(1));
+    // Switched off on purpose it is no address at once.
+    cluster.on(1, "ip link set eth0 down");
+    assert!(eventually(none), "{}", cluster.agent_log(1));
 }
