@@ -10,5 +10,5 @@ pub mod paths;
 mod problem;
 pub mod site_profiles;
 
-pub use client::{Client, ClientError, Target};
+pub use client::{Client, ClientError, SENT_HEADER, Target};
 pub use problem::Problem;

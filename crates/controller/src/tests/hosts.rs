@@ -2,12 +2,13 @@
 
 use http::{Method, StatusCode};
 use portreeve::registry::{HostPorts, HostView, PortView};
-use portreeve::supervision::{Final, State};
+use portreeve::supervision::{ExitStatus, Failure, Final, Reason, State};
+use portreeve::time::WallClock;
 use portreeve_api::body::{
     AgentIdentity, DesiredSet, Endpoints, FitView, HostList, LOG_OFFSET_HEADER, Lease, LeaseAsk,
     ServiceList, WhoAmI,
 };
-use portreeve_api::paths;
+use portreeve_api::{SENT_HEADER, paths};
 
 use crate::site::{
     FakeAgent, OWNER, PATIENCE, STRANGER, Site, problem_of, profile, put, request, status,
@@ -465,4 +466,48 @@ async fn of_two_agents_of_a_name_the_second_is_told_nothing_and_changes_nothing(
     let garbled = paths::host_part(&agent.host, "desired?agent=x");
     let problem = problem_of(again.get::<DesiredSet>(&garbled, PATIENCE).await);
     assert_eq!(problem.code, "bad_parameter");
+}
+
+#[tokio::test]
+async fn moments_are_as_old_as_told_however_far_the_hosts_clock_is_off() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 1)).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let replica = &set.replicas[0];
+    let now = crate::clock::wall().as_unix_millis();
+    // The host's clock is an hour ahead; the failure was 30 s ago.
+    let sent = now + 3_600_000;
+    let mut failed = status(1, State::Backoff, false);
+    failed.last_failure = Some(Failure {
+        reason: Reason::Exit(ExitStatus::Code(1)),
+        exit: None,
+        run: failed.run,
+        at: WallClock::from_unix_millis(sent - 30_000),
+        probe_output: None,
+    });
+    let client = site
+        .client()
+        .with_token(Some(replica.tokens.worker.clone()));
+    let desired = &replica.desired;
+    let path = paths::status(&desired.service, desired.index, desired.incarnation);
+    let mut headers = http::HeaderMap::new();
+    headers.insert(SENT_HEADER, sent.into());
+    let body = serde_json::to_vec(&failed).unwrap().into();
+    let told = client.send_with(
+        Method::PUT,
+        &path,
+        headers,
+        Some(body),
+        "application/json",
+        PATIENCE,
+    );
+    told.await.unwrap();
+    let shown = site.service("web").await.replicas[0].clone();
+    let at = shown.last_failure_detail.unwrap().at.as_unix_millis();
+    assert!(
+        at.abs_diff(now - 30_000) < 20_000,
+        "shown {at}, it was at {}",
+        now - 30_000
+    );
 }
