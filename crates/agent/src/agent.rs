@@ -68,7 +68,12 @@ impl Agent {
         let household = Household::open(config.clone(), boot_id, channels)
             .map_err(|cause| StartError::state(&config, cause))?;
         // After the household: what its replicas listen on is not foreign.
-        observed.send_replace(observer.look());
+        let looked = tokio::task::spawn_blocking(move || {
+            let seen = observer.look();
+            (observer, seen)
+        });
+        let (observer, seen) = looked.await.expect("looking at the host does not panic");
+        observed.send_replace(seen);
 
         let (joined, joined_seen) = watch::channel(Joined::default());
         let rejoin = Arc::new(Notify::new());

@@ -444,6 +444,11 @@ async fn of_two_agents_of_a_name_the_second_is_told_nothing_and_changes_nothing(
             "{}",
             problem.detail
         );
+        assert!(
+            problem.detail.ends_with("it is at 127.0.0.1"),
+            "{}",
+            problem.detail
+        );
     }
     let shown: HostView = client
         .get(&paths::host(&agent.host), PATIENCE)
