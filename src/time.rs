@@ -75,6 +75,12 @@ impl WallClock {
         self.0
     }
 
+    /// What a clock that is `ahead_ms` ahead of another one's shows, by that other one.
+    #[must_use]
+    pub fn on_a_clock_behind(self, ahead_ms: i64) -> Self {
+        Self(self.0.saturating_add_signed(ahead_ms.saturating_neg()))
+    }
+
     /// The moment `age` before this one.
     #[must_use]
     pub fn before(self, age: Duration) -> Self {

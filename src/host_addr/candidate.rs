@@ -48,10 +48,11 @@ impl Candidate {
         if !self.up {
             return Err(Unfit::Down);
         }
+        self.scope().fitness(reach)?;
         if self.passing {
             return Err(Unfit::Passing);
         }
-        self.scope().fitness(reach)
+        Ok(())
     }
 
     /// The same with an IPv4 address inside IPv6 written as what it is.

@@ -8,7 +8,7 @@ use crate::residency::ReplicaName;
 use crate::time::{Monotonic, WallClock};
 
 use super::machine::Registry;
-use super::records::{Host, Phase};
+use super::records::Host;
 use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
@@ -18,6 +18,10 @@ pub(super) struct HostLife {
     pub(super) reported: bool,
     /// Its last sign of life.
     pub(super) last_seen: WallClock,
+    /// The same for decisions.
+    pub(super) heard: Monotonic,
+    /// The other machine that is published at its address.
+    pub(super) double_of: Option<HostId>,
     /// How far its clock is ahead of ours, in milliseconds, as it last measured; within [`SKEW_STEP_MS`].
     pub(super) skew_ms: Option<i64>,
     /// The number of its wanted set.
@@ -51,7 +55,7 @@ impl Registry {
     pub(super) fn lease(&mut self, host: &HostName, skew_ms: Option<i64>) {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
-            life.last_seen = self.now.wall;
+            (life.last_seen, life.heard) = (self.now.wall, self.now.mono);
             if let Some(skew) = skew_ms
                 && life
                     .skew_ms
@@ -62,7 +66,11 @@ impl Registry {
             let now = self.now.mono;
             life.leftovers
                 .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);
+            let is_double = life.double_of.is_some();
             self.shown.hosts_seen.insert(id);
+            if is_double {
+                self.settle_address(id);
+            }
         }
     }
 
@@ -80,7 +88,7 @@ impl Registry {
             self.new_facts(id, facts);
         }
         let life = self.lives.entry(id).or_default();
-        life.last_seen = self.now.wall;
+        (life.last_seen, life.heard) = (self.now.wall, self.now.mono);
         self.shown.hosts_seen.insert(id);
         if full {
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
@@ -98,6 +106,7 @@ impl Registry {
                 self.waits.wake();
             }
         }
+        self.settle_address(id);
         for mut report in replicas {
             report.host = self.host_name(id);
             self.status_on(id, report);
@@ -108,6 +117,8 @@ impl Registry {
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
         let old = self.truth.hosts.find(&id).map(|host| &host.facts);
+        let before = old.and_then(|old| old.published);
+        self.claims.note(id, before, facts.published);
         let moved =
             old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
         let host = Host {
@@ -120,15 +131,7 @@ impl Registry {
         // Room, a number or a label may be what somebody waits for.
         self.waits.wake();
         if moved {
-            let here: BTreeSet<_> = self
-                .truth
-                .replicas
-                .iter()
-                .filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id))
-                .map(|(key, _)| key.0)
-                .collect();
-            self.shown.news.extend(&here);
-            self.attention.extend(&here);
+            self.address_moved(id);
         }
     }
 

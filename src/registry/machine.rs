@@ -8,6 +8,7 @@ use crate::allocator::Conflict;
 use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
+use super::claims::Claims;
 use super::hosts::HostLife;
 use super::outbox::Outbox;
 use super::placement::Waits;
@@ -56,6 +57,8 @@ pub struct Registry {
     pub(super) host_names: BTreeMap<HostName, HostId>,
     /// What is known of each host since this start.
     pub(super) lives: BTreeMap<HostId, HostLife>,
+    /// Which hosts say that an address is theirs.
+    pub(super) claims: Claims,
     /// The number of the next event of each service.
     pub(super) event_numbers: BTreeMap<ServiceId, u64>,
     /// Services whose replicas or roll may have a next step.
@@ -94,6 +97,7 @@ impl Registry {
             names: BTreeMap::new(),
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
+            claims: Claims::default(),
             event_numbers: BTreeMap::new(),
             attention: BTreeSet::new(),
             waits: Waits::default(),

@@ -10,6 +10,7 @@
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
 
 mod attach;
+mod claims;
 mod commands;
 mod effect;
 mod events;

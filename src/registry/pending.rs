@@ -152,8 +152,7 @@ impl Registry {
     }
 
     fn has_address(&self, host: HostId) -> bool {
-        let host = self.truth.hosts.find(&host);
-        host.is_some_and(|host| host.facts.published.is_some())
+        self.published(host).is_some()
     }
 
     /// Every cause in the host's pool, with what makes it readable. `place`: how many hosts are named before it.

@@ -259,7 +259,7 @@ impl Registry {
         self.eligible_hosts(profile)
             .into_iter()
             .filter(|host| self.has_reported(host.id))
-            .filter(|host| !needs_address || host.facts.published.is_some())
+            .filter(|host| !needs_address || self.published(host.id).is_some())
             .map(|host| host.id)
             .filter(|host| !one_each || !crowd.of_service.contains_key(&(service, *host)))
             .collect()

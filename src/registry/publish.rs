@@ -32,7 +32,7 @@ impl Registry {
                     replica: index,
                     incarnation: replica.incarnation,
                     host: host.name().clone(),
-                    address: host.facts.published,
+                    address: self.published(host.id),
                     ports: published_ports(profile, placement),
                     state,
                     reason,
@@ -78,9 +78,8 @@ impl Registry {
             };
             return (state, Some(format!("stop ordered by {}", order.by)));
         }
-        let host = self.truth.hosts.find(&placement.host);
         if is_up {
-            return match host.and_then(|host| host.facts.published) {
+            return match self.published(placement.host) {
                 Some(_) => (EndpointState::Ready, None),
                 None => (
                     EndpointState::NotReady,

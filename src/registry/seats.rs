@@ -16,7 +16,7 @@ use crate::time::{Monotonic, Spelled};
 /// An agent that cannot be mistaken for another one of the same host name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AgentIdentity {
-    /// The machine's own number, `-` where it has none. Copies of a machine may share it.
+    /// A number of the machine, `-` where it has none. Copies of a machine may share it.
     pub machine: String,
     /// New at each boot of the machine.
     pub boot_id: String,
@@ -43,9 +43,7 @@ impl FromStr for AgentIdentity {
         let parts: Vec<&str> = text.split('/').take(4).collect();
         let plain = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_graphic());
         match parts[..] {
-            [machine, boot_id, folder]
-                if text.len() <= Self::MAX && parts.iter().all(|part| plain(part)) =>
-            {
+            [machine, boot_id, folder] if text.len() <= Self::MAX && parts.iter().all(plain) => {
                 Ok(Self {
                     machine: machine.to_owned(),
                     boot_id: boot_id.to_owned(),
@@ -74,6 +72,27 @@ struct Seat {
     agent: AgentIdentity,
     since: Monotonic,
     heard: Monotonic,
+    /// It is kept for the stored agent of the host, which was not heard of since this start.
+    is_expected: bool,
+}
+
+impl Seat {
+    const fn taken(agent: AgentIdentity, now: Monotonic) -> Self {
+        Self {
+            agent,
+            since: now,
+            heard: now,
+            is_expected: false,
+        }
+    }
+
+    /// Whether `agent` may sit here although another one has sat here.
+    fn is_open_to(&self, agent: &AgentIdentity, now: Monotonic) -> bool {
+        // Booted while the controller was away, on a single host together with it: no copy that tells in turns.
+        let is_booted =
+            (&self.agent.machine, &self.agent.folder) == (&agent.machine, &agent.folder);
+        now.since(self.heard) >= Seats::HELD_FOR || self.is_expected && is_booted
+    }
 }
 
 impl Seats {
@@ -90,28 +109,35 @@ impl Seats {
         host: &HostName,
         agent: &AgentIdentity,
         now: Monotonic,
-    ) -> Result<(), SeatTaken> {
+    ) -> Result<(), Box<SeatTaken>> {
         match self.0.get_mut(host) {
-            Some(seat) if seat.agent == *agent => seat.heard = now,
-            Some(seat) if now.since(seat.heard) < Self::HELD_FOR => {
-                return Err(SeatTaken {
+            Some(seat) if seat.agent == *agent => {
+                seat.heard = now;
+                seat.is_expected = false;
+            }
+            Some(seat) if !seat.is_open_to(agent, now) => {
+                return Err(Box::new(SeatTaken {
                     host: host.clone(),
                     holder: seat.agent.clone(),
                     asker: agent.clone(),
                     for_ms: whole_ms(now.since(seat.since)),
                     silent_ms: whole_ms(now.since(seat.heard)),
-                });
+                }));
             }
             _ => {
-                let seat = Seat {
-                    agent: agent.clone(),
-                    since: now,
-                    heard: now,
-                };
-                self.0.insert(host.clone(), seat);
+                self.0.insert(host.clone(), Seat::taken(agent.clone(), now));
             }
         }
         Ok(())
+    }
+
+    /// Keeps the seat of `host` for its stored agent, as if it had just been heard of.
+    pub fn expect(&mut self, host: HostName, agent: AgentIdentity, now: Monotonic) {
+        let seat = Seat {
+            is_expected: true,
+            ..Seat::taken(agent, now)
+        };
+        self.0.insert(host, seat);
     }
 }
 
@@ -201,6 +227,17 @@ mod tests {
         assert!(copy.to_string().contains("on boot b1 of"), "{copy}");
         let folder = seats.claim(&host, &agent("m/b1/g"), at(1)).unwrap_err();
         assert!(folder.to_string().contains("another state folder"));
+    }
+
+    #[test]
+    fn the_stored_agent_of_a_host_is_expected_also_after_a_boot_and_another_one_is_not() {
+        let mut seats = Seats::default();
+        let host: HostName = "n1".parse().unwrap();
+        seats.expect(host.clone(), agent("m/b1/f"), at(0));
+        seats.claim(&host, &agent("m2/b2/f"), at(1)).unwrap_err();
+        seats.claim(&host, &agent("m/b2/f"), at(1)).unwrap();
+        // Heard of, it is kept as any other.
+        seats.claim(&host, &agent("m/b1/f"), at(2)).unwrap_err();
     }
 
     #[test]

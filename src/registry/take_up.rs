@@ -33,11 +33,14 @@ impl Registry {
             self.host_names.insert(host.name().clone(), *id);
             let life = HostLife {
                 last_seen: host.reported_at,
+                // A start of ours is no silence of theirs.
+                heard: self.now.mono,
                 orders: self.shown.last_order,
                 ..HostLife::default()
             };
             self.lives.insert(*id, life);
         }
+        self.take_up_claims();
         for ((service, number), _) in self.truth.events.iter() {
             self.event_numbers.insert(*service, number + 1);
         }

@@ -108,7 +108,7 @@ impl Registry {
                 view.ready = condition.is_listed();
                 view.reason = reason;
                 view.host = host.map(|host| host.name().clone());
-                view.address = host.and_then(|host| host.facts.published);
+                view.address = self.published(placement.host);
                 view.ports = placement
                     .grant
                     .ports
@@ -164,7 +164,7 @@ impl Registry {
         Some(HostView {
             host: host.name().clone(),
             state: self.host_state(id).to_owned(),
-            address: facts.published,
+            address: self.published(id),
             address_rule: facts.address_rule.clone(),
             addresses: facts.addresses.clone(),
             unusable: facts.unusable.clone(),
@@ -205,6 +205,14 @@ impl Registry {
             ));
         }
         warnings.extend(self.lives.get(&id).and_then(|life| skewed(life.skew_ms?)));
+        let double_of = self.lives.get(&id).and_then(|life| life.double_of);
+        if let Some((other, address)) = double_of.zip(host.facts.published) {
+            warnings.push(format!(
+                "{address} is published as the address of {} already, so nothing of this host is listed; \
+                 name one that is its own with `agent --address`",
+                self.host_name(other)
+            ));
+        }
         for conflict in &self.conflicts {
             if let Conflict::Shared {
                 host,

@@ -37,6 +37,20 @@ pub struct Status {
     pub next_start: Option<WallClock>,
 }
 
+impl Status {
+    /// The same by the clock of a reader, which the teller's is so many milliseconds ahead of.
+    #[must_use]
+    pub fn by_a_clock_behind(mut self, ahead_ms: i64) -> Self {
+        let failures = [&mut self.first_failure, &mut self.last_failure];
+        for failure in failures.into_iter().flatten() {
+            failure.at = failure.at.on_a_clock_behind(ahead_ms);
+        }
+        let next = self.next_start;
+        self.next_start = next.map(|at| at.on_a_clock_behind(ahead_ms));
+        self
+    }
+}
+
 /// Where a replica stands on its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -69,10 +69,15 @@ impl Agent {
             living,
             observed: observed_seen.clone(),
         };
-        let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
+        let household = Household::open(config.clone(), boot_id, ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
         // After the household: what its replicas listen on is not foreign.
-        observed.send_replace(observer.look());
+        let looked = tokio::task::spawn_blocking(move || {
+            let seen = observer.look();
+            (observer, seen)
+        });
+        let (observer, seen) = looked.await.expect("looking at the host does not panic");
+        observed.send_replace(seen);
 
         let (joined, joined_seen) = watch::channel(Joined::default());
         let rejoin = Arc::new(Notify::new());

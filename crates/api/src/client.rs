@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -82,6 +82,15 @@ impl<'de> serde::Deserialize<'de> for Target {
 )]
 pub struct ParseTargetError {
     text: String,
+}
+
+/// When a request was sent by the sender's clock, in milliseconds since 1970: what it tells of moments is then as old
+/// as it is, however far that clock is off.
+pub const SENT_HEADER: &str = "portreeve-sent";
+
+fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Speaks with one controller.
@@ -229,7 +238,8 @@ impl Client {
             .method(method)
             .uri(path)
             .header(header::HOST, "portreeve")
-            .header(header::ACCEPT, "application/json, text/plain;q=0.9");
+            .header(header::ACCEPT, "application/json, text/plain;q=0.9")
+            .header(SENT_HEADER, unix_millis());
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, media_type);
         }

@@ -18,5 +18,5 @@ pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;
 
-pub use client::{Client, ClientError, Target};
+pub use client::{Client, ClientError, SENT_HEADER, Target};
 pub use problem::Problem;

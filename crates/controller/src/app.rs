@@ -62,11 +62,20 @@ impl App {
         let mut seats = self.seats.lock();
         let claimed = seats.claim(host, agent, clock::now().mono);
         claimed.map_err(|taken| {
-            Refused::new(StatusCode::CONFLICT, "host_taken", taken.to_string())
-                .with("host", taken.host.to_string())
-                .with("machine", taken.holder.machine)
-                .with("for_ms", taken.for_ms)
-                .with("silent_ms", taken.silent_ms)
+            // Where people find it: a machine's number says little to them.
+            let view = self.shown.view.borrow();
+            let address = view.hosts.get(host).and_then(|host| host.address);
+            let place = address.map_or_else(String::new, |address| format!("; it is at {address}"));
+            Refused::new(
+                StatusCode::CONFLICT,
+                "host_taken",
+                format!("{taken}{place}"),
+            )
+            .with("host", taken.host.to_string())
+            .with("address", address.map(|address| address.to_string()))
+            .with("machine", taken.holder.machine)
+            .with("for_ms", taken.for_ms)
+            .with("silent_ms", taken.silent_ms)
         })
     }
 

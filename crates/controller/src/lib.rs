@@ -117,8 +117,7 @@ impl Controller {
         for host in shown.view.borrow().hosts.values() {
             // Who was there before comes back before anybody else has the name.
             if let Some(agent) = &host.agent {
-                let seated = seats.claim(&host.host, agent, clock::now().mono);
-                debug_assert!(seated.is_ok(), "each host is there once");
+                seats.expect(host.host.clone(), agent.clone(), clock::now().mono);
             }
         }
         let (stopping, stop) = StopSwitch::new();

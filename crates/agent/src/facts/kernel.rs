@@ -9,6 +9,7 @@ use portreeve::port::Port;
 use portreeve_api::containment::{Ladder, Rung};
 use portreeve_api::sockets::{Side, listeners};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use sha2::{Digest, Sha256};
 
 /// New at each boot of the machine.
 ///
@@ -21,13 +22,26 @@ pub(crate) fn boot_id() -> io::Result<String> {
         .to_owned())
 }
 
-/// The machine's own number; `-` where it has none, as in many containers.
+/// A number made of the machine's own, which is nobody else's to know (machine-id(5)); `-` where it has none, as in
+/// many containers.
 pub(crate) fn machine_id() -> String {
     let text = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    machine_number(&text)
+}
+
+fn machine_number(text: &str) -> String {
     let id = text.trim();
-    let is_one =
-        !id.is_empty() && id.len() <= 64 && id.bytes().all(|it| it.is_ascii_alphanumeric());
-    if is_one { id } else { "-" }.to_owned()
+    if id.is_empty() {
+        return "-".to_owned();
+    }
+    let digest = Sha256::new()
+        .chain_update(b"portreeve machine\0")
+        .chain_update(id)
+        .finalize();
+    digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// What this host can do for the supervision of processes, in words: `NAME` or `NAME:VALUE`. Each was tried.
@@ -71,6 +85,16 @@ fn names_groups_of_sockets() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_is_told_apart_without_telling_its_own_number() {
+        let one = machine_number("0123456789abcdef0123456789abcdef\n");
+        assert_eq!(one.len(), 16);
+        assert_eq!(one, machine_number("0123456789abcdef0123456789abcdef"));
+        assert_ne!(one, machine_number("1123456789abcdef0123456789abcdef"));
+        assert!(!"0123456789abcdef0123456789abcdef".contains(&one));
+        assert_eq!(machine_number("\n"), "-");
+    }
 
     #[test]
     fn this_kernel_tells_its_boot() {

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::host_addr::{self, Candidate, Published};
+use portreeve::host_addr::{self, Candidate, Published, Unfit};
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
 use portreeve::registry::{ReportedAddress, UnusableAddress};
@@ -234,7 +234,10 @@ impl Observer {
             default_route: one.default_route,
         });
         observed.addresses = usable.collect();
-        let unusable = choice.unusable.iter().map(|(one, why)| UnusableAddress {
+        // Link-local ones come and go with every container, and are of use to nobody: that is no news.
+        let unusable = choice.unusable.iter();
+        let unusable = unusable.filter(|(_, why)| *why != Unfit::LinkLocal);
+        let unusable = unusable.map(|(one, why)| UnusableAddress {
             interface: one.interface.clone(),
             address: one.address,
             prefix: one.prefix,

@@ -271,7 +271,8 @@ impl Household {
             desired,
             host: self.config.host.clone(),
             host_address,
-            single_host: self.config.single_host,
+            // Of several hosts on one machine, each has a loopback address that a listener on another one does not serve.
+            single_host: self.config.single_host && self.config.address.literal.is_none(),
             controller: Some(self.config.controller.clone()),
             tokens,
             boot_id: self.boot_id.clone(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -11,7 +11,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Json;
 use axum::routing::{get, post, put};
 use portreeve::registry::HostFacts;
-use portreeve_api::body::{DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LogRead};
+use portreeve::time::WallClock;
+use portreeve_api::body::{
+    DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LeaseAsk, LogRead,
+};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -36,6 +39,9 @@ pub(crate) struct Heard {
     pub(crate) instance: String,
     pub(crate) reports: Vec<HostFacts>,
     pub(crate) leases: u32,
+    pub(crate) asks: Vec<LeaseAsk>,
+    /// How far its clock is behind.
+    pub(crate) behind: Duration,
     pub(crate) pieces: Vec<(u64, u64, Vec<u8>)>,
     pub(crate) revision: u64,
     pub(crate) report_first: bool,
@@ -126,12 +132,17 @@ async fn report(State(shared): State<Arc<Shared>>, Json(facts): Json<HostFacts>)
     StatusCode::NO_CONTENT
 }
 
-async fn lease(State(shared): State<Arc<Shared>>) -> Json<Lease> {
-    shared.hear(|heard| heard.leases += 1);
-    let instance = shared.heard.lock().unwrap().instance.clone();
+async fn lease(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> Json<Lease> {
+    shared.hear(|heard| {
+        heard.leases += 1;
+        heard.asks.push(ask);
+    });
+    let heard = shared.heard.lock().unwrap();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = WallClock::from_unix_millis(since.as_millis().try_into().unwrap());
     Json(Lease {
-        instance,
-        now: None,
+        instance: heard.instance.clone(),
+        now: Some(now.before(heard.behind)),
     })
 }
 

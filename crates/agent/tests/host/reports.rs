@@ -1,6 +1,7 @@
 //! What the controller hears of a host: everything once, then changes, then only the lease.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve::registry::Want;
@@ -26,6 +27,45 @@ async fn a_host_joins_with_everything_and_then_keeps_its_lease_in_silence() {
     assert_eq!(facts.address_rule, "single host: loopback");
     assert!(facts.capabilities.contains(&"pidfd".to_owned()));
     assert!(!facts.ephemeral.is_empty());
+    // Why each other address is none, and who tells all this: the same one at every lease.
+    let loopback = |address: &str| {
+        let addresses = facts.addresses.iter();
+        addresses
+            .clone()
+            .any(|one| one.address.to_string() == address)
+    };
+    assert!(loopback("127.0.0.1"));
+    let identity = facts.agent.clone().unwrap();
+    assert_eq!(identity.boot_id, facts.boot_id);
+    assert!(
+        heard
+            .asks
+            .iter()
+            .all(|ask| ask.agent.as_ref() == Some(&identity))
+    );
+    agent.stop().await;
+
+    // Started again on the same folder it is the same agent.
+    let agent = house.agent().await;
+    let heard = controller
+        .until("the second join", |heard| heard.reports.len() == 2)
+        .await;
+    assert_eq!(heard.reports[1].agent.as_ref(), Some(&identity));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn the_skew_to_the_controllers_clock_is_told_with_the_lease() {
+    let house = House::new();
+    let controller = house.controller("first");
+    controller.want(|set| set.behind = Duration::from_secs(10));
+    let agent = house.agent().await;
+    let heard = controller
+        .until("a second lease", |heard| heard.asks.len() >= 2)
+        .await;
+    assert_eq!(heard.asks[0].skew_ms, None);
+    let skew = heard.asks[1].skew_ms.unwrap();
+    assert!((9_000..11_000).contains(&skew), "{skew}");
     agent.stop().await;
 }
 

@@ -4,16 +4,18 @@
 //! `--data` the workers also watch this process: should it be killed, they stop their services by themselves.
 
 mod home;
+mod hosts;
 mod resume;
 mod screen;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use portreeve_agent::Agent;
+use portreeve_agent::Config as AgentConfig;
 use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
@@ -51,6 +53,9 @@ pub(crate) struct Dev {
     /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
     site_profiles: Option<PathBuf>,
+    /// Be so many hosts, 2 to 16: dev-1 at 127.0.0.1, dev-2 at 127.0.0.2, …, each with its share of the numbers
+    #[arg(long, value_name = "N", conflicts_with = "host", value_parser = clap::value_parser!(u16).range(2..=16))]
+    hosts: Option<u16>,
     #[command(flatten)]
     host: HostOptions,
 }
@@ -68,14 +73,7 @@ impl Dev {
         home.log_to_file()?;
         let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
         // All that can be refused without a trace comes before the first daemon.
-        let mut config = agent_config(
-            &self.host,
-            home.path().join("agent"),
-            Target::Unix(socket.clone()),
-        )?;
-        config.single_host = true;
-        config.lifeline = home.lifeline()?;
-        config.backend = self.host.backend.find().await?;
+        let agents = self.agents(&home, &socket).await?;
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),
@@ -86,8 +84,8 @@ impl Dev {
         });
         let controller = controller.await.map_err(|cause| in_the_way(&cause))?;
         let client = Client::new(Target::Unix(socket));
-        let ended = match Agent::start(config).await {
-            Ok(mut agent) => {
+        let ended = match hosts::start(agents).await {
+            Ok(mut agents) => {
                 let addresses: Vec<_> = controller
                     .addresses()
                     .iter()
@@ -95,17 +93,30 @@ impl Dev {
                     .collect();
                 let ended = serve(&client, &home, &profiles, &addresses, told).await;
                 // The workers of ended replicas go when the agent has told them that the controller knows.
-                let empty = tokio::time::timeout(PATIENCE, agent.empty()).await;
-                agent.stop().await;
+                let empty = tokio::time::timeout(PATIENCE, hosts::empty(&mut agents)).await;
+                hosts::stop(agents).await;
                 ended.and(empty.map_err(|_| {
                     Failure::plain("workers are left: `ps` shows them as `portreeve worker`")
                 }))
             }
-            Err(cause) => Err(Failure::plain(cause)),
+            Err(cause) => Err(cause),
         };
         controller.stop().await;
         home.close()?;
         ended
+    }
+
+    /// The agents' configurations: one for this machine, or one for each host it shall be.
+    async fn agents(&self, home: &Home, socket: &Path) -> Result<Vec<AgentConfig>, Failure> {
+        let target = Target::Unix(socket.to_owned());
+        let mut config = agent_config(&self.host, home.path().join("agent"), target)?;
+        config.single_host = true;
+        config.lifeline = home.lifeline()?;
+        config.backend = self.host.backend.find().await?;
+        match self.hosts.and_then(NonZeroU16::new) {
+            Some(count) => hosts::split(&config, count),
+            None => Ok(vec![config]),
+        }
     }
 
     fn read_profiles(&self) -> Result<Vec<Draft>, Failure> {

@@ -1,9 +1,12 @@
 //! Several hosts, each a network of its own: conflicts are per host, never global.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::namespace::Namespace;
+use crate::stranger::Stranger;
 use crate::world::{USUAL, eventually, hello};
 
 fn fixed(name: &str, replicas: u32, ports: &str, more: &str) -> String {
@@ -77,8 +80,13 @@ fn pinned_to_two_hosts_two_services_have_the_same_number_at_once() {
         let number = if a == "a" { 4443 } else { 4444 };
         let port = format!("http = {number}");
         let on = |host: &str| format!("[placement]\nhosts = \"{host}\"\n");
-        cluster.submit(a, &fixed(a, 1, &port, &on("n1")));
-        cluster.submit(b, &fixed(b, 1, &port, &on("n2")));
+        let mut both = [(a, "n1"), (b, "n2")];
+        if a == "d" {
+            both.reverse();
+        }
+        for (name, host) in both {
+            cluster.submit(name, &fixed(name, 1, &port, &on(host)));
+        }
         cluster.ready(a, "1");
         cluster.ready(b, "1");
         assert_eq!(cluster.hosts_of(a), ["n1"]);
@@ -182,4 +190,43 @@ fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
     };
     assert!(eventually(narrowed), "the new range never arrived");
     assert_eq!(standing(&cluster), before);
+}
+
+#[test]
+fn numbers_come_from_the_host_where_the_replica_is_and_not_from_where_it_is_asked_for() {
+    // P01: the first fifty numbers of the pool are taken on the second host alone.
+    let Some(cluster) = Cluster::of(2) else {
+        return;
+    };
+    let taken: Vec<(&str, u16)> = (20000..20050).map(|port| ("0.0.0.0", port)).collect();
+    let _stranger = Stranger::on_host(&cluster.world, cluster.network(2), &taken);
+    let foreign = || cluster.host(2)["counts"]["foreign"] == 50;
+    assert!(eventually(foreign), "{:#}", cluster.host(2));
+    let on = "[placement]\nhosts = \"n2\"\n";
+    cluster.submit("web", &fixed("web", 20, "http = \"any\"", on));
+    cluster.ready("web", "20");
+    let mut numbers = BTreeSet::new();
+    for replica in cluster.replicas("web") {
+        assert_eq!(replica["host"], "n2");
+        // At the first try: neither a restart nor another placement.
+        assert_eq!(replica["restarts_total"], 0, "{replica:#}");
+        assert_eq!(replica["run"], 1, "{replica:#}");
+        let number = replica["ports"]["http"].as_u64().unwrap();
+        assert!(cluster.network(2).listens(number) && !cluster.network(1).listens(number));
+        numbers.insert(number);
+    }
+    assert_eq!(numbers.len(), 20);
+    assert!(
+        numbers
+            .iter()
+            .all(|number| !(20000..20050).contains(number)),
+        "{numbers:?}"
+    );
+    let events = cluster.world.ok(&["events", "web"]);
+    assert!(!events.contains("is taken by"), "{events}");
+    // Nobody forwards anything: a client elsewhere reaches each by what it resolves to.
+    let resolved = cluster.world.ok(&["endpoints", "web", "--one"]);
+    cluster
+        .world
+        .curl(&[&format!("http://{}/", resolved.trim())]);
 }

@@ -6,6 +6,7 @@
     reason = "what a test cannot do is its failure"
 )]
 
+mod addresses;
 mod bad_profiles;
 mod cluster;
 mod conflicts;
@@ -19,6 +20,7 @@ mod hosts;
 mod leaks;
 mod many;
 mod namespace;
+mod neighbours;
 mod numbers;
 mod output;
 mod ports;

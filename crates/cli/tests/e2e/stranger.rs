@@ -2,6 +2,7 @@
 
 use std::process::{Child, Stdio};
 
+use crate::namespace::Namespace;
 use crate::world::{World, eventually};
 
 /// A process of nobody's that listens on ports of a world.
@@ -15,6 +16,11 @@ impl Stranger {
 
     /// TCP listeners of one process.
     pub(crate) fn on_all(world: &World, places: &[(&str, u16)]) -> Self {
+        Self::on_host(world, world.network(), places)
+    }
+
+    /// TCP listeners of one process in the network of a host.
+    pub(crate) fn on_host(world: &World, network: &Namespace, places: &[(&str, u16)]) -> Self {
         let list: Vec<String> = places
             .iter()
             .map(|(address, port)| format!("('{address}', {port})"))
@@ -26,11 +32,11 @@ impl Stranger {
              time.sleep(100000)",
             list.join(", ")
         );
-        let stranger = Self::running(world, &code);
+        let stranger = Self::running_in(world, network, &code);
         let all = || {
             places
                 .iter()
-                .all(|(_, port)| world.listens(u64::from(*port)))
+                .all(|(_, port)| network.listens(u64::from(*port)))
         };
         assert!(eventually(all), "the stranger never listened");
         stranger
@@ -38,8 +44,12 @@ impl Stranger {
 
     /// Any Python text.
     pub(crate) fn running(world: &World, code: &str) -> Self {
+        Self::running_in(world, world.network(), code)
+    }
+
+    fn running_in(world: &World, network: &Namespace, code: &str) -> Self {
         let child = world
-            .command("python3")
+            .command_in(network, "python3")
             .args(["-c", code])
             .stdout(Stdio::null())
             .spawn();

@@ -233,7 +233,26 @@ impl World {
     }
 
     /// The same by another command that becomes the daemon.
-    pub(crate) fn start_by(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
+    pub(crate) fn start_by(&self, command: Command, name: &str, arguments: &[&str]) -> Running {
+        let mut running = self.spawn(command, name, arguments);
+        let met = eventually(|| {
+            assert!(
+                running.child.try_wait().unwrap().is_none(),
+                "{name} ended: {}",
+                running.output()
+            );
+            self.run(&["hosts"]).code == Some(0)
+        });
+        assert!(met, "{name} never answered: {}", running.output());
+        running
+    }
+
+    /// Starts a daemon of ours in this world's network, whether or not a controller answers.
+    pub(crate) fn start_alone(&self, name: &str, arguments: &[&str]) -> Running {
+        self.spawn(self.command_in(&self.home, PORTREEVE), name, arguments)
+    }
+
+    fn spawn(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
@@ -246,20 +265,10 @@ impl World {
             .stdout(out)
             .stderr(err)
             .spawn();
-        let mut running = Running {
+        Running {
             child: child.unwrap(),
             out: self.path(&format!("{name}.out")),
-        };
-        let met = eventually(|| {
-            assert!(
-                running.child.try_wait().unwrap().is_none(),
-                "{name} ended: {}",
-                running.output()
-            );
-            self.run(&["hosts"]).code == Some(0)
-        });
-        assert!(met, "{name} never answered: {}", running.output());
-        running
+        }
     }
 
     /// What `curl` prints, which must succeed.

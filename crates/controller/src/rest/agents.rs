@@ -10,6 +10,7 @@ use http::{Request, StatusCode};
 use portreeve::identity::{HostName, Incarnation};
 use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
 use portreeve::supervision::{State as ReplicaState, Status};
+use portreeve_api::SENT_HEADER;
 use portreeve_api::body::{
     AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
     LeaseAsk,
@@ -43,10 +44,16 @@ pub(crate) async fn report(
     asker.agent()?;
     counters::count(&app.heard.reports);
     let host = names.host()?;
+    let ahead_ms = ahead(&request);
     let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
     same_host(&host, &facts.host)?;
     for replica in &facts.replicas {
         same_host(&host, &replica.host)?;
+    }
+    if let Some(ahead_ms) = ahead_ms {
+        for replica in &mut facts.replicas {
+            replica.status = replica.status.clone().by_a_clock_behind(ahead_ms);
+        }
     }
     if facts.published.is_some_and(|ip| ip.is_loopback()) && !app.single_host {
         facts.published = None;
@@ -174,7 +181,11 @@ pub(crate) async fn status(
         );
         Refused::new(StatusCode::NOT_FOUND, "replica_not_found", reason)
     })?;
-    let status: Status = body::json(request, body::MAX).await?;
+    let ahead_ms = ahead(&request);
+    let mut status: Status = body::json(request, body::MAX).await?;
+    if let Some(ahead_ms) = ahead_ms {
+        status = status.by_a_clock_behind(ahead_ms);
+    }
     let truth = is_end(&status);
     let input = Input::Status(ReplicaReport {
         host,
@@ -184,6 +195,23 @@ pub(crate) async fn status(
         status,
     });
     tell(&app, input, truth).await
+}
+
+/// How far the sender's clock is ahead of ours, if it is far off: what it tells of moments is then shifted by it.
+fn ahead(request: &Request<Body>) -> Option<i64> {
+    /// Nearer ones are left as told: the way here takes some of it, and a moment told twice stays the same.
+    const NEAR_MS: u64 = 2000;
+    let sent: u64 = request
+        .headers()
+        .get(SENT_HEADER)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()?;
+    let sent = i64::try_from(sent).ok()?;
+    let now = i64::try_from(clock::wall().as_unix_millis()).ok()?;
+    let ahead = sent.saturating_sub(now);
+    (ahead.unsigned_abs() > NEAR_MS).then_some(ahead)
 }
 
 /// An end frees ports: who tells it may forget it only once that is on disk.

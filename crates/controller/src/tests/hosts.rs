@@ -2,9 +2,13 @@
 
 use http::{Method, StatusCode};
 use portreeve::registry::{HostPorts, HostView, PortView};
-use portreeve::supervision::{Final, State};
-use portreeve_api::body::{Endpoints, FitView, HostList, LOG_OFFSET_HEADER, ServiceList, WhoAmI};
-use portreeve_api::paths;
+use portreeve::supervision::{ExitStatus, Failure, Final, Reason, State};
+use portreeve::time::WallClock;
+use portreeve_api::body::{
+    AgentIdentity, DesiredSet, Endpoints, FitView, HostList, LOG_OFFSET_HEADER, Lease, LeaseAsk,
+    ServiceList, WhoAmI,
+};
+use portreeve_api::{SENT_HEADER, paths};
 
 use crate::site::{
     FakeAgent, OWNER, PATIENCE, STRANGER, Site, problem_of, profile, put, request, status,
@@ -351,5 +355,164 @@ async fn a_read_that_nobody_waits_for_is_refused() {
     assert_eq!(
         site.as_user(0, piece).await.problem().code,
         "read_not_found"
+    );
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_shown_and_warned_of_and_small_changes_of_it_are_no_news() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let client = site.client();
+    let path = paths::host_part(&agent.host, "lease");
+    let lease = async |skew_ms: Option<i64>| -> Lease {
+        let ask = LeaseAsk {
+            agent: None,
+            skew_ms,
+        };
+        let asked = client.call(Method::POST, &path, &ask, PATIENCE);
+        asked.await.unwrap()
+    };
+    let shown = async || -> HostView { site.get(&paths::host(&agent.host)).await };
+    assert!(lease(None).await.now.is_some());
+    assert_eq!(shown().await.clock_skew_ms, None);
+    lease(Some(400)).await;
+    assert_eq!(shown().await.clock_skew_ms, Some(400));
+    assert!(shown().await.warnings.is_empty());
+    lease(Some(-3_200)).await;
+    let warned = shown().await.warnings;
+    assert!(
+        warned[0].starts_with("its clock is 3.2 s behind the controller's"),
+        "{warned:?}"
+    );
+    let revision = site.get::<ServiceList>(&paths::services()).await.revision;
+    let commits = site.commits_at_rest().await;
+    for skew in [-3_100, -3_300, -3_650] {
+        lease(Some(skew)).await;
+        assert_eq!(shown().await.clock_skew_ms, Some(-3_200));
+    }
+    let now = site.get::<ServiceList>(&paths::services()).await.revision;
+    assert_eq!(now, revision);
+    assert_eq!(site.commits_at_rest().await, commits);
+    // An agent of before, which sends an empty object, keeps its lease.
+    let empty = serde_json::Map::new();
+    let old = client.call::<Lease>(Method::POST, &path, &empty, PATIENCE);
+    old.await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_agents_of_a_name_the_second_is_told_nothing_and_changes_nothing() {
+    let site = Site::start().await;
+    let identity = |text: &str| Some(text.parse::<AgentIdentity>().unwrap());
+    let agent = FakeAgent::join(&site).await;
+    let mut facts = agent.facts();
+    facts.agent = identity("machine-1/boot-1/folder-1");
+    agent.report(&facts).await;
+    site.submit(&profile("web", 1)).await;
+
+    let client = site.client();
+    let mut other = facts.clone();
+    other.agent = identity("machine-2/boot-2/folder-2");
+    other.boot_id = "boot-2".to_owned();
+    let report = paths::host_part(&agent.host, "report");
+    let lease = paths::host_part(&agent.host, "lease");
+    let ask = LeaseAsk {
+        agent: other.agent.clone(),
+        skew_ms: None,
+    };
+    let desired = paths::host_part(&agent.host, "desired");
+    let desired = paths::with_parameters(&desired, &[("agent", "machine-2/boot-2/folder-2")]);
+    let refused = async |site: &Site| {
+        let client = site.client();
+        let report = client.call::<Lease>(Method::PUT, &report, &other, PATIENCE);
+        let lease = client.call::<Lease>(Method::POST, &lease, &ask, PATIENCE);
+        let desired = client.get::<DesiredSet>(&desired, PATIENCE);
+        [
+            problem_of(report.await),
+            problem_of(lease.await),
+            problem_of(desired.await),
+        ]
+    };
+    for problem in refused(&site).await {
+        assert_eq!((problem.status, problem.code.as_str()), (409, "host_taken"));
+        assert!(
+            problem.detail.contains("on machine machine-1 for"),
+            "{}",
+            problem.detail
+        );
+        assert!(
+            problem.detail.contains("another --host"),
+            "{}",
+            problem.detail
+        );
+        assert!(
+            problem.detail.ends_with("it is at 127.0.0.1"),
+            "{}",
+            problem.detail
+        );
+    }
+    let shown: HostView = client
+        .get(&paths::host(&agent.host), PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(
+        (shown.boot_id.as_str(), &shown.agent),
+        ("boot-1", &facts.agent)
+    );
+    // After a start the first one still has the name, though it has not been heard of.
+    site.commits_at_rest().await;
+    let site = site.killed_and_started().await;
+    for problem in refused(&site).await {
+        assert_eq!(problem.code, "host_taken");
+    }
+    // The same agent is let in at once; an identity that is none is refused as such.
+    let again = site.client();
+    let told = again.call::<Lease>(Method::PUT, &report, &facts, PATIENCE);
+    told.await.unwrap();
+    let garbled = paths::host_part(&agent.host, "desired?agent=x");
+    let problem = problem_of(again.get::<DesiredSet>(&garbled, PATIENCE).await);
+    assert_eq!(problem.code, "bad_parameter");
+}
+
+#[tokio::test]
+async fn moments_are_as_old_as_told_however_far_the_hosts_clock_is_off() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 1)).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let replica = &set.replicas[0];
+    let now = crate::clock::wall().as_unix_millis();
+    // The host's clock is an hour ahead; the failure was 30 s ago.
+    let sent = now + 3_600_000;
+    let mut failed = status(1, State::Backoff, false);
+    failed.last_failure = Some(Failure {
+        reason: Reason::Exit(ExitStatus::Code(1)),
+        exit: None,
+        run: failed.run,
+        at: WallClock::from_unix_millis(sent - 30_000),
+        probe_output: None,
+    });
+    let client = site
+        .client()
+        .with_token(Some(replica.tokens.worker.clone()));
+    let desired = &replica.desired;
+    let path = paths::status(&desired.service, desired.index, desired.incarnation);
+    let mut headers = http::HeaderMap::new();
+    headers.insert(SENT_HEADER, sent.into());
+    let body = serde_json::to_vec(&failed).unwrap().into();
+    let told = client.send_with(
+        Method::PUT,
+        &path,
+        headers,
+        Some(body),
+        "application/json",
+        PATIENCE,
+    );
+    told.await.unwrap();
+    let shown = site.service("web").await.replicas[0].clone();
+    let at = shown.last_failure_detail.unwrap().at.as_unix_millis();
+    assert!(
+        at.abs_diff(now - 30_000) < 20_000,
+        "shown {at}, it was at {}",
+        now - 30_000
     );
 }

@@ -1,5 +1,7 @@
 //! Stopping, and what is left afterwards.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 use portreeve::registry::Want;
 use portreeve::supervision::{Final, Reason, StartFailure, State};
@@ -26,6 +28,32 @@ fn a_service_that_ignores_term_is_killed_after_the_grace() {
     assert_eq!(ended.restarts, 0);
     assert!(is_gone(ready.pid.unwrap()));
     assert_eq!(world.log(LogStream::Stdout), "up\nignored\n");
+}
+
+#[test]
+fn a_stop_is_unpublished_at_once_and_signalled_only_after_its_drain() {
+    let drain = Duration::from_millis(700);
+    let world = World::running(
+        "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.05; done",
+        "[stop]\ndrain = \"700ms\"",
+    );
+    let ready = world.ready();
+    world.text_once_there("stdout.log");
+    let begun = Instant::now();
+    world.want(Want::Stop, 0);
+    let left = world.controller.until("not ready", |status| !status.ready);
+    assert_eq!(left.state, State::Stopping);
+    assert_eq!(left.pid, ready.pid);
+    if begun.elapsed() < drain / 2 {
+        // Nobody is sent there any more, and who still is there is served.
+        assert!(!is_gone(ready.pid.unwrap()));
+        assert_eq!(world.log(LogStream::Stdout), "up\n");
+    }
+    world
+        .controller
+        .until("stopped", |status| status.state == STOPPED);
+    assert!(begun.elapsed() >= drain);
+    assert_eq!(world.log(LogStream::Stdout), "up\ntold\n");
 }
 
 #[test]

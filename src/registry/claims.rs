@@ -1,0 +1,217 @@
+//! The published address of each host: of several machines that claim one address, one is published there.
+//!
+//! Else clients of one host's services would reach another's. Who was there first stays; a machine that has been
+//! silent for a while makes way, so that a host may be given another name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::identity::HostId;
+
+use super::machine::Registry;
+use super::records::Phase;
+
+/// How long a host keeps its address against others after its last sign of life: four leases.
+const KEPT_FOR: Duration = Duration::from_secs(20);
+
+/// Which hosts say that an address is theirs.
+#[derive(Debug, Default)]
+pub(super) struct Claims(BTreeMap<IpAddr, BTreeSet<HostId>>);
+
+impl Claims {
+    /// Notes what a host claims now in place of what it claimed before.
+    pub(super) fn note(&mut self, host: HostId, before: Option<IpAddr>, now: Option<IpAddr>) {
+        if before == now {
+            return;
+        }
+        if let Some(address) = before
+            && let Some(hosts) = self.0.get_mut(&address)
+        {
+            hosts.remove(&host);
+            if hosts.is_empty() {
+                self.0.remove(&address);
+            }
+        }
+        // Each machine has a loopback of its own; only `single_host` lets one through to here.
+        if let Some(address) = now.filter(|address| !address.is_loopback()) {
+            self.0.entry(address).or_default().insert(host);
+        }
+    }
+}
+
+impl Registry {
+    /// The address at which clients are sent to the host; `None` too where another host is published there.
+    pub(super) fn published(&self, id: HostId) -> Option<IpAddr> {
+        let host = self.truth.hosts.find(&id)?;
+        let life = self.lives.get(&id);
+        let is_double = life.is_some_and(|life| life.double_of.is_some());
+        host.facts.published.filter(|_| !is_double)
+    }
+
+    /// Takes up what the stored hosts claim.
+    pub(super) fn take_up_claims(&mut self) {
+        let stored = self.truth.hosts.iter();
+        let stored: Vec<_> = stored
+            .map(|(id, host)| (*id, host.facts.published))
+            .collect();
+        for (id, published) in stored {
+            // One after the other, so that the first of several has it.
+            self.claims.note(id, None, published);
+            self.settle_address(id);
+        }
+    }
+
+    /// Finds out anew whether another host is published at this one's address, and tells whom it concerns.
+    pub(super) fn settle_address(&mut self, id: HostId) {
+        let double_of = self.published_there(id);
+        let Some(life) = self.lives.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut life.double_of, double_of) != double_of {
+            self.address_moved(id);
+        }
+    }
+
+    /// The other machine that is published at the address that this host claims.
+    fn published_there(&self, id: HostId) -> Option<HostId> {
+        let host = self.truth.hosts.find(&id)?;
+        let claimants = self.claims.0.get(&host.facts.published?)?;
+        let mut others = claimants.iter().copied().filter(|other| *other != id);
+        others.find(|other| {
+            // Agents of one machine may share its address: their numbers are disjoint.
+            let elsewhere = self
+                .truth
+                .hosts
+                .find(other)
+                .is_some_and(|other| other.facts.boot_id != host.facts.boot_id);
+            let is_there = self.lives.get(other).is_some_and(|life| {
+                life.double_of.is_none() && self.now.mono.since(life.heard) < KEPT_FOR
+            });
+            elsewhere && is_there
+        })
+    }
+
+    /// The host is published elsewhere, or not any more: tells everybody whom it concerns.
+    pub(super) fn address_moved(&mut self, id: HostId) {
+        self.shown.hosts_news.insert(id);
+        // An address may be what somebody waits for.
+        self.waits.wake();
+        let here: BTreeSet<_> = self
+            .truth
+            .replicas
+            .iter()
+            .filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id))
+            .map(|(key, _)| key.0)
+            .collect();
+        self.shown.news.extend(&here);
+        self.attention.extend(&here);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{Rig, facts, web};
+    use super::super::{HostFacts, Input};
+    use super::*;
+    use crate::supervision::State;
+
+    fn claims(host: &str, last: u8) -> HostFacts {
+        HostFacts {
+            published: Some([10, 0, 0, last].into()),
+            boot_id: format!("boot of {host}"),
+            ..facts(host)
+        }
+    }
+
+    fn lease(host: &str) -> Input {
+        Input::Lease {
+            host: host.parse().unwrap(),
+            skew_ms: None,
+        }
+    }
+
+    fn shown(rig: &Rig, host: &str) -> (Option<IpAddr>, Vec<String>) {
+        let view = rig.registry.view();
+        let host = &view.hosts[&host.parse().unwrap()];
+        (host.address, host.warnings.clone())
+    }
+
+    fn there(last: u8) -> Option<IpAddr> {
+        Some([10, 0, 0, last].into())
+    }
+
+    #[test]
+    fn an_address_that_two_hosts_claim_is_published_once_and_the_other_is_named() {
+        let mut rig = Rig::new();
+        rig.tell(Input::HostReport(claims("n1", 7)));
+        rig.submit(&web("web", 1)).unwrap();
+        rig.status("web", 0, |status| {
+            (status.state, status.ready) = (State::Up, true);
+        });
+        rig.tell(Input::HostReport(claims("n2", 7)));
+        assert_eq!(shown(&rig, "n1"), (there(7), Vec::new()));
+        let (address, warnings) = shown(&rig, "n2");
+        assert_eq!(address, None);
+        assert!(
+            warnings[0].starts_with("10.0.0.7 is published as the address of n1 already"),
+            "{warnings:?}"
+        );
+        assert_eq!(rig.endpoint("web", 0).unwrap().address, there(7));
+        // Given another one it is published at once.
+        rig.tell(Input::HostReport(claims("n2", 8)));
+        assert_eq!(shown(&rig, "n2"), (there(8), Vec::new()));
+        // The first one takes what is the second's now: all of it leaves the lists.
+        rig.tell(Input::HostReport(claims("n1", 8)));
+        assert_eq!(shown(&rig, "n1").0, None);
+        assert_eq!(rig.states("web"), ["not ready"]);
+        assert_eq!(shown(&rig, "n2").0, there(8));
+        // And comes back to it with the next sign of life after the second has moved.
+        rig.tell(Input::HostReport(claims("n2", 9)));
+        rig.tell(lease("n1"));
+        assert_eq!(shown(&rig, "n1").0, there(8));
+        assert_eq!(rig.states("web"), ["ready"]);
+    }
+
+    #[test]
+    fn a_silent_machine_makes_way_for_its_new_name_and_a_restart_changes_nothing() {
+        let mut rig = Rig::new();
+        rig.tell(Input::HostReport(claims("old", 7)));
+        rig.tell(Input::HostReport(claims("new", 7)));
+        assert_eq!(shown(&rig, "new").0, None);
+        // What hosts say of themselves is written within a second.
+        rig.pass(Duration::from_secs(1));
+        let mut rig = rig.restart();
+        assert_eq!(
+            (shown(&rig, "old").0, shown(&rig, "new").0),
+            (there(7), None)
+        );
+        rig.tell(Input::HostReport(claims("new", 7)));
+        assert_eq!(shown(&rig, "new").0, None);
+        rig.pass(KEPT_FOR);
+        rig.tell(lease("new"));
+        assert_eq!(shown(&rig, "new").0, there(7));
+        // It is there now, so the old name stays without.
+        rig.tell(Input::HostReport(claims("old", 7)));
+        assert_eq!(
+            (shown(&rig, "old").0, shown(&rig, "new").0),
+            (None, there(7))
+        );
+    }
+
+    #[test]
+    fn agents_of_one_machine_share_its_address() {
+        let mut rig = Rig::new();
+        for host in ["a", "b"] {
+            let shared = HostFacts {
+                boot_id: "one".into(),
+                ..claims(host, 7)
+            };
+            rig.tell(Input::HostReport(shared));
+        }
+        assert_eq!(
+            (shown(&rig, "a").0, shown(&rig, "b").0),
+            (there(7), there(7))
+        );
+    }
+}
