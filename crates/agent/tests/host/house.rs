@@ -11,6 +11,7 @@ use portreeve::registry::{Desired, Want};
 use portreeve_agent::{Agent, Config, StartError};
 use portreeve_api::Target;
 use portreeve_api::body::DesiredReplica;
+use portreeve_api::containment::{Choice, Rung};
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder, Tokens};
 
 use crate::controller::{Controller, PATIENCE};
@@ -49,6 +50,8 @@ impl House {
             dynamic: PortRanges::default(),
             fixed: PortRanges::default(),
             worker_program: worker::program(self.place.path()),
+            // These workers are played, and hold nothing.
+            containment: Choice::Only(Rung::ProcessTree),
             ..Config::default()
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::daemons::controller;
-use crate::world::{Running, USUAL, World, eventually, hello, kill, names_in, pause};
+use crate::world::{PORTREEVE, Running, USUAL, World, eventually, hello, kill, names_in, pause};
 
 /// The ladder from the top.
 const RUNGS: [&str; 4] = ["cgroup", "pid-namespace", "freezer", "process-tree"];
@@ -96,6 +96,25 @@ fn a_rung_that_is_not_known_is_refused_with_those_that_are() {
     let outcome = world.run(&["agent", "--containment", "jail"]);
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains("pid-namespace"), "{outcome:?}");
+}
+
+#[test]
+fn a_rung_that_the_host_does_not_allow_is_refused_at_the_start_with_what_is_missing() {
+    let Some(world) = World::new() else { return };
+    let data = world.path("host").display().to_string();
+    let refused = world
+        .command("setpriv")
+        .args(["--bounding-set", "-sys_admin", PORTREEVE, "agent"])
+        .args(["--containment", "pid-namespace", "--data", &data])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("containment pid-namespace is not possible: it needs CAP_SYS_ADMIN"),
+        "{words}"
+    );
+    assert!(words.contains("--containment"), "{words}");
 }
 
 #[test]
