@@ -68,10 +68,11 @@ impl Agent {
         let (joined, joined_seen) = watch::channel(Joined::default());
         let rejoin = Arc::new(Notify::new());
         let client = Client::new(config.controller.clone());
+        let backend = config.backend;
         let uplink = Uplink {
             config: config.clone(),
             boot_id,
-            capabilities: facts::capabilities(&ladder),
+            capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
