@@ -82,11 +82,12 @@ impl Agent {
         let (joined, joined_seen) = watch::channel(Joined::default());
         let rejoin = Arc::new(Notify::new());
         let client = Client::new(config.controller.clone());
+        let backend = config.backend;
         let uplink = Uplink {
             config: config.clone(),
             identity: identity.clone(),
             skew_ms: None,
-            capabilities: facts::capabilities(&ladder),
+            capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),

@@ -198,7 +198,7 @@ fn processes(config: &Config) -> Finding {
             return Finding::not_ready("processes", words);
         }
     };
-    let can = facts::capabilities(&ladder);
+    let can = facts::capabilities(&ladder, config.backend);
     let lacks = ABILITIES
         .iter()
         .filter(|(word, _)| !can.iter().any(|it| it == word));

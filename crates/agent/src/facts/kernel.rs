@@ -7,6 +7,7 @@ use std::path::Path;
 
 use portreeve::port::Port;
 use portreeve_api::containment::{Ladder, Rung};
+use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_api::sockets::{Side, listeners};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sha2::{Digest, Sha256};
@@ -45,7 +46,7 @@ fn machine_number(text: &str) -> String {
 }
 
 /// What this host can do for the supervision of processes, in words: `NAME` or `NAME:VALUE`. Each was tried.
-pub(crate) fn capabilities(ladder: &Ladder) -> Vec<String> {
+pub(crate) fn capabilities(ladder: &Ladder, backend: BackendKind) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut able = |word: &str| words.push(word.to_owned());
     if pidfd_open(getpid(), PidfdFlags::empty()).is_ok() {
@@ -62,10 +63,17 @@ pub(crate) fn capabilities(ladder: &Ladder) -> Vec<String> {
     if fs::read_dir("/proc/self/fd").is_ok() && Path::new("/proc/net/tcp").exists() {
         able("owner-proof");
     }
-    if ladder.used() == Rung::Cgroup && names_groups_of_sockets() {
-        able("owner-proof:cgroup");
+    match backend {
+        BackendKind::Process => {
+            if ladder.used() == Rung::Cgroup && names_groups_of_sockets() {
+                able("owner-proof:cgroup");
+            }
+            able(&format!("containment:{}", ladder.used()));
+        }
+        // A unit is held by its manager, whatever rung there is.
+        BackendKind::Systemd(ServiceManager::System) => able("containment:systemd-system"),
+        BackendKind::Systemd(ServiceManager::User) => able("containment:systemd-user"),
     }
-    able(&format!("containment:{}", ladder.used()));
     for rung in ladder.possible() {
         able(&format!("rung:{rung}"));
     }

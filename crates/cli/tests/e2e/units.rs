@@ -189,6 +189,12 @@ fn a_run_is_a_unit_that_outlives_worker_and_agent_and_leaves_nothing() {
     let data = data.to_str().unwrap();
     let dev = world.dev(&["--backend", "systemd", "--data", data, &profile]);
     world.ok(&["wait", "web", "--timeout", "30s"]);
+    let host = world.json(&["hosts"])["hosts"][0].clone();
+    let words = host["capabilities"].as_array().unwrap();
+    assert!(
+        words.contains(&"containment:systemd-user".into()),
+        "{words:?}"
+    );
     let first = world.replica("web", 0);
     let [unit] = managed.units().try_into().unwrap();
     assert!(unit.contains("-run1-"), "{unit}");
