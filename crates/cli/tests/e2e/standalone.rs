@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
@@ -145,6 +146,17 @@ fn pid_of(line: &Value) -> i32 {
     i32::try_from(line["status"]["pid"].as_i64().unwrap()).unwrap()
 }
 
+/// The control group of a run, where it has one of its own.
+fn group_of(pid: i32) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let places = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let mut groups = places.iter().map(|place| Path::new(place).join(path));
+    groups
+        .find(|group| group.is_dir())
+        .filter(|group| group.ends_with("run-1"))
+}
+
 fn left(world: &World) -> Vec<(i32, String)> {
     let mut left = Vec::new();
     eventually(|| {
@@ -166,6 +178,7 @@ fn a_scheduler_hears_and_orders_the_whole_life_of_a_service() {
     );
     assert_eq!(ready["status"]["ready"], true);
     assert!(world.listens(PORT.into()));
+    let group = group_of(pid_of(&ready));
 
     // It crashes: told with its reason, and back on the same port.
     kill(pid_of(&ready), "KILL");
@@ -229,8 +242,11 @@ fn a_scheduler_hears_and_orders_the_whole_life_of_a_service() {
     assert_eq!(stopped["status"]["state"]["final"], "stopped");
     assert_eq!(worker.code(), Some(0));
     assert_eq!(left(&world), []);
-    let environment = world.path("folder/supervision.jsonl");
-    assert!(environment.exists());
+    assert!(world.path("folder/supervision.jsonl").exists());
+    // Nothing is left of what held it together either: of the run, of the replica, of all that are in the folder.
+    for group in group.iter().flat_map(|group| group.ancestors().take(3)) {
+        assert!(!group.exists(), "{}", group.display());
+    }
 }
 
 #[test]
@@ -445,11 +461,11 @@ fn a_reader_that_never_reads_or_is_gone_costs_the_service_nothing() {
 #[test]
 fn the_example_of_the_users_page_runs_as_it_stands() {
     let Some(world) = World::new() else { return };
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/worker.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/worker.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, example) = page.split_once("```sh\n").unwrap();
     let (example, _) = example.split_once("```").unwrap();
-    let folder = std::path::Path::new(PORTREEVE).parent().unwrap();
+    let folder = Path::new(PORTREEVE).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let output = world
         .command("bash")

@@ -5,20 +5,24 @@ mod commands;
 mod grant_file;
 mod status_lines;
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use portreeve::identity::Incarnation;
 use portreeve::supervision::Final;
+use portreeve_api::containment::{Choice, Containment, Ladder};
 use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder, WorkerCommand};
+use portreeve_api::service_manager::BackendKind;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::ShimProgram;
+use crate::containment;
 use crate::driver::Ended;
 use crate::file::{self, Durability};
 use crate::limits::Limits;
@@ -83,7 +87,7 @@ pub fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
 async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     let Alone {
         folder,
-        assignment,
+        mut assignment,
         status,
     } = alone;
     // First of all, so that none that comes early ends this process unprepared.
@@ -96,7 +100,13 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
         .with_context(|| format!("{} cannot be made", folder.path().display()))?;
     let folder = ReplicaFolder::at(std::path::absolute(folder.path())?);
     let lock = lock(&folder)?;
-    hold_against_earlier(&folder, &assignment)?;
+    assignment.containment = match earlier(&folder, &assignment)? {
+        Some(earlier) => earlier.containment,
+        None => containment(&folder, assignment.backend)?,
+    };
+    let held = assignment.containment.clone();
+    held.prepare(None)
+        .context("its control group cannot be made")?;
     file::write_json(&folder.assignment(), &assignment, Durability::Synced)
         .context("assignment.json cannot be written")?;
 
@@ -110,6 +120,13 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     let ended = supervise(folder, assignment, shim, teller, (send_order, orders)).await;
     stopper.abort();
     lines.finish(LAST_WORDS);
+    if matches!(ended, Ok(Ended::Over(_))) {
+        containment::leave_for_good(&held);
+        if let Some(of_all) = held.group.as_deref().and_then(Path::parent) {
+            // Only this replica was in it.
+            _ = fs::remove_dir(of_all);
+        }
+    }
     drop(lock);
     match ended? {
         Ended::Over(end) => Ok(end),
@@ -118,15 +135,31 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     }
 }
 
-/// A folder belongs to one incarnation, whose profile and ports never change.
-fn hold_against_earlier(folder: &ReplicaFolder, assignment: &Assignment) -> Result<(), AloneError> {
+/// How a new replica is held: by the highest rung that this host allows, or by its unit.
+fn containment(folder: &ReplicaFolder, backend: BackendKind) -> anyhow::Result<Containment> {
+    if backend != BackendKind::Process {
+        return Ok(Containment::default());
+    }
+    let ladder = Ladder::climb(Choice::Auto, folder.path())?;
+    Ok(ladder.containment(REPLICA, true)?)
+}
+
+/// The name of the one replica of a folder among the groups made for that folder.
+const REPLICA: &str = "replica";
+
+/// What an earlier worker of the folder was given. A folder belongs to one incarnation, whose profile and ports
+/// never change.
+fn earlier(
+    folder: &ReplicaFolder,
+    assignment: &Assignment,
+) -> Result<Option<Assignment>, AloneError> {
     let earlier: Option<Assignment> =
         file::read_json(&folder.assignment()).map_err(|cause| AloneError::Unreadable {
             folder: folder.path().display().to_string(),
             cause,
         })?;
     let Some(earlier) = earlier else {
-        return Ok(());
+        return Ok(None);
     };
     let (was, is) = (&earlier.desired, &assignment.desired);
     let place = || folder.path().display().to_string();
@@ -149,7 +182,7 @@ fn hold_against_earlier(folder: &ReplicaFolder, assignment: &Assignment) -> Resu
         changed.push("backend");
     }
     if changed.is_empty() {
-        return Ok(());
+        return Ok(Some(earlier));
     }
     Err(AloneError::Changed {
         folder: place(),
