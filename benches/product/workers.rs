@@ -19,7 +19,7 @@ const CASES: [(u32, Duration); 3] = [
 ];
 /// How long a thousand replicas may take to be ready.
 const PATIENCE: &str = "600s";
-/// The most resident kilobytes of one worker or one shim, and the most of a core that a thousand workers and
+/// The most resident kilobytes (PSS) of one worker or one shim, and the most of a core that a thousand workers and
 /// their shims take, in percent.
 const MOST_KB: f64 = 6_144.0;
 const MOST_PERCENT: f64 = 5.0;
@@ -38,7 +38,7 @@ pub(crate) fn row() -> Option<Row> {
     (!parts.is_empty()).then_some(Row {
         number: 22,
         what: "worker and shim: resident memory, and time in the steady state",
-        target: "6 MB resident each; 1,000 with tcp probes each 10 s at most 5 % of a core",
+        target: "6 MB resident (PSS) each; 1,000 with tcp probes each 10 s at most 5 % of a core",
         parts,
     })
 }
@@ -189,7 +189,8 @@ impl Drop for Site {
     }
 }
 
-/// The median of what each of them has resident, and how it is made up.
+/// The median of what each of them has resident. What it shares, above all the pages of the one binary, counts by
+/// its share: a thousand workers do not have a thousand binaries in memory.
 fn weight(kind: &str, pids: &[u32], count: u32) -> Option<Part> {
     let read = |name: &str| -> Option<u64> {
         let mut all: Vec<u64> = pids
@@ -199,15 +200,15 @@ fn weight(kind: &str, pids: &[u32], count: u32) -> Option<Part> {
         all.sort_unstable();
         all.get(all.len() / 2).copied()
     };
-    let resident = read("Rss:")?;
+    let share = read("Pss:")?;
     let own = read("Private_Dirty:")? + read("Private_Clean:")?;
     Some(Part {
         case: format!("{kind}, {count} of them, resident"),
-        measured: resident as f64,
-        shown: format!("{resident} kB"),
+        measured: share as f64,
+        shown: format!("{share} kB"),
         detail: format!(
-            "median RSS; its share of all (PSS) {} kB, its alone {own} kB, not of a file {} kB",
-            read("Pss:")?,
+            "median PSS; RSS {} kB, its alone {own} kB, not of a file {} kB",
+            read("Rss:")?,
             read("Anonymous:")?
         ),
         bound: Bound::AtMost(MOST_KB),
