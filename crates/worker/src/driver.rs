@@ -14,7 +14,7 @@ use portreeve::identity::Run;
 use portreeve::port::PortRanges;
 use portreeve::registry::Want;
 use portreeve::supervision::{Effect, Event, ExitStatus, Final, ProbeKind, StartFailure, State};
-use portreeve::time::{Monotonic, Now, Spelled};
+use portreeve::time::{Monotonic, Now};
 use portreeve_api::host_limits::Note;
 use portreeve_api::local::{
     Assignment, ReplicaFolder, WorkerAnswer, WorkerCommand, WorkerCounters,
@@ -27,18 +27,17 @@ use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
 use crate::journal::Journal;
-use crate::limits::{self, Limits, Start};
+use crate::limits::Limits;
 use crate::news::News;
 use crate::probe::{self, Leftovers, ProbeReport, SourcePorts};
 use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
+use crate::restart::Waiting;
 use crate::sources::{Happened, Sources};
 use crate::worker::Teller;
 
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
-/// How often a bucket is asked that another worker has in its hands: for about a second.
-const MOST_ASKED: u32 = 200;
 
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,14 +88,6 @@ pub(crate) struct Progress {
     lifeline_ended: bool,
     /// All but the messages.
     counters: WorkerCounters,
-}
-
-/// A run that is to start.
-struct Waiting {
-    run: Run,
-    at: Monotonic,
-    /// How often the bucket was asked in vain; `None` once the token is taken.
-    asked: Option<u32>,
 }
 
 impl Driver {
@@ -151,7 +142,7 @@ impl Driver {
             .into_iter()
             .chain(self.probing.next_deadline())
             .chain(write_again)
-            .chain(self.progress.waiting.as_ref().map(|waiting| waiting.at))
+            .chain(self.progress.waiting.as_ref().map(Waiting::at))
             .min()
     }
 
@@ -473,12 +464,7 @@ impl Driver {
     fn act(&mut self, now: Now, effect: Effect) {
         match effect {
             Effect::Spawn { run } => {
-                let first = run <= Run(1);
-                self.progress.waiting = Some(Waiting {
-                    run,
-                    at: now.mono,
-                    asked: (!first).then_some(0),
-                });
+                self.progress.waiting = Some(Waiting::new(run, now.mono));
                 self.start_waiting(now);
             }
             Effect::Term { run } => {
@@ -510,43 +496,20 @@ impl Driver {
 
     /// Starts the run that waits, once the limits of the host let it.
     fn start_waiting(&mut self, now: Now) {
-        let due = |waiting: &mut Waiting| waiting.at <= now.mono;
-        if self.progress.waiting.is_some() && self.record.machine.is_stop_wanted() {
-            // It would only be started to be stopped.
-            if let Some(Waiting { run, .. }) = self.progress.waiting.take() {
-                let why = StartFailure::Prepare("it was stopped before it began".into());
-                self.progress.own.push(Event::SpawnFailed { run, why });
-            }
-        }
-        let Some(mut waiting) = self.progress.waiting.take_if(due) else {
+        let Some(waiting) = &mut self.progress.waiting else {
             return;
         };
-        let run = waiting.run;
-        if let Some(asked) = waiting.asked {
-            match self.limits.restart(now.mono) {
-                // Held by one that does not go on: the service is worth more than the limit.
-                Start::Busy if asked >= MOST_ASKED => {}
-                Start::Busy => {
-                    waiting.asked = Some(asked + 1);
-                    waiting.at = now.mono + limits::BUSY_AGAIN;
-                    self.progress.waiting = Some(waiting);
-                    return;
-                }
-                Start::After(Duration::ZERO) => {}
-                Start::After(wait) => {
-                    tracing::info!(
-                        "run {run} begins in {}: many processes are started on this host",
-                        Spelled(wait)
-                    );
-                    waiting.asked = None;
-                    waiting.at = now.mono + wait;
-                    self.progress.waiting = Some(waiting);
-                    return;
-                }
+        let run = waiting.run();
+        if self.record.machine.is_stop_wanted() {
+            // It would only be started to be stopped.
+            let why = StartFailure::Prepare("it was stopped before it began".into());
+            self.progress.own.push(Event::SpawnFailed { run, why });
+            self.progress.waiting = None;
+        } else if waiting.may_begin(now.mono, &self.limits) {
+            self.progress.waiting = None;
+            if let Err(event) = self.spawn(run) {
+                self.progress.own.push(event);
             }
-        }
-        if let Err(event) = self.spawn(run) {
-            self.progress.own.push(event);
         }
     }
 

@@ -30,6 +30,7 @@ pub mod probe;
 mod probing;
 mod process;
 mod record;
+mod restart;
 pub mod shim;
 mod sources;
 mod uplink;

@@ -59,8 +59,21 @@ pub(crate) fn lives(process: &ProcessIdentity) -> bool {
 
 /// Every living process below `root`, parents before children.
 pub(crate) fn descendants(root: u32) -> Vec<Stat> {
+    below(root, pids().filter_map(|pid| Stat::read(pid).ok()))
+}
+
+/// The same, if every process could be read.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn all_descendants(root: u32) -> io::Result<Vec<Stat>> {
+    Ok(below(root, living()?.into_iter()))
+}
+
+fn below(root: u32, all: impl Iterator<Item = Stat>) -> Vec<Stat> {
     let mut children: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
-    for stat in pids().filter_map(|pid| Stat::read(pid).ok()) {
+    for stat in all {
         children.entry(stat.parent).or_default().push(stat);
     }
     let mut found = Vec::new();
@@ -205,7 +218,7 @@ pub(crate) fn marked_since(mark: &(String, String), since: u32) -> io::Result<Ma
             Holds::All(stat) => marked.found.push(stat),
             Holds::NotAll => {}
             Holds::Nothing(stat) => {
-                marked.is_complete &= stat.parent == KERNEL || stat.pid == KERNEL
+                marked.is_complete &= stat.parent == KERNEL || stat.pid == KERNEL;
             }
         }
     }

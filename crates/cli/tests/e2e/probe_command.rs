@@ -190,7 +190,11 @@ fn a_probe_for_which_this_machine_has_no_room_says_nothing() {
 fn want_of_descriptors_never_counts_against_the_service() {
     // Wherever they run out: asking the kernel, reading whose a socket is, or connecting.
     let Some(world) = World::new() else { return };
-    let service = Stranger::new(&world, "127.0.0.1", 8080);
+    // The listener is a child's, so that more than one process is to be read.
+    let code = "import os, socket, time\nif os.fork() > 0:\n os.wait()\ns = socket.socket()\n\
+        s.bind(('127.0.0.1', 8080))\ns.listen(64)\ntime.sleep(100000)";
+    let service = Stranger::running(&world, code);
+    assert!(eventually(|| world.listens(8080)));
     let (pid, portreeve) = (service.pid(), crate::world::PORTREEVE);
     let mut said_nothing = 0;
     for form in ["tcp", "listening --address 127.0.0.1", "http --expect 200"] {

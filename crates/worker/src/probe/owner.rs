@@ -69,9 +69,12 @@ fn of_run(listener: &Listener, root: &Root) -> Ownership {
     if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
     }
-    // Without a list of processes, for want of descriptors say, nothing is known of its members.
-    let mut unreadable = fs::read_dir("/proc").is_err();
-    for pid in members(root.pid) {
+    // Where some process cannot be read, for want of descriptors say, it may be a member.
+    let Ok(below) = process::all_descendants(root.pid) else {
+        return Ownership::Unreadable;
+    };
+    let mut unreadable = false;
+    for pid in std::iter::once(root.pid).chain(below.iter().map(|stat| stat.pid)) {
         match has_socket(pid, listener.inode) {
             Ok(true) => return Ownership::Own,
             Ok(false) => {}
