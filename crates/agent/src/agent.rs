@@ -7,8 +7,10 @@ use std::sync::Arc;
 use portreeve_api::Client;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::warn;
 
-use crate::Config;
+use crate::attached::{self, Moorage, Socket, SocketError};
+use crate::config::{Config, SocketPlace};
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household};
 use crate::lock::{LockError, StateLock};
@@ -45,10 +47,10 @@ impl Agent {
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
-        let mut observer = Observer::new(config.clone(), granted_seen);
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
         let (to_household, inbox) = mpsc::channel(INBOX);
         let (ends, ends_seen) = mpsc::unbounded_channel();
+        let ends_of_attached = ends.clone();
         let channels = Channels {
             inbox,
             ends,
@@ -58,6 +60,31 @@ impl Agent {
         };
         let household = Household::open(config.clone(), boot_id.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
+        let socket = match &config.socket {
+            None => None,
+            Some(SocketPlace::At(path)) => Some(Socket::take(path).map_err(StartError::Socket)?),
+            Some(SocketPlace::Usual(path)) => Socket::take(path)
+                .inspect_err(|cause| warn!("`portreeve run` cannot be used here: {cause}"))
+                .ok(),
+        };
+        let (to_moorage, moorage_inbox) = mpsc::channel(INBOX);
+        let (attached_granted, attached_seen) = watch::channel(Granted::new());
+        let channels = attached::Channels {
+            inbox: moorage_inbox,
+            ends: ends_of_attached,
+            granted: attached_granted,
+            observed: observed_seen.clone(),
+        };
+        let moorage = Moorage::open(config.clone(), boot_id.clone(), channels)
+            .map_err(|cause| StartError::state(&config, cause))?;
+        let (all_granted, all_granted_seen) = watch::channel(Granted::new());
+        let mut both = Both {
+            own: granted_seen,
+            attached: attached_seen,
+            all: all_granted,
+        };
+        both.join();
+        let mut observer = Observer::new(config.clone(), all_granted_seen);
         // After the household: what its replicas listen on is not foreign.
         observed.send_replace(observer.look());
 
@@ -71,16 +98,21 @@ impl Agent {
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
+            moorage: to_moorage.clone(),
             ends: ends_seen,
             rejoin: rejoin.clone(),
             joined,
         };
+        let serving = socket.map(|socket| {
+            attached::serve(socket, config.clone(), client.clone(), to_moorage.clone())
+        });
         let orders = Orders {
             config,
             client,
             joined: joined_seen,
             rejoin,
             household: to_household,
+            moorage: to_moorage,
             reads: Reads::default(),
             unfit: 0,
         };
@@ -93,6 +125,20 @@ impl Agent {
             household.run().await;
             "household"
         });
+        tasks.spawn(async {
+            moorage.run().await;
+            "moorage"
+        });
+        tasks.spawn(async {
+            both.run().await;
+            "grants"
+        });
+        if let Some(serving) = serving {
+            tasks.spawn(async {
+                serving.await;
+                "socket"
+            });
+        }
         tasks.spawn(async {
             uplink.run().await;
             "uplink"
@@ -128,6 +174,42 @@ impl Agent {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         drop(self.lock);
+    }
+}
+
+/// The numbers that replicas of both kinds hold here.
+struct Both {
+    own: watch::Receiver<Granted>,
+    attached: watch::Receiver<Granted>,
+    all: watch::Sender<Granted>,
+}
+
+impl Both {
+    fn join(&mut self) {
+        let own = self.own.borrow_and_update();
+        let all: Granted = own
+            .union(&self.attached.borrow_and_update())
+            .copied()
+            .collect();
+        drop(own);
+        self.all.send_if_modified(|last| {
+            let changed = *last != all;
+            *last = all;
+            changed
+        });
+    }
+
+    async fn run(mut self) {
+        loop {
+            let changed = tokio::select! {
+                changed = self.own.changed() => changed,
+                changed = self.attached.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            self.join();
+        }
     }
 }
 
@@ -175,6 +257,9 @@ pub enum StartError {
         /// The system's words.
         cause: io::Error,
     },
+    /// The socket for jobs cannot be made.
+    #[error(transparent)]
+    Socket(SocketError),
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]
     Boot(io::Error),

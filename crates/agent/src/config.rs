@@ -38,6 +38,17 @@ pub struct Config {
     pub address: AddressRule,
     /// Begins every variable a job sees.
     pub prefix: String,
+    /// Where jobs of another scheduler ask for ports.
+    pub socket: Option<SocketPlace>,
+}
+
+/// Where an agent's socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketPlace {
+    /// Here, or the agent does not start.
+    At(PathBuf),
+    /// Here, if nothing is in the way: without it only `portreeve run` finds no agent.
+    Usual(PathBuf),
 }
 
 impl Default for Config {
@@ -56,6 +67,7 @@ impl Default for Config {
             labels: BTreeMap::new(),
             address: AddressRule::default(),
             prefix: portreeve::variables::PREFIX.to_owned(),
+            socket: None,
         }
     }
 }

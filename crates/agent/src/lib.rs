@@ -6,9 +6,10 @@
 //! [`portreeve::residency`] for every decision about a replica.
 //!
 //! Each task has one part of the truth: `facts` looks at the host, `household` owns the replicas' folders,
-//! `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
+//! `attached` keeps what jobs of another scheduler bring along, `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
 
 mod agent;
+mod attached;
 mod config;
 mod facts;
 mod household;
@@ -18,4 +19,5 @@ mod orders;
 mod uplink;
 
 pub use agent::{Agent, StartError};
-pub use config::{Config, Ephemeral};
+pub use attached::SocketError;
+pub use config::{Config, Ephemeral, SocketPlace};

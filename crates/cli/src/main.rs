@@ -8,6 +8,7 @@ mod hello;
 mod names;
 mod output;
 mod places;
+mod run;
 mod span;
 
 use std::process::ExitCode;

@@ -153,7 +153,7 @@ fn make(folder: &ReplicaFolder) -> io::Result<()> {
 }
 
 /// Replaces the file in one step, 0600: a reader, and a crash, see the old content or the new.
-fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
@@ -167,7 +167,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// The file's content; `None` if there is none. A damaged file is told and counts as none.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     /// Far above anything that is written there.
     const MOST: u64 = 64 << 20;
     let file = match File::open(path) {

@@ -26,9 +26,9 @@ use tracing::{error, info, warn};
 use crate::Config;
 use crate::facts::{Granted, Observed};
 
-pub(crate) use folder::parse_name;
+pub(crate) use folder::{parse_name, read_json, write_json};
 use keeping::Keeping;
-use worker::Worker;
+pub(crate) use worker::Worker;
 
 /// What other tasks say to the household.
 #[derive(Debug)]
@@ -369,7 +369,8 @@ const fn told_of(desired: &Desired) -> Told {
     }
 }
 
-fn numbers(
+/// Each number of a grant on each side.
+pub(crate) fn numbers(
     port: &portreeve::port_pool::GrantedPort,
 ) -> impl Iterator<Item = (portreeve::port::Port, Protocol)> {
     let (numbers, protocol): (PortRange, Protocol) = (port.numbers, port.protocol);

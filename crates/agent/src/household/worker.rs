@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A worker that lives, held so that its number cannot come to mean another process.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     pub(super) pid: u32,
     process: OwnedFd,
 }
@@ -81,7 +81,7 @@ impl Worker {
     }
 
     /// The living process with this identity; `None` if there is none any more.
-    pub(super) fn recognise(identity: &ProcessIdentity) -> Option<Self> {
+    pub(crate) fn recognise(identity: &ProcessIdentity) -> Option<Self> {
         let worker = Self::hold(identity.pid).ok()?;
         // Looked at while the number is held: it cannot pass to another process in between.
         (identity.is_alive() && !worker.has_ended()).then_some(worker)
@@ -106,7 +106,7 @@ impl Worker {
     /// # Errors
     ///
     /// The system's, when it cannot be waited for.
-    pub(super) async fn ended(self) -> io::Result<()> {
+    pub(crate) async fn ended(self) -> io::Result<()> {
         #[expect(
             deprecated,
             reason = "its successor asks for a promise by hand that an OwnedFd keeps by itself: the descriptor stays open and the same"

@@ -103,6 +103,7 @@ pub(crate) fn wanted(incarnation: u32, want: Want) -> DesiredReplica {
             user: "alice".to_owned(),
             uid: rustix::process::geteuid().as_raw(),
             last_status: None,
+            attached: false,
         },
         tokens: Tokens {
             worker: "secret".to_owned(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
-use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
+use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::local::ReplicaFolder;
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -144,6 +144,9 @@ pub(crate) struct Agent {
     /// All on one machine: the loopback address is published
     #[arg(long)]
     single_host: bool,
+    /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<PathBuf>,
 }
 
 impl Agent {
@@ -157,6 +160,10 @@ impl Agent {
         let client = connect.client()?;
         let mut config = agent_config(&self.options, state, client.target().clone())?;
         config.single_host = self.single_host;
+        config.socket = Some(match self.socket {
+            Some(socket) => SocketPlace::At(socket),
+            None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
+        });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
         let broken = tokio::select! {
             () = told.stop() => None,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use portreeve_agent::Agent;
+use portreeve_agent::{Agent, SocketPlace};
 use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
@@ -66,7 +66,8 @@ impl Dev {
         let told = Told::listen()?;
         let home = Home::open(self.data.clone())?;
         home.log_to_file()?;
-        let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
+        let run_dir = self.run_dir.clone().unwrap_or_else(|| Places::here().run);
+        let socket = places::socket(&run_dir);
         // All that can be refused without a trace comes before the first daemon.
         let mut config = agent_config(
             &self.host,
@@ -75,6 +76,7 @@ impl Dev {
         )?;
         config.single_host = true;
         config.lifeline = home.lifeline()?;
+        config.socket = Some(SocketPlace::At(places::agent_socket(&run_dir)));
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),

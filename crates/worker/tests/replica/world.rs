@@ -96,6 +96,7 @@ impl World {
                 user: "alice".into(),
                 uid: nix::unistd::geteuid().as_raw(),
                 last_status: None,
+                attached: false,
             },
             host: "n01".parse().unwrap(),
             host_address: [127, 0, 0, 1].into(),

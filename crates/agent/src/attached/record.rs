@@ -1,0 +1,90 @@
+//! Who has what, on disk: written before a job is told of its ports, so that no restart of the agent forgets it.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use portreeve::registry::Desired;
+use portreeve::residency::ReplicaName;
+use portreeve::supervision::{State, Status};
+use portreeve_api::local::ProcessIdentity;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::household::{parse_name, read_json, write_json};
+
+/// One attached replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// What was granted.
+    pub(super) desired: Desired,
+    /// The job's `portreeve run`.
+    pub(super) run: ProcessIdentity,
+    /// Whose job it is.
+    pub(super) uid: u32,
+    /// Its newest status, as far as it was worth a write: an end always is.
+    pub(super) status: Option<Status>,
+}
+
+impl Record {
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.status.as_ref().map(|status| &status.state);
+        matches!(state, Some(State::Final(_)))
+    }
+}
+
+/// The folder of the records.
+#[derive(Clone, Debug)]
+pub(super) struct Records(PathBuf);
+
+impl Records {
+    /// Below the agent's state folder; made 0700 if missing.
+    pub(super) fn below(state: &Path) -> io::Result<Self> {
+        let folder = state.join("attached");
+        let mut make = DirBuilder::new();
+        make.recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self(folder))
+    }
+
+    /// Every record of this boot. What an earlier boot left is removed: none of it can live, and the controller
+    /// knows by the boot.
+    pub(super) fn read(&self, boot_id: &str) -> io::Result<Vec<(ReplicaName, Record)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let name = name.and_then(parse_name);
+            let record = name.and_then(|name| Some((name, read_json::<Record>(&path)?)));
+            match record {
+                Some((name, record)) if record.run.boot_id == boot_id => found.push((name, record)),
+                Some((name, _)) => self.remove(&name),
+                None => warn!("{} is no record of a replica", path.display()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// On disk when the call returns.
+    pub(super) fn write(&self, name: &ReplicaName, record: &Record) -> io::Result<()> {
+        write_json(&self.path(name), record)?;
+        fs::File::open(&self.0)?.sync_all()
+    }
+
+    pub(super) fn remove(&self, name: &ReplicaName) {
+        if let Err(cause) = fs::remove_file(self.path(name))
+            && cause.kind() != io::ErrorKind::NotFound
+        {
+            warn!("the record of {name} cannot be removed: {cause}");
+        }
+    }
+
+    fn path(&self, name: &ReplicaName) -> PathBuf {
+        let ReplicaName {
+            service,
+            index,
+            incarnation,
+        } = name;
+        self.0.join(format!("{service}~{index}~{incarnation}.json"))
+    }
+}
