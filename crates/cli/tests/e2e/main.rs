@@ -19,6 +19,7 @@ mod namespace;
 mod numbers;
 mod ports;
 mod reads;
+mod run;
 mod stranger;
 mod tour;
 mod why;
