@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::Config;
+use crate::attached;
 use crate::household::parse_name;
 
 /// The most bytes of one piece, whatever was asked.
@@ -87,7 +88,7 @@ async fn piece(read: &LogRead, state: &Path) -> io::Result<Piece> {
     loop {
         let found = match newest_folder(read, state)? {
             Some(folder) => read_piece(&folder.log(stream), read.offset, max)?,
-            None => Piece::empty(read.offset),
+            None => of_job(read, state, stream, max)?,
         };
         // Only a reader that knows where it stands waits; the others want what there is.
         if !found.bytes.is_empty() || read.offset.is_none() || max == 0 || Instant::now() >= until {
@@ -115,13 +116,28 @@ fn newest_folder(read: &LogRead, state: &Path) -> io::Result<Option<ReplicaFolde
     Ok(newest.map(|(_, path)| ReplicaFolder::at(path)))
 }
 
+/// A piece of what the job of an attached replica records. Its output is not ours to read.
+fn of_job(read: &LogRead, state: &Path, stream: LogStream, max: u32) -> io::Result<Piece> {
+    if !matches!(stream, LogStream::Events | LogStream::EventsBefore) {
+        return Ok(Piece::empty(read.offset));
+    }
+    match attached::open_of_job(state, (&read.service, read.index), stream)? {
+        Some(file) => piece_of(file, read.offset, max),
+        None => Ok(Piece::empty(read.offset)),
+    }
+}
+
 /// The bytes from `offset`, or the last ones; a file that became shorter is read from its beginning.
 fn read_piece(path: &Path, offset: Option<u64>, max: u32) -> io::Result<Piece> {
-    let mut file = match File::open(path) {
+    let file = match File::open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Piece::empty(None)),
         Err(cause) => return Err(cause),
     };
+    piece_of(file, offset, max)
+}
+
+fn piece_of(mut file: File, offset: Option<u64>, max: u32) -> io::Result<Piece> {
     let length = file.metadata()?.len();
     let offset = match offset {
         Some(offset) if offset <= length => offset,

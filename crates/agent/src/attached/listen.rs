@@ -285,6 +285,7 @@ async fn attach(
     client: &Client,
     moorage: &mpsc::Sender<Message>,
 ) -> Result<(ReplicaName, FromAgent), Box<Problem>> {
+    let folder = ask.folder.clone();
     let relayed = Relayed { uid: job.uid, ask };
     let path = paths::host_part(&config.host, "attach");
     let granted: Result<Attached, ClientError> = client
@@ -300,6 +301,7 @@ async fn attach(
     let mooring = Mooring {
         replica: attached.replica,
         job: job.clone(),
+        folder,
         orders,
         reply,
     };
@@ -334,6 +336,7 @@ async fn come_back(
     let message = Message::Back {
         name: name.clone(),
         job: job.clone(),
+        folder: again.folder,
         token: again.token,
         status: again.status.map(Box::new),
         orders,

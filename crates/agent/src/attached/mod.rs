@@ -14,3 +14,4 @@ mod remains;
 pub use listen::SocketError;
 pub(crate) use listen::{Socket, serve};
 pub(crate) use moorage::{Channels, Message, Moorage};
+pub(crate) use record::open_of_job;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub(crate) enum Message {
     Back {
         name: ReplicaName,
         job: Job,
+        folder: PathBuf,
         token: String,
         status: Option<Box<Status>>,
         orders: mpsc::Sender<FromAgent>,
@@ -68,6 +70,7 @@ pub(crate) enum Message {
 pub(crate) struct Mooring {
     pub(super) replica: DesiredReplica,
     pub(super) job: Job,
+    pub(super) folder: PathBuf,
     pub(super) orders: mpsc::Sender<FromAgent>,
     /// Answered once it is written down.
     pub(super) reply: oneshot::Sender<io::Result<Box<Assignment>>>,
@@ -208,12 +211,13 @@ impl Moorage {
             Message::Back {
                 name,
                 job,
+                folder,
                 token,
                 status,
                 orders,
                 reply,
             } => {
-                let known = self.back(&name, &job, &token, orders);
+                let known = self.back(&name, &job, folder, &token, orders);
                 if let (true, Some(status)) = (known, status) {
                     self.told(&name, *status);
                 }
@@ -227,6 +231,7 @@ impl Moorage {
         let Mooring {
             replica,
             job,
+            folder,
             orders,
             reply,
         } = mooring;
@@ -235,6 +240,7 @@ impl Moorage {
             desired: replica.desired.clone(),
             run: job.run.clone(),
             uid: job.uid,
+            folder,
             status: None,
         };
         if let Err(cause) = self.records.write(&name, &record) {
@@ -253,6 +259,7 @@ impl Moorage {
         &mut self,
         name: &ReplicaName,
         job: &Job,
+        folder: PathBuf,
         token: &str,
         orders: mpsc::Sender<FromAgent>,
     ) -> bool {
@@ -277,6 +284,7 @@ impl Moorage {
             desired: wanted.desired.clone(),
             run: job.run.clone(),
             uid: job.uid,
+            folder,
             status: None,
         };
         if let Err(cause) = self.records.write(name, &record) {

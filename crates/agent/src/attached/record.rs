@@ -2,13 +2,14 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use portreeve::identity::ServiceName;
 use portreeve::registry::Desired;
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::{State, Status};
-use portreeve_api::local::ProcessIdentity;
+use portreeve_api::local::{LogStream, ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -23,6 +24,9 @@ pub(super) struct Record {
     pub(super) run: ProcessIdentity,
     /// Whose job it is.
     pub(super) uid: u32,
+    /// The job's private folder, as the job sees it.
+    #[serde(default)]
+    pub(super) folder: PathBuf,
     /// Its newest status, as far as it was worth a write: an end always is.
     pub(super) status: Option<Status>,
 }
@@ -32,6 +36,57 @@ impl Record {
         let state = self.status.as_ref().map(|status| &status.state);
         matches!(state, Some(State::Final(_)))
     }
+}
+
+/// Opens a file of the living job that has this copy of a service: its record of events, which it keeps in a folder of
+/// its own. `None`: no job of this host has it, or it has no such file.
+///
+/// The folder is what the job says, so only what belongs to the job's own account is opened, and no link is followed
+/// to it.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn open_of_job(
+    state: &Path,
+    (service, index): (&ServiceName, u32),
+    stream: LogStream,
+) -> io::Result<Option<fs::File>> {
+    let records = Records(state.join("attached"));
+    let entries = match fs::read_dir(&records.0) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(cause),
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let path = entry.path();
+        parse_name(path.file_stem()?.to_str()?)
+    });
+    let newest = names
+        .filter(|name| name.copy() == (service, index))
+        .max_by_key(|name| name.incarnation);
+    let Some(record) = newest.and_then(|name| read_json::<Record>(&records.path(&name))) else {
+        return Ok(None);
+    };
+    // A job may have folders that only it sees.
+    let root = PathBuf::from(format!("/proc/{}/root", record.run.pid));
+    let Ok(folder) = record.folder.strip_prefix("/") else {
+        return Ok(None);
+    };
+    let path = ReplicaFolder::at(root.join(folder)).log(stream);
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(cause),
+    };
+    let about = file.metadata()?;
+    let is_its_own = about.is_file() && about.uid() == record.uid;
+    // Looked at last: until here the number was the job's.
+    Ok((is_its_own && record.run.is_alive()).then_some(file))
 }
 
 /// The folder of the records.

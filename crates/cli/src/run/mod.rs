@@ -6,7 +6,7 @@ mod link;
 mod spec;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -121,6 +121,8 @@ impl Run {
         let mut conflicts: Vec<Instant> = Vec::new();
         loop {
             seeker.ask.key = random_key()?;
+            let home = private_folder()?;
+            seeker.ask.folder = home.path().to_owned();
             let (assignment, notes, connected) = match seeker.find(&mut signals).await? {
                 Found::Granted(granted) => *granted,
                 Found::TooLate(reason) => {
@@ -141,7 +143,7 @@ impl Run {
             );
             say(&granted_words(&name, &assignment));
             seeker.ask.index = Some(assignment.desired.index);
-            let stop = supervise(&seeker.socket, assignment, connected, &mut signals).await?;
+            let stop = supervise(&seeker, assignment, connected, &mut signals).await?;
             let is_conflict = matches!(
                 stop.outcome.status.state,
                 State::Final(Final::PortConflict { .. })
@@ -190,6 +192,7 @@ impl Run {
             index: self.replica.or(job.index),
             key: String::new(),
             job: job.name.clone(),
+            folder: PathBuf::new(),
         })
     }
 
@@ -286,36 +289,30 @@ struct Stop {
 
 /// Runs the replica to its end.
 async fn supervise(
-    socket: &Path,
+    seeker: &Seeker,
     assignment: Assignment,
     connected: Connected,
     signals: &mut Signals,
 ) -> Result<Stop, Failure> {
-    let home = tempfile::Builder::new().prefix("portreeve-run-").tempdir();
-    let home = home.map_err(|cause| {
-        Failure::plain(format!(
-            "no private folder in {}: {cause}; TMPDIR names another place",
-            std::env::temp_dir().display()
-        ))
-    })?;
     let (orders, wanted) = mpsc::channel(16);
     let (newest, told) = watch::channel(None);
     let desired = &assignment.desired;
     let link = Link {
-        socket: socket.to_owned(),
+        socket: seeker.socket.clone(),
         again: Again {
             service: desired.service.clone(),
             index: desired.index,
             incarnation: desired.incarnation,
             token: assignment.tokens.worker.clone(),
             status: None,
+            folder: seeker.ask.folder.clone(),
         },
         orders: orders.clone(),
         newest: told,
     };
     let linked = tokio::spawn(link.keep(connected));
     let working = run_attached(Berth {
-        folder: ReplicaFolder::at(home.path()),
+        folder: ReplicaFolder::at(&seeker.ask.folder),
         assignment,
         orders: wanted,
         newest,
@@ -420,6 +417,20 @@ fn no_agent() -> Failure {
     Failure::plain(
         "no agent runs on this host, and only it gives ports here; `portreeve agent` runs one, --agent names its socket",
     )
+}
+
+/// A folder of the job's own, 0700, that goes with the value. Scratch directories are below it, so it is where
+/// temporary files are, and not in a runtime folder, which is memory.
+fn private_folder() -> Result<tempfile::TempDir, Failure> {
+    let home = tempfile::Builder::new()
+        .prefix("portreeve-run-")
+        .tempdir_in(std::path::absolute(std::env::temp_dir())?);
+    home.map_err(|cause| {
+        Failure::plain(format!(
+            "no private folder in {}: {cause}; TMPDIR names another place",
+            std::env::temp_dir().display()
+        ))
+    })
 }
 
 /// Names one ask.
