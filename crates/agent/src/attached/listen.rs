@@ -222,6 +222,9 @@ async fn converse(
     moorage: &mpsc::Sender<Message>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
+    if let Some(problem) = not_served(job.uid) {
+        return say(&mut writer, &FromAgent::Refused(problem)).await;
+    }
     let mut reader = BufReader::new(reader);
     let opening = tokio::time::timeout(IN_TIME, read::<Opening>(&mut reader)).await;
     let (orders, to_job) = mpsc::channel(ORDERS);
@@ -245,6 +248,22 @@ async fn converse(
         },
     };
     follow(name, reader, writer, to_job, moorage).await
+}
+
+/// Why this account's jobs are not served here: what a killed one leaves could be neither seen nor ended.
+fn not_served(uid: u32) -> Option<Box<Problem>> {
+    let own = rustix::process::geteuid().as_raw();
+    if own == 0 || own == uid {
+        return None;
+    }
+    let reason = format!(
+        "this host's agent runs as uid {own} and serves jobs of that account only, not of uid {uid}; run the agent as root"
+    );
+    Some(Box::new(Problem::new(
+        StatusCode::FORBIDDEN,
+        "not_allowed",
+        reason,
+    )))
 }
 
 /// Passes statuses one way and orders the other until either side ends.

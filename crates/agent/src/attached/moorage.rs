@@ -169,7 +169,7 @@ impl Moorage {
                 if waits {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 } else {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             };
             tokio::select! {
@@ -325,6 +325,10 @@ impl Moorage {
         // The rest is told again by a job that comes back.
         if is_end && let Err(cause) = self.records.write(name, &berth.record) {
             error!("the end of {name} is known in memory only: {cause}");
+        }
+        if is_end {
+            // Nothing of it lives any more, though its process may: after a stranger's port it asks anew.
+            self.conclude(name);
         }
     }
 

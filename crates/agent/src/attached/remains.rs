@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use portreeve::residency::ReplicaName;
@@ -20,6 +21,14 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 
 /// How long what is left may end by itself: the shim of a killed job ends its service at once, and sees what escapes us.
 const BY_ITSELF: Duration = Duration::from_secs(3);
+
+/// What the system says of a process that ended meanwhile, or is nobody's to read.
+const GONE: [i32; 4] = [
+    nix::libc::ENOENT,
+    nix::libc::ESRCH,
+    nix::libc::EACCES,
+    nix::libc::EPERM,
+];
 
 /// What every process of one incarnation has in its environment.
 #[derive(Clone, Debug)]
@@ -66,8 +75,7 @@ impl Mark {
             };
             parents.push((pid, parent));
             let own = folder.metadata().is_ok_and(|about| about.uid() == self.uid);
-            let has = || fs::read(folder.join("environ")).is_ok_and(|env| self.is_in(&env));
-            if own && has() {
+            if own && self.has(&folder)? {
                 found.insert(pid);
             }
         }
@@ -84,6 +92,16 @@ impl Mark {
         Ok(found
             .filter_map(|pid| ProcessIdentity::of(pid).ok())
             .collect())
+    }
+
+    /// Whether the process of this folder of `/proc` has the mark. One that is gone has not, nor one that not even
+    /// root may read.
+    fn has(&self, folder: &Path) -> io::Result<bool> {
+        match fs::read(folder.join("environ")) {
+            Ok(environment) => Ok(self.is_in(&environment)),
+            Err(cause) if GONE.contains(&cause.raw_os_error().unwrap_or(0)) => Ok(false),
+            Err(cause) => Err(cause),
+        }
     }
 
     fn is_in(&self, environment: &[u8]) -> bool {

@@ -173,7 +173,7 @@ async fn a_job_comes_back_to_the_next_agent_and_its_status_is_in_the_full_report
     let mut job = Job::open(&socket(&house), &again("forgotten")).await;
     assert_eq!(job.hear().await, Some(FromAgent::Known));
     job.say(&status(4, State::Up)).await;
-    drop(controller);
+    controller.stop().await;
     let controller = house.controller("second");
     until_told(&controller, "the job's newest status", |it| it.seq == 4).await;
     next.stop().await;

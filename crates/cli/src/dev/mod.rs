@@ -76,7 +76,7 @@ impl Dev {
         )?;
         config.single_host = true;
         config.lifeline = home.lifeline()?;
-        config.socket = Some(SocketPlace::At(places::agent_socket(&run_dir)));
+        config.socket = Some(SocketPlace::Usual(places::agent_socket(&run_dir)));
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),

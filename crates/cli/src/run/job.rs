@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn each_scheduler_names_the_job_and_its_task() {
-        let table: [(&[(&str, &str)], &str, Option<u32>); 8] = [
+        type Variables = &'static [(&'static str, &'static str)];
+        let table: [(Variables, &str, Option<u32>); 8] = [
             (
                 &[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "3")],
                 "slurm 7",

@@ -348,7 +348,8 @@ async fn supervise(
 struct Signals {
     term: Signal,
     interrupt: Signal,
-    hangup: Signal,
+    /// `None` under `nohup`.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -361,18 +362,35 @@ impl Signals {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: match is_ignored(Self::HANGUP) {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
     /// The number of the next one.
     async fn next(&mut self) -> u8 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => _ = hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.term.recv() => Self::TERM,
             _ = self.interrupt.recv() => Self::INTERRUPT,
-            _ = self.hangup.recv() => Self::HANGUP,
+            () = hangup => Self::HANGUP,
         }
     }
+}
+
+/// Whether we were started with this signal ignored, which listening to it would undo.
+fn is_ignored(signal: u8) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 /// `web.alice/0 on host n1: http 20001`.

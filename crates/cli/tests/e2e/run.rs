@@ -434,6 +434,8 @@ fn after_a_strangers_port_the_job_asks_for_the_next_incarnation() {
         it["ready"] == true && it["incarnation"] == 1
     });
     assert_ne!(port(&next), taken);
+    // The number is no longer the job's, though the job lives.
+    assert!(eventually(|| site.is_foreign(taken)));
     assert!(
         job.stderr().contains("asks for other numbers"),
         "{}",
@@ -697,4 +699,51 @@ fn a_profile_is_run_as_well_and_a_bad_one_is_refused() {
         "{}",
         job.stderr()
     );
+}
+
+#[test]
+fn a_job_of_another_account_is_that_accounts_and_nobody_elses() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(site) = Site::new(POOL) else { return };
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root to become another account");
+        return;
+    }
+    // Everything on its way is open to that account, the binary too.
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(&site.world.path(""), 0o755);
+    let program = site.world.path("portreeve");
+    std::fs::copy(PORTREEVE, &program).unwrap();
+    let theirs = site.world.path("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    open(&theirs, 0o777);
+    let nobody = |arguments: &[&str]| {
+        let mut command = site.world.command("setpriv");
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(&program)
+            .args(arguments)
+            .env("PORTREEVE_AGENT", site.socket())
+            .env("TMPDIR", &theirs)
+            .current_dir(&theirs);
+        command
+    };
+    let output = nobody(&["run", "--name", "web.root", "--", "true"]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("nobody may not attach to web.root"), "{said}");
+    let script = "setsid sleep 4321 & exec sleep 1234";
+    let mut run = nobody(&["run", "--name", "web", "--", "sh", "-c", script])
+        .spawn()
+        .unwrap();
+    let replica = site.replica_when("web.nobody", 0, "up", |it| it["ready"] == true);
+    let service = site.world.json(&["service", "web.nobody"]);
+    assert_eq!(service["owner"], "nobody", "{replica:#}");
+    kill(run.id().cast_signed(), "KILL");
+    run.wait().unwrap();
+    site.replica_when("web.nobody", 0, "ended", |it| it["job_state"] == "EXIT");
+    assert_eq!(site.others(), Vec::<String>::new());
 }
