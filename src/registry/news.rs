@@ -42,13 +42,17 @@ impl Registry {
         };
         let old = replica.status.as_ref();
         let ends = |status: &Status| matches!(status.state, State::Final(_));
-        // Of an attached replica whose job was killed, only its host can tell the end, and does not know the
-        // newest number that the job told: there an end is the last word whatever its number.
-        let is_last_word = is_attached(replica) && ends(&status);
-        if old.is_some_and(|old| {
-            (status.run, status.seq) <= (old.run, old.seq) && !(is_last_word && !ends(old))
-                || is_attached(replica) && ends(old)
-        }) {
+        let stays = |old: &Status| {
+            let is_newer = (status.run, status.seq) > (old.run, old.seq);
+            // Of an attached replica whose job was killed, only its host can tell the end, and does not know the
+            // newest number that the job told: there an end is the last word whatever its number.
+            if is_attached(replica) {
+                ends(old) || !is_newer && !ends(&status)
+            } else {
+                !is_newer
+            }
+        };
+        if old.is_some_and(stays) {
             return;
         }
         let incarnation = replica.incarnation;

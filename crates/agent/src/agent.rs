@@ -9,8 +9,10 @@ use portreeve_api::Client;
 use portreeve_api::containment::{Choice, Ladder, NotPossible};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::warn;
 
-use crate::Config;
+use crate::attached::{self, Moorage, Socket, SocketError};
+use crate::config::{Config, SocketPlace};
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household, open_through};
 use crate::identity;
@@ -58,10 +60,10 @@ impl Agent {
 
         let (living, living_seen) = watch::channel(0);
         let (granted, granted_seen) = watch::channel(Granted::new());
-        let mut observer = Observer::new(config.clone(), granted_seen);
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
         let (to_household, inbox) = mpsc::channel(INBOX);
         let (ends, ends_seen) = mpsc::unbounded_channel();
+        let ends_of_attached = ends.clone();
         let channels = Channels {
             inbox,
             ends,
@@ -69,8 +71,33 @@ impl Agent {
             living,
             observed: observed_seen.clone(),
         };
-        let household = Household::open(config.clone(), boot_id, ladder.clone(), channels)
+        let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
+        let socket = match &config.socket {
+            None => None,
+            Some(SocketPlace::At(path)) => Some(Socket::take(path).map_err(StartError::Socket)?),
+            Some(SocketPlace::Usual(path)) => Socket::take(path)
+                .inspect_err(|cause| warn!("`portreeve run` cannot be used here: {cause}"))
+                .ok(),
+        };
+        let (to_moorage, moorage_inbox) = mpsc::channel(INBOX);
+        let (attached_granted, attached_seen) = watch::channel(Granted::new());
+        let channels = attached::Channels {
+            inbox: moorage_inbox,
+            ends: ends_of_attached,
+            granted: attached_granted,
+            observed: observed_seen.clone(),
+        };
+        let moorage = Moorage::open(config.clone(), boot_id, channels)
+            .map_err(|cause| StartError::state(&config, cause))?;
+        let (all_granted, all_granted_seen) = watch::channel(Granted::new());
+        let mut both = Both {
+            own: granted_seen,
+            attached: attached_seen,
+            all: all_granted,
+        };
+        both.join();
+        let mut observer = Observer::new(config.clone(), all_granted_seen);
         // After the household: what its replicas listen on is not foreign.
         let looked = tokio::task::spawn_blocking(move || {
             let seen = observer.look();
@@ -91,10 +118,14 @@ impl Agent {
             client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
+            moorage: to_moorage.clone(),
             ends: ends_seen,
             rejoin: rejoin.clone(),
             joined,
         };
+        let serving = socket.map(|socket| {
+            attached::serve(socket, config.clone(), client.clone(), to_moorage.clone())
+        });
         let orders = Orders {
             config,
             identity,
@@ -102,6 +133,7 @@ impl Agent {
             joined: joined_seen,
             rejoin,
             household: to_household,
+            moorage: to_moorage,
             reads: Reads::default(),
             unfit: 0,
         };
@@ -118,6 +150,20 @@ impl Agent {
             household.run().await;
             "household"
         });
+        tasks.spawn(async {
+            moorage.run().await;
+            "moorage"
+        });
+        tasks.spawn(async {
+            both.run().await;
+            "grants"
+        });
+        if let Some(serving) = serving {
+            tasks.spawn(async {
+                serving.await;
+                "socket"
+            });
+        }
         tasks.spawn(async {
             uplink.run().await;
             "uplink"
@@ -155,6 +201,42 @@ impl Agent {
         self.tasks.shutdown().await;
         _ = self.ladder.sweep();
         drop(self.lock);
+    }
+}
+
+/// The numbers that replicas of both kinds hold here.
+struct Both {
+    own: watch::Receiver<Granted>,
+    attached: watch::Receiver<Granted>,
+    all: watch::Sender<Granted>,
+}
+
+impl Both {
+    fn join(&mut self) {
+        let own = self.own.borrow_and_update();
+        let all: Granted = own
+            .union(&self.attached.borrow_and_update())
+            .copied()
+            .collect();
+        drop(own);
+        self.all.send_if_modified(|last| {
+            let changed = *last != all;
+            *last = all;
+            changed
+        });
+    }
+
+    async fn run(mut self) {
+        loop {
+            let changed = tokio::select! {
+                changed = self.own.changed() => changed,
+                changed = self.attached.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            self.join();
+        }
     }
 }
 
@@ -253,6 +335,9 @@ pub enum StartError {
     /// This agent cannot be made known to others of its network, with which it may share numbers.
     #[error("a socket for other agents of this network: {0}")]
     Network(io::Error),
+    /// The socket for jobs cannot be made.
+    #[error(transparent)]
+    Socket(SocketError),
     /// The kernel does not say which boot this is, without which no process can be recognised.
     #[error("/proc/sys/kernel/random/boot_id: {0}; mount /proc")]
     Boot(io::Error),

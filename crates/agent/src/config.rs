@@ -51,6 +51,17 @@ pub struct Config {
     pub logs: LogBounds,
     /// How long it is kept after the end.
     pub keep_logs: Duration,
+    /// Where jobs of another scheduler ask for ports.
+    pub socket: Option<SocketPlace>,
+}
+
+/// Where an agent's socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketPlace {
+    /// Here, or the agent does not start.
+    At(PathBuf),
+    /// Here, if nothing is in the way: without it only `portreeve run` finds no agent.
+    Usual(PathBuf),
 }
 
 impl Default for Config {
@@ -74,6 +85,7 @@ impl Default for Config {
             containment: Choice::default(),
             logs: LogBounds::default(),
             keep_logs: Duration::from_hours(7 * 24),
+            socket: None,
         }
     }
 }

@@ -6,10 +6,11 @@
 //! [`portreeve::residency`] for every decision about a replica.
 //!
 //! Each task has one part of the truth: `facts` looks at the host, `household` owns the replicas' folders,
-//! `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
+//! `attached` keeps what jobs of another scheduler bring along, `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
 
 mod account;
 mod agent;
+mod attached;
 mod check;
 mod clock;
 mod config;
@@ -25,6 +26,7 @@ mod owner;
 mod uplink;
 
 pub use agent::{Agent, StartError};
+pub use attached::SocketError;
 pub use check::{ABILITIES, Finding, Verdict, check, chosen_address};
-pub use config::{Config, Ephemeral};
+pub use config::{Config, Ephemeral, SocketPlace};
 pub use neighbours::SharedNumbers;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::Config;
+use crate::attached;
 use crate::household::parse_name;
 use crate::log_file;
 
@@ -108,7 +109,7 @@ async fn piece(read: &LogRead, state: &Path) -> io::Result<Piece> {
 async fn piece_now(read: &LogRead, state: &Path, stream: LogStream) -> io::Result<Piece> {
     let folders = folders(read, state)?;
     let Some((newest, _)) = folders.last_key_value() else {
-        return Ok(Piece::empty(read));
+        return of_job(read, state, stream);
     };
     let of = async |incarnation: u32, offset| {
         let max = read.max.min(MOST);
@@ -147,6 +148,31 @@ fn folders(read: &LogRead, state: &Path) -> io::Result<BTreeMap<u32, ReplicaFold
         }
     }
     Ok(folders)
+}
+
+/// A piece of what the job of an attached replica records. Its output is not ours to read.
+fn of_job(read: &LogRead, state: &Path, stream: LogStream) -> io::Result<Piece> {
+    let is_record = matches!(stream, LogStream::Events | LogStream::EventsBefore);
+    let copy = (&read.service, read.index);
+    let opened = is_record.then(|| attached::open_of_job(state, copy, stream));
+    let Some(mut file) = opened.transpose()?.flatten() else {
+        return Ok(Piece::empty(read));
+    };
+    let max = u64::from(read.max.min(MOST));
+    let length = file.metadata()?.len();
+    let offset = match read.offset {
+        Some(offset) if offset <= length => offset,
+        Some(_) => 0,
+        None => length.saturating_sub(max),
+    };
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(Piece {
+        incarnation: None,
+        offset,
+        bytes,
+    })
 }
 
 #[cfg(test)]

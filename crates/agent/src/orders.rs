@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::Config;
+use crate::attached;
 use crate::household::Message;
 use crate::log_read;
 use crate::uplink::Joined;
@@ -31,6 +32,7 @@ pub(crate) struct Orders {
     pub(crate) joined: watch::Receiver<Joined>,
     pub(crate) rejoin: Arc<Notify>,
     pub(crate) household: mpsc::Sender<Message>,
+    pub(crate) moorage: mpsc::Sender<attached::Message>,
     pub(crate) reads: Reads,
     /// Answers in a row that could not be acted on.
     pub(crate) unfit: u32,
@@ -78,13 +80,19 @@ impl Orders {
                     debug!("the controller wants a full report first");
                     return self.ask_for_rejoin().await;
                 }
-                Ok(Some(set)) => {
+                Ok(Some(mut set)) => {
                     self.unfit = 0;
                     let news = since != Some(set.revision);
                     since = Some(set.revision);
                     let read = self.reads.begin(&set, &self.config, &self.client);
                     if news {
-                        // Fails only while the agent is being stopped.
+                        let (attached, own) = set
+                            .replicas
+                            .into_iter()
+                            .partition(|one| one.desired.attached);
+                        set.replicas = own;
+                        // Both fail only while the agent is being stopped.
+                        _ = self.moorage.send(attached::Message::Wanted(attached)).await;
                         _ = self.household.send(Message::Wanted(Box::new(set))).await;
                     } else if !read {
                         tokio::time::sleep(BREATH).await;

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::Config;
+use crate::attached;
 use crate::clock;
 use crate::facts::Observed;
 use crate::household::Message;
@@ -34,6 +35,7 @@ pub(crate) struct Uplink {
     pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
     pub(crate) household: mpsc::Sender<Message>,
+    pub(crate) moorage: mpsc::Sender<attached::Message>,
     /// Ends that no worker tells.
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
     /// Somebody found that the controller misses our full report.
@@ -82,9 +84,12 @@ impl Uplink {
     async fn try_join(&mut self) -> Result<(String, Observed), ClientError> {
         let observed = self.observed.borrow_and_update().clone();
         let (ask, answer) = oneshot::channel();
-        // Both fail only while the agent is being stopped.
+        // All fail only while the agent is being stopped.
         _ = self.household.send(Message::Newest(ask)).await;
-        let replicas = answer.await.unwrap_or_default();
+        let mut replicas = answer.await.unwrap_or_default();
+        let (ask, answer) = oneshot::channel();
+        _ = self.moorage.send(attached::Message::Newest(ask)).await;
+        replicas.extend(answer.await.unwrap_or_default());
         self.report(&observed, replicas, Completeness::Full).await?;
         Ok((self.lease().await?, observed))
     }

@@ -5,6 +5,8 @@
 //! comes back with [`Opening::Again`]. The path is the socket and nothing else, since a job may have folders that its
 //! host does not see.
 
+use std::path::PathBuf;
+
 use portreeve::identity::{Incarnation, ServiceName};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,8 @@ pub struct Ask {
     pub key: String,
     /// The job in its scheduler's words, such as `slurm 4711`.
     pub job: Option<String>,
+    /// The run's private folder, as the job sees it: there the record of what happened is.
+    pub folder: PathBuf,
 }
 
 /// How a profile is written.
@@ -71,6 +75,8 @@ pub struct Again {
     pub token: String,
     /// Its newest status.
     pub status: Option<Status>,
+    /// Its private folder, as the job sees it.
+    pub folder: PathBuf,
 }
 
 /// What an agent says.

@@ -9,6 +9,7 @@ mod lean;
 mod names;
 mod output;
 mod places;
+mod run;
 mod size;
 mod span;
 

@@ -16,7 +16,7 @@ pub(crate) struct Places {
 }
 
 /// Where root keeps them, and where everybody looks for a system's controller.
-const SYSTEM_RUN: &str = "/run/portreeve";
+pub(crate) const SYSTEM_RUN: &str = "/run/portreeve";
 const SYSTEM_DATA: &str = "/var/lib/portreeve";
 /// The address of a controller by default.
 pub(crate) const LISTEN: [&str; 2] = ["127.0.0.1:7373", "[::1]:7373"];
@@ -54,6 +54,11 @@ pub(crate) fn site_profiles(named: Option<PathBuf>) -> SiteFolder {
 /// The socket of a controller below a run folder.
 pub(crate) fn socket(run: &Path) -> PathBuf {
     run.join("controller.sock")
+}
+
+/// The socket of an agent below a run folder.
+pub(crate) fn agent_socket(run: &Path) -> PathBuf {
+    run.join(portreeve_api::attach::SOCKET)
 }
 
 /// The controllers to try when none is named, nearest first: one's own, the system's, the default address.

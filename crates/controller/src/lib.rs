@@ -275,6 +275,7 @@ fn random_name() -> Result<String, StartError> {
 mod site;
 #[cfg(test)]
 mod tests {
+    mod attach;
     mod hosts;
     mod layers;
     mod life;

@@ -280,7 +280,7 @@ fn make(folder: &ReplicaFolder, owner: Owner) -> io::Result<()> {
 }
 
 /// Replaces the file in one step, 0600: a reader, and a crash, see the old content or the new.
-fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = create(&new)?;
     file.write_all(&serde_json::to_vec(value)?)?;
@@ -301,7 +301,7 @@ fn create(path: &Path) -> io::Result<File> {
 
 /// The content of the owner's file; `None` if there is none. A damaged file, or one that is not the
 /// owner's, is told and counts as none.
-fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Option<T> {
+pub(crate) fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Option<T> {
     /// Far above anything that is written there: a profile holds at most a few hundred KiB.
     const MOST: u64 = 16 << 20;
     let file = match owner.open(path) {

@@ -29,9 +29,9 @@ use crate::Config;
 use crate::account::Accounts;
 use crate::facts::{Granted, Observed};
 
-pub(crate) use folder::{open_through, parse_name};
+pub(crate) use folder::{open_through, parse_name, read_json, write_json};
 use keeping::Keeping;
-use worker::Worker;
+pub(crate) use worker::Worker;
 
 /// What other tasks say to the household.
 #[derive(Debug)]
@@ -382,7 +382,8 @@ const fn told_of(desired: &Desired) -> Told {
     }
 }
 
-fn numbers(
+/// Each number of a grant on each side.
+pub(crate) fn numbers(
     port: &portreeve::port_pool::GrantedPort,
 ) -> impl Iterator<Item = (portreeve::port::Port, Protocol)> {
     let (numbers, protocol): (PortRange, Protocol) = (port.numbers, port.protocol);

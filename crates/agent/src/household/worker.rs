@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A worker that lives, held so that its number cannot come to mean another process.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     pub(super) pid: u32,
     process: OwnedFd,
 }
@@ -92,9 +92,17 @@ impl Worker {
     }
 
     fn recognise_of(identity: &ProcessIdentity, users: &[u32]) -> Option<Self> {
+        Self::living(identity, |pid| runs_as(pid, users))
+    }
+
+    /// The living process with this identity, whoever runs it, if it `is_meant`.
+    pub(crate) fn living(
+        identity: &ProcessIdentity,
+        is_meant: impl FnOnce(u32) -> bool,
+    ) -> Option<Self> {
         let worker = Self::hold(identity.pid).ok()?;
         // Looked at while the number is held: it cannot pass to another process in between.
-        let is_it = identity.is_alive() && runs_as(identity.pid, users) && !worker.has_ended();
+        let is_it = identity.is_alive() && is_meant(identity.pid) && !worker.has_ended();
         is_it.then_some(worker)
     }
 
@@ -117,7 +125,7 @@ impl Worker {
     /// # Errors
     ///
     /// The system's, when it cannot be waited for.
-    pub(super) async fn ended(self) -> io::Result<()> {
+    pub(crate) async fn ended(self) -> io::Result<()> {
         #[expect(
             deprecated,
             reason = "its successor asks for a promise by hand that an OwnedFd keeps by itself: the descriptor stays open and the same"

@@ -12,6 +12,7 @@ use axum::response::Json;
 use axum::routing::{get, post, put};
 use portreeve::registry::HostFacts;
 use portreeve::time::WallClock;
+use portreeve_api::attach::{Attached, Relayed};
 use portreeve_api::body::{
     DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LeaseAsk, LogRead,
 };
@@ -47,6 +48,10 @@ pub(crate) struct Heard {
     pub(crate) report_first: bool,
     pub(crate) replicas: Vec<DesiredReplica>,
     pub(crate) reads: Vec<LogRead>,
+    /// What agents relayed for jobs.
+    pub(crate) relayed: Vec<Relayed>,
+    /// What the next jobs are granted.
+    pub(crate) grants: Vec<DesiredReplica>,
 }
 
 impl Controller {
@@ -65,6 +70,7 @@ impl Controller {
         let routes = Router::new()
             .route("/api/v1/hosts/{host}/report", put(report))
             .route("/api/v1/hosts/{host}/lease", post(lease))
+            .route("/api/v1/hosts/{host}/attach", post(attach))
             .route("/api/v1/hosts/{host}/desired", get(desired))
             .route("/api/v1/hosts/{host}/reads/{read}", put(piece))
             .with_state(shared.clone());
@@ -172,6 +178,20 @@ async fn desired(
         }
         news.changed().await.unwrap();
     }
+}
+
+async fn attach(
+    State(shared): State<Arc<Shared>>,
+    Json(relayed): Json<Relayed>,
+) -> Result<Json<Attached>, StatusCode> {
+    let mut granted = None;
+    shared.hear(|heard| {
+        heard.relayed.push(relayed);
+        granted = heard.grants.pop();
+    });
+    let replica = granted.ok_or(StatusCode::NOT_FOUND)?;
+    let notes = Vec::new();
+    Ok(Json(Attached { replica, notes }))
 }
 
 async fn piece(

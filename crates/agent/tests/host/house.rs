@@ -59,9 +59,14 @@ impl House {
     /// Starts an agent. A child that another test of this process is just starting may hold a copy of the lock
     /// of the one before until it runs its program: that is waited for.
     pub(crate) async fn agent(&self) -> Agent {
+        self.agent_with(self.config()).await
+    }
+
+    /// The same told something else.
+    pub(crate) async fn agent_with(&self, config: Config) -> Agent {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
-            match Agent::start(self.config()).await {
+            match Agent::start(config.clone()).await {
                 Err(StartError::InUse { .. }) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

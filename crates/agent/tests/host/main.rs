@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what broke by panicking")]
 
 mod adoption;
+mod attached;
 mod controller;
 mod house;
 mod reports;

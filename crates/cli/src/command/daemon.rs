@@ -9,7 +9,7 @@ use clap::Args;
 use portreeve::host_addr::AddressRule;
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
-use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral};
+use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
@@ -218,6 +218,9 @@ pub(crate) struct Agent {
     /// How to print a check
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<PathBuf>,
 }
 
 impl Agent {
@@ -244,6 +247,10 @@ impl Agent {
             return check::readiness(&config, &client, self.output).await;
         }
         config.backend = self.options.backend.find().await?;
+        config.socket = Some(match self.socket {
+            Some(socket) => SocketPlace::At(socket),
+            None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
+        });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
         let broken = tokio::select! {
             () = told.stop() => None,

@@ -25,6 +25,7 @@ use crate::connect::Connect;
 use crate::dev::Dev;
 use crate::exit::Failure;
 use crate::hello::Hello;
+use crate::run::Run;
 
 /// Ports, supervision and endpoints for long-running services.
 ///
@@ -48,6 +49,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Dev(Dev),
+    Run(Run),
     Check(submit::Check),
     Submit(submit::Submit),
     Explain(explain::Explain),
@@ -86,6 +88,7 @@ impl Cli {
         let done = |()| ExitCode::SUCCESS;
         match self.command {
             Command::Dev(dev) => on_all_cores(dev.run()).map(done),
+            Command::Run(run) => on_one_core(async { Ok(run.run().await) }),
             Command::Check(check) => check.run(),
             Command::Submit(submit) => on_one_core(submit.run(connect)).map(done),
             Command::Explain(explain) => on_one_core(explain.run(connect)),

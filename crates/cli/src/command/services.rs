@@ -71,7 +71,7 @@ impl Service {
         if !std::io::stdout().is_terminal() {
             let mut lines = replica_rows(&service);
             for (line, replica) in lines.iter_mut().zip(&service.replicas) {
-                line.push(or_dash(replica.reason.as_ref()));
+                line.push(or_dash(standing(replica)));
             }
             return print(&rows(&REPLICA_HEADING, lines));
         }
@@ -124,9 +124,9 @@ pub(crate) fn replica_rows(service: &ServiceView) -> Vec<Vec<String>> {
 
 /// Why each replica is as it is, below the table; neighbours for the same reason on one line.
 pub(crate) fn reasons(service: &ServiceView) -> String {
-    let mut groups: Vec<(u32, u32, &str)> = Vec::new();
+    let mut groups: Vec<(u32, u32, String)> = Vec::new();
     for replica in &service.replicas {
-        let Some(reason) = replica.reason.as_deref() else {
+        let Some(reason) = standing(replica) else {
             continue;
         };
         match groups.last_mut() {
@@ -145,6 +145,17 @@ pub(crate) fn reasons(service: &ServiceView) -> String {
         }
     });
     told.collect()
+}
+
+/// Why a replica is as it is; of an attached one that is as it should be, whose it is.
+fn standing(replica: &ReplicaView) -> Option<String> {
+    let attached = || match &replica.job {
+        Some(job) => format!("attached: runs inside {job}"),
+        None => "attached: runs inside a job of another scheduler".to_owned(),
+    };
+    let lives = replica.host.is_some() && replica.job_state == "RUN";
+    let reason = replica.reason.clone();
+    reason.or_else(|| (replica.attached && lives).then(attached))
 }
 
 /// `http=20001 workers=20002-20005`.
@@ -178,12 +189,14 @@ fn waits_for(service: &ServiceView) -> Option<String> {
         .replicas
         .iter()
         .find(|replica| !replica.ready && replica.reason.is_some());
-    waiting.and_then(|replica| {
+    let told = waiting.and_then(|replica| {
         replica
             .reason
             .as_ref()
             .map(|reason| format!("replica {}: {reason}", replica.replica))
-    })
+    });
+    let attached = || "attached to jobs of another scheduler".to_owned();
+    told.or_else(|| service.attached.then(attached))
 }
 
 /// Show what happened to a service, oldest first.

@@ -162,6 +162,12 @@ impl Draft {
         })
     }
 
+    /// The text of the file.
+    pub(crate) fn text(&self) -> Result<String, Failure> {
+        let text = String::from_utf8(self.bytes.clone());
+        text.map_err(|_| Failure::plain(format!("{}: it is no UTF-8 text", self.file)))
+    }
+
     /// Checks it over these profiles of the site; its warnings go to standard error.
     pub(crate) fn check(&self, site: &dyn SiteProfiles) -> Result<Checked, Failure> {
         let checked = Profile::from_layers(self.written(), site)

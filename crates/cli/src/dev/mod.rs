@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use portreeve_agent::Config as AgentConfig;
+use portreeve_agent::{Config as AgentConfig, SocketPlace};
 use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
@@ -71,9 +71,10 @@ impl Dev {
         let told = Told::listen()?;
         let home = Home::open(self.data.clone())?;
         home.log_to_file()?;
-        let socket = places::socket(&self.run_dir.clone().unwrap_or_else(|| Places::here().run));
+        let run_dir = self.run_dir.clone().unwrap_or_else(|| Places::here().run);
+        let socket = places::socket(&run_dir);
         // All that can be refused without a trace comes before the first daemon.
-        let agents = self.agents(&home, &socket).await?;
+        let agents = self.agents(&home, &run_dir).await?;
         let controller = Controller::start(ControllerConfig {
             data: home.path().join("controller"),
             socket: socket.clone(),
@@ -107,16 +108,21 @@ impl Dev {
     }
 
     /// The agents' configurations: one for this machine, or one for each host it shall be.
-    async fn agents(&self, home: &Home, socket: &Path) -> Result<Vec<AgentConfig>, Failure> {
-        let target = Target::Unix(socket.to_owned());
+    async fn agents(&self, home: &Home, run_dir: &Path) -> Result<Vec<AgentConfig>, Failure> {
+        let target = Target::Unix(places::socket(run_dir));
         let mut config = agent_config(&self.host, home.path().join("agent"), target)?;
         config.single_host = true;
         config.lifeline = home.lifeline()?;
         config.backend = self.host.backend.find().await?;
-        match self.hosts.and_then(NonZeroU16::new) {
-            Some(count) => hosts::split(&config, count),
-            None => Ok(vec![config]),
+        let mut agents = match self.hosts.and_then(NonZeroU16::new) {
+            Some(count) => hosts::split(&config, count)?,
+            None => vec![config],
+        };
+        // Jobs of another scheduler on this machine are on the first of its hosts.
+        if let Some(first) = agents.first_mut() {
+            first.socket = Some(SocketPlace::Usual(places::agent_socket(run_dir)));
         }
+        Ok(agents)
     }
 
     fn read_profiles(&self) -> Result<Vec<Draft>, Failure> {

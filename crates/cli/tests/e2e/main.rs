@@ -27,6 +27,7 @@ mod ports;
 mod probe_command;
 mod probes;
 mod reads;
+mod run;
 mod standalone;
 mod steady;
 mod stranger;

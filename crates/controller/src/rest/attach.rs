@@ -58,6 +58,8 @@ pub(crate) async fn attach(
         index,
         key,
         job,
+        // The agent's affair.
+        folder: _,
     } = ask;
     if text.len() > body::MAX {
         let most = body::MAX >> 20;

@@ -87,6 +87,9 @@ pub(crate) async fn logs(
         // Looked up anew each time: the replica may be placed elsewhere meanwhile, or the right be lost.
         let service = app.visible(caller, &name)?;
         seen::readable(&service, caller, "logs")?;
+        if service.attached && stream.starts_with("std") {
+            return Err(not_here(&service, index));
+        }
         let wanted = Wanted {
             service: name.clone(),
             index,
@@ -118,6 +121,19 @@ pub(crate) async fn logs(
         response.headers_mut().insert(LOG_INCARNATION_HEADER, value);
     }
     Ok(response)
+}
+
+/// The output of an attached replica is its job's.
+fn not_here(service: &ServiceView, index: u32) -> Refused {
+    let mut replicas = service.replicas.iter();
+    let replica = replicas.find(|replica| replica.replica == index);
+    let job = replica.and_then(|replica| replica.job.clone());
+    let job = job.unwrap_or_else(|| "another scheduler".to_owned());
+    let reason = format!(
+        "{}/{index} is attached: its output is in the files that its job of {job} writes to",
+        service.service
+    );
+    Refused::new(StatusCode::CONFLICT, "no_logs", reason)
 }
 
 fn host_of(service: &ServiceView, index: u32) -> Result<HostName, Refused> {

@@ -81,6 +81,22 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// What the shim of an attached replica has in its own environment, so that its host finds it with its service.
+    fn of_attached<'a>(
+        &'a self,
+        launch: &'a Launch,
+    ) -> impl Iterator<Item = (String, String)> + 'a {
+        let words = ["SERVICE", "NAMESPACE", "REPLICA", "INCARNATION"];
+        let is_mark = move |name: &str| {
+            let word = name.strip_prefix(&self.prefix);
+            launch.attached && word.is_some_and(|word| words.contains(&word))
+        };
+        let env = launch.env.iter();
+        env.filter(move |(name, _)| is_mark(name)).cloned()
+    }
+}
+
 impl ShimBackend {
     pub(crate) fn new(
         kind: BackendKind,
@@ -174,6 +190,7 @@ impl ShimBackend {
             .arg(self.folder.path())
             .args(["--run", &run.to_string()])
             .env_clear()
+            .envs(self.mark.of_attached(launch))
             .stdin(stdin)
             .stdout(stdout)
             .stderr(stderr)

@@ -1,0 +1,432 @@
+//! The agent's Unix socket: jobs of this host ask for ports there and hear what is wanted of them.
+//!
+//! Everybody may connect; who it is, the kernel tells. What a job says is bounded in length and in time, and only
+//! ever about the replica that its own process was granted.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use portreeve::residency::ReplicaName;
+use portreeve::supervision::Status;
+use portreeve_api::attach::{Again, Ask, Attached, FromAgent, MAX_LINE, Opening, Relayed};
+use portreeve_api::local::ProcessIdentity;
+use portreeve_api::{Client, ClientError, Problem, paths};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use super::moorage::{Message, Mooring};
+use crate::Config;
+
+/// How many jobs may be connected at once; more are turned away at once.
+const MAX_CONNECTIONS: usize = 2048;
+/// How many of them one account may have.
+const MAX_PER_USER: usize = 512;
+/// How long the first line may take to come, and an answer to be taken.
+const IN_TIME: Duration = Duration::from_secs(10);
+/// How long the controller may take to grant.
+const GRANTED_WITHIN: Duration = Duration::from_secs(20);
+/// The rest after a connection could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Orders on their way to one job; one that does not read is cut off and comes back.
+const ORDERS: usize = 16;
+
+/// The socket, removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+/// Why there is no socket. One that another agent listens at is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Another agent answers there.
+    #[error("{} is another agent's; name another with --socket", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Others could put a socket of their own in its place.
+    #[error(
+        "{} belongs to uid {uid} with mode {mode:o}, so others could replace the socket; name another place with --socket",
+        folder.display()
+    )]
+    Unsafe {
+        /// The folder.
+        folder: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The system refuses.
+    #[error("{}: {cause}", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// Its words.
+        cause: io::Error,
+    },
+}
+
+impl Socket {
+    /// Makes the socket, 0666, replacing that of a dead agent; its folder is made 0755 if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError`].
+    pub(crate) fn take(path: &Path) -> Result<Self, SocketError> {
+        let refused = |cause| SocketError::System {
+            path: path.to_owned(),
+            cause,
+        };
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let mut make = DirBuilder::new();
+        let made = make.recursive(true).mode(0o755).create(folder);
+        let about = made.and_then(|()| fs::metadata(folder)).map_err(refused)?;
+        let own = rustix::process::geteuid().as_raw();
+        let (uid, mode) = (about.uid(), about.mode() & 0o7777);
+        if ![own, 0].contains(&uid) || mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            return Err(SocketError::Unsafe {
+                folder: folder.to_owned(),
+                uid,
+                mode,
+            });
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(SocketError::InUse {
+                path: path.to_owned(),
+            });
+        }
+        match fs::remove_file(path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(refused(cause)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(refused)?;
+        fs::set_permissions(path, Permissions::from_mode(0o666)).map_err(refused)?;
+        Ok(Self {
+            path: path.to_owned(),
+            listener: Some(listener),
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Err(cause) = fs::remove_file(&self.path) {
+            debug!("{} is left behind: {cause}", self.path.display());
+        }
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(super) uid: u32,
+    pub(super) run: ProcessIdentity,
+}
+
+/// Serves jobs for ever.
+pub(crate) async fn serve(
+    mut socket: Socket,
+    config: Arc<Config>,
+    client: Client,
+    moorage: mpsc::Sender<Message>,
+) {
+    let Some(listener) = socket.listener.take() else {
+        return;
+    };
+    // Dropped with this task, and every connection with it.
+    let mut connections: JoinSet<u32> = JoinSet::new();
+    let mut of_user = std::collections::BTreeMap::<u32, usize>::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                let uid = ended.expect("a conversation with a job does not panic");
+                if let Some(count) = of_user.get_mut(&uid) {
+                    *count -= 1;
+                    if *count == 0 {
+                        of_user.remove(&uid);
+                    }
+                }
+                continue;
+            }
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(cause) => {
+                warn!("a job's connection was not taken: {cause}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let Some(job) = job_at(&stream) else {
+            // Its process is gone already.
+            continue;
+        };
+        let count = of_user.entry(job.uid).or_default();
+        if connections.len() >= MAX_CONNECTIONS || *count >= MAX_PER_USER {
+            turn_away(stream);
+            continue;
+        }
+        *count += 1;
+        let (config, client, moorage) = (config.clone(), client.clone(), moorage.clone());
+        connections.spawn(async move {
+            let uid = job.uid;
+            if let Err(cause) = converse(stream, job, &config, &client, &moorage).await {
+                debug!("a job's connection ended: {cause}");
+            }
+            uid
+        });
+    }
+}
+
+/// Whose connection it is. The process is named while it holds the connection, so that its number is its own.
+fn job_at(stream: &UnixStream) -> Option<Job> {
+    let peer = stream.peer_cred().ok()?;
+    let pid = u32::try_from(peer.pid()?).ok()?;
+    Some(Job {
+        uid: peer.uid(),
+        run: ProcessIdentity::of(pid).ok()?,
+    })
+}
+
+fn turn_away(stream: UnixStream) {
+    let problem = Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too_many_connections",
+        "the agent has as many jobs connected as it may have, of all or of you; ask again",
+    );
+    let line = line_of(&FromAgent::Refused(Box::new(problem)));
+    // A fresh socket's buffer takes it at once.
+    _ = stream.try_write(&line);
+}
+
+async fn converse(
+    stream: UnixStream,
+    job: Job,
+    config: &Config,
+    client: &Client,
+    moorage: &mpsc::Sender<Message>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    if let Some(problem) = not_served(job.uid) {
+        return say(&mut writer, &FromAgent::Refused(problem)).await;
+    }
+    let mut reader = BufReader::new(reader);
+    let opening = tokio::time::timeout(IN_TIME, read::<Opening>(&mut reader)).await;
+    let (orders, to_job) = mpsc::channel(ORDERS);
+    let name = match opening.map_err(|_| io::ErrorKind::TimedOut)?? {
+        None => return Ok(()),
+        Some(Opening::Attach(ask)) => {
+            match attach(&job, *ask, orders, config, client, moorage).await {
+                Ok((name, granted)) => {
+                    say(&mut writer, &granted).await?;
+                    name
+                }
+                Err(problem) => return say(&mut writer, &FromAgent::Refused(problem)).await,
+            }
+        }
+        Some(Opening::Again(again)) => match come_back(&job, *again, orders, moorage).await {
+            Ok(name) => {
+                say(&mut writer, &FromAgent::Known).await?;
+                name
+            }
+            Err(problem) => return say(&mut writer, &FromAgent::Refused(problem)).await,
+        },
+    };
+    follow(name, reader, writer, to_job, moorage).await
+}
+
+/// Why this account's jobs are not served here: what a killed one leaves could be neither seen nor ended.
+fn not_served(uid: u32) -> Option<Box<Problem>> {
+    let own = rustix::process::geteuid().as_raw();
+    if own == 0 || own == uid {
+        return None;
+    }
+    let reason = format!(
+        "this host's agent runs as uid {own} and serves jobs of that account only, not of uid {uid}; run the agent as root"
+    );
+    Some(Box::new(Problem::new(
+        StatusCode::FORBIDDEN,
+        "not_allowed",
+        reason,
+    )))
+}
+
+/// Passes statuses one way and orders the other until either side ends.
+async fn follow(
+    name: ReplicaName,
+    mut reader: BufReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    mut to_job: mpsc::Receiver<FromAgent>,
+    moorage: &mpsc::Sender<Message>,
+) -> io::Result<()> {
+    let hear = async {
+        while let Some(status) = read::<Status>(&mut reader).await? {
+            let name = name.clone();
+            let status = Box::new(status);
+            // Fails only while the agent is being stopped.
+            _ = moorage.send(Message::Told { name, status }).await;
+        }
+        Ok(())
+    };
+    let tell = async {
+        while let Some(line) = to_job.recv().await {
+            say(&mut writer, &line).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        heard = hear => heard,
+        told = tell => told,
+    }
+}
+
+/// Asks the controller for the job, and has what it grants written down before the job hears of it.
+async fn attach(
+    job: &Job,
+    ask: Ask,
+    orders: mpsc::Sender<FromAgent>,
+    config: &Config,
+    client: &Client,
+    moorage: &mpsc::Sender<Message>,
+) -> Result<(ReplicaName, FromAgent), Box<Problem>> {
+    let folder = ask.folder.clone();
+    let relayed = Relayed { uid: job.uid, ask };
+    let path = paths::host_part(&config.host, "attach");
+    let granted: Result<Attached, ClientError> = client
+        .call(Method::POST, &path, &relayed, GRANTED_WITHIN)
+        .await;
+    let attached = granted.map_err(|cause| match cause {
+        ClientError::Refused(problem) => problem,
+        cause => unavailable("controller_unreachable", cause.to_string()),
+    })?;
+    let name = attached.replica.desired.name();
+    info!("{name} is attached, a job of uid {}", job.uid);
+    let (reply, moored) = oneshot::channel();
+    let mooring = Mooring {
+        replica: attached.replica,
+        job: job.clone(),
+        folder,
+        orders,
+        reply,
+    };
+    let sent = moorage.send(Message::Moor(Box::new(mooring))).await;
+    let stopping = || unavailable("stopping", "the agent is going down; ask again");
+    sent.map_err(|_| stopping())?;
+    let assignment = moored.await.map_err(|_| stopping())?.map_err(|cause| {
+        unavailable(
+            "not_recorded",
+            format!("the agent cannot write down what was granted: {cause}"),
+        )
+    })?;
+    let granted = FromAgent::Granted {
+        assignment,
+        notes: attached.notes,
+    };
+    Ok((name, granted))
+}
+
+async fn come_back(
+    job: &Job,
+    again: Again,
+    orders: mpsc::Sender<FromAgent>,
+    moorage: &mpsc::Sender<Message>,
+) -> Result<ReplicaName, Box<Problem>> {
+    let name = ReplicaName {
+        service: again.service,
+        index: again.index,
+        incarnation: again.incarnation,
+    };
+    let (reply, known) = oneshot::channel();
+    let message = Message::Back {
+        name: name.clone(),
+        job: job.clone(),
+        folder: again.folder,
+        token: again.token,
+        status: again.status.map(Box::new),
+        orders,
+        reply,
+    };
+    // Both fail only while the agent is being stopped.
+    _ = moorage.send(message).await;
+    match known.await {
+        Ok(true) => Ok(name),
+        _ => Err(unavailable(
+            "replica_unknown",
+            format!("this agent does not know {name}, or not as this process; come back later"),
+        )),
+    }
+}
+
+fn unavailable(code: &str, detail: impl Into<String>) -> Box<Problem> {
+    Box::new(Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail))
+}
+
+/// One line; `None` at the end of the connection.
+async fn read<T: serde::de::DeserializeOwned>(
+    reader: &mut BufReader<OwnedReadHalf>,
+) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    reader.take(MAX_LINE).read_until(b'\n', &mut line).await?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if !line.ends_with(b"\n") {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+async fn say(writer: &mut OwnedWriteHalf, line: &FromAgent) -> io::Result<()> {
+    let line = line_of(line);
+    tokio::time::timeout(IN_TIME, writer.write_all(&line))
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+fn line_of(line: &FromAgent) -> Vec<u8> {
+    let mut text = serde_json::to_vec(line).expect("plain data is written as JSON");
+    text.push(b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_agents_socket_is_replaced_and_a_living_ones_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/agent.sock");
+        let socket = Socket::take(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
+        assert!(matches!(
+            Socket::take(&path),
+            Err(SocketError::InUse { .. })
+        ));
+        // As after a kill: the file stays.
+        std::mem::forget(fs::File::open(folder.path()).unwrap());
+        let listener = { socket }.listener.take();
+        drop(listener);
+        let again = Socket::take(&path).unwrap();
+        drop(again);
+        assert!(!path.exists());
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let open = Socket::take(&folder.path().join("agent.sock"));
+        assert!(matches!(open, Err(SocketError::Unsafe { .. })));
+    }
+}

@@ -1,0 +1,575 @@
+//! The attached replicas of this host: which job has which, what is wanted of it, and what became of it.
+//!
+//! A job is its process, by number, start time and boot. As long as that lives the replica is its own affair, connected
+//! or not; once it is gone, whatever is left of the service is ended, and only then is the end told, which frees the
+//! ports.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portreeve::registry::{Desired, ReplicaReport};
+use portreeve::residency::{ReplicaName, Told, Want};
+use portreeve::supervision::{State, Status};
+use portreeve_api::attach::FromAgent;
+use portreeve_api::body::DesiredReplica;
+use portreeve_api::containment::Containment;
+use portreeve_api::local::{Assignment, ProcessIdentity, WorkerCommand};
+use portreeve_api::service_manager::BackendKind;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::ending::unknown_end;
+use super::listen::Job;
+use super::record::{Record, Records};
+use super::remains::{self, Mark};
+use crate::Config;
+use crate::facts::{Granted, Observed};
+use crate::household::{Worker, numbers};
+
+/// How long a replica that is wanted here and that no job claims is waited for, before its end is told: its record
+/// may be lost, and its job comes back by itself within seconds.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(60);
+/// How long an end is kept that the controller does not ask to forget.
+const ENDED_KEPT: Duration = Duration::from_secs(600);
+/// How often what is waited for is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// What other tasks say to the moorage.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Everything attached that the controller wants of this host.
+    Wanted(Vec<DesiredReplica>),
+    /// A controller wants to know everything.
+    Newest(oneshot::Sender<Vec<ReplicaReport>>),
+    /// The controller granted something to a job.
+    Moor(Box<Mooring>),
+    /// A job that was cut off is back.
+    Back {
+        name: ReplicaName,
+        job: Job,
+        folder: PathBuf,
+        token: String,
+        status: Option<Box<Status>>,
+        orders: mpsc::Sender<FromAgent>,
+        /// Whether it is known.
+        reply: oneshot::Sender<bool>,
+    },
+    /// A job's newest status.
+    Told {
+        name: ReplicaName,
+        status: Box<Status>,
+    },
+}
+
+/// A job with its grant.
+#[derive(Debug)]
+pub(crate) struct Mooring {
+    pub(super) replica: DesiredReplica,
+    pub(super) job: Job,
+    pub(super) folder: PathBuf,
+    pub(super) orders: mpsc::Sender<FromAgent>,
+    /// Answered once it is written down.
+    pub(super) reply: oneshot::Sender<io::Result<Box<Assignment>>>,
+}
+
+/// Its ends of the channels to the other tasks.
+pub(crate) struct Channels {
+    pub(crate) inbox: mpsc::Receiver<Message>,
+    pub(crate) ends: mpsc::UnboundedSender<ReplicaReport>,
+    pub(crate) granted: watch::Sender<Granted>,
+    pub(crate) observed: watch::Receiver<Observed>,
+}
+
+/// Owns the attached replicas of this host.
+pub(crate) struct Moorage {
+    config: Arc<Config>,
+    boot_id: String,
+    records: Records,
+    berths: BTreeMap<ReplicaName, Berth>,
+    wanted: BTreeMap<ReplicaName, DesiredReplica>,
+    /// Wanted here, and no job claims them: since when.
+    unclaimed: BTreeMap<ReplicaName, Instant>,
+    /// Ends of jobs, and of what they left.
+    watches: JoinSet<(ReplicaName, ProcessIdentity, Gone)>,
+    channels: Channels,
+}
+
+struct Berth {
+    record: Record,
+    /// The way to the connected job.
+    orders: Option<mpsc::Sender<FromAgent>>,
+    /// What it was told.
+    told: Option<Told>,
+    ended: Option<Instant>,
+}
+
+/// What is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// The job's process.
+    Run,
+    /// That and everything of its service.
+    All,
+}
+
+impl Moorage {
+    /// Reads the records back and watches the jobs that live.
+    ///
+    /// Call it inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when the records cannot be listed.
+    pub(crate) fn open(
+        config: Arc<Config>,
+        boot_id: String,
+        channels: Channels,
+    ) -> io::Result<Self> {
+        let records = Records::below(&config.state)?;
+        let found = records.read(&boot_id)?;
+        let mut moorage = Self {
+            config,
+            boot_id,
+            records,
+            berths: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            watches: JoinSet::new(),
+            channels,
+        };
+        for (name, record) in found {
+            let ended = record.has_ended().then(Instant::now);
+            if ended.is_none() {
+                info!("{name} is attached, run {}", record.run.pid);
+            }
+            let run = record.run.clone();
+            let berth = Berth {
+                record,
+                orders: None,
+                told: None,
+                ended,
+            };
+            moorage.berths.insert(name.clone(), berth);
+            moorage.watch(name, run);
+        }
+        moorage.tell_granted();
+        Ok(moorage)
+    }
+
+    /// Acts for ever.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let waits =
+                !self.unclaimed.is_empty() || self.berths.values().any(|it| it.ended.is_some());
+            let pause = async {
+                if waits {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                message = self.channels.inbox.recv() => match message {
+                    Some(message) => self.hear(message),
+                    None => return,
+                },
+                Some(gone) = self.watches.join_next() => {
+                    let (name, run, gone) = gone.expect("waiting for the end of a process does not panic");
+                    self.gone(name, &run, gone);
+                }
+                changed = self.channels.observed.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.tell_address();
+                }
+                () = pause => self.look().await,
+            }
+            self.tell_granted();
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Wanted(replicas) => {
+                let named = replicas.into_iter().map(|it| (it.desired.name(), it));
+                self.wanted = named.collect();
+                self.follow_wanted();
+            }
+            Message::Newest(answer) => {
+                let reports = self.berths.iter().filter_map(|(name, berth)| {
+                    Some(self.report_of(name, berth.record.status.clone()?))
+                });
+                // The asker may have given up; it will ask again.
+                _ = answer.send(reports.collect());
+            }
+            Message::Moor(mooring) => self.moor(*mooring),
+            Message::Back {
+                name,
+                job,
+                folder,
+                token,
+                status,
+                orders,
+                reply,
+            } => {
+                let known = self.back(&name, &job, folder, &token, orders);
+                if let (true, Some(status)) = (known, status) {
+                    self.told(&name, *status);
+                }
+                _ = reply.send(known);
+            }
+            Message::Told { name, status } => self.told(&name, *status),
+        }
+    }
+
+    fn moor(&mut self, mooring: Mooring) {
+        let Mooring {
+            replica,
+            job,
+            folder,
+            orders,
+            reply,
+        } = mooring;
+        let name = replica.desired.name();
+        let record = Record {
+            desired: replica.desired.clone(),
+            run: job.run.clone(),
+            uid: job.uid,
+            folder,
+            status: None,
+        };
+        if let Err(cause) = self.records.write(&name, &record) {
+            error!("{name} cannot be written down: {cause}");
+            // Its job is told, and the controller when nobody has claimed it for a while.
+            _ = reply.send(Err(cause));
+            return;
+        }
+        let assignment = self.assignment(replica);
+        self.insert(name, record, orders);
+        _ = reply.send(Ok(Box::new(assignment)));
+    }
+
+    /// Whether the job that came back has the replica.
+    fn back(
+        &mut self,
+        name: &ReplicaName,
+        job: &Job,
+        folder: PathBuf,
+        token: &str,
+        orders: mpsc::Sender<FromAgent>,
+    ) -> bool {
+        if let Some(berth) = self.berths.get_mut(name) {
+            if berth.record.run != job.run || berth.ended.is_some() {
+                return false;
+            }
+            info!("{name} is back");
+            berth.orders = Some(orders);
+            berth.told = None;
+            self.tell(name);
+            return true;
+        }
+        // The records are lost: what the controller wants here says who may have it.
+        let wanted = self.wanted.get(name);
+        let Some(wanted) =
+            wanted.filter(|it| it.tokens.worker == token && it.desired.uid == job.uid)
+        else {
+            return false;
+        };
+        let record = Record {
+            desired: wanted.desired.clone(),
+            run: job.run.clone(),
+            uid: job.uid,
+            folder,
+            status: None,
+        };
+        if let Err(cause) = self.records.write(name, &record) {
+            error!("{name} cannot be written down: {cause}");
+            return false;
+        }
+        info!("{name} is claimed by its job");
+        self.insert(name.clone(), record, orders);
+        true
+    }
+
+    fn insert(&mut self, name: ReplicaName, record: Record, orders: mpsc::Sender<FromAgent>) {
+        let run = record.run.clone();
+        let berth = Berth {
+            record,
+            orders: Some(orders),
+            told: None,
+            ended: None,
+        };
+        self.unclaimed.remove(&name);
+        self.berths.insert(name.clone(), berth);
+        self.tell(&name);
+        self.watch(name, run);
+    }
+
+    /// Keeps a status if it is newer.
+    fn told(&mut self, name: &ReplicaName, status: Status) {
+        let Some(berth) = self.berths.get_mut(name).filter(|it| it.ended.is_none()) else {
+            return;
+        };
+        let place = |status: &Status| (status.run, status.seq);
+        let known = berth.record.status.as_ref();
+        if known.is_some_and(|known| place(known) >= place(&status)) {
+            return;
+        }
+        let is_end = matches!(status.state, State::Final(_));
+        berth.record.status = Some(status);
+        // The rest is told again by a job that comes back.
+        if is_end && let Err(cause) = self.records.write(name, &berth.record) {
+            error!("the end of {name} is known in memory only: {cause}");
+        }
+        if is_end {
+            // Nothing of it lives any more, though its process may: after a stranger's port it asks anew.
+            self.conclude(name);
+        }
+    }
+
+    fn follow_wanted(&mut self) {
+        let names: Vec<ReplicaName> = self.wanted.keys().cloned().collect();
+        for name in &names {
+            let Some(wanted) = self.wanted.get(name) else {
+                continue;
+            };
+            match self.berths.get(name) {
+                Some(berth) if berth.ended.is_some() && wanted.desired.want == Want::Forget => {
+                    self.berths.remove(name);
+                    self.records.remove(name);
+                    info!("{name} is forgotten");
+                }
+                Some(berth) if berth.ended.is_some() => {
+                    // The controller does not have the end, or has not acted on it yet.
+                }
+                Some(_) => self.tell(name),
+                None if wanted.desired.want == Want::Forget => {}
+                None => {
+                    self.unclaimed
+                        .entry(name.clone())
+                        .or_insert_with(Instant::now);
+                }
+            }
+        }
+        self.unclaimed.retain(|name, _| {
+            self.wanted
+                .get(name)
+                .is_some_and(|it| it.desired.want != Want::Forget)
+        });
+    }
+
+    /// Tells a connected job what is wanted, if it was not told.
+    fn tell(&mut self, name: &ReplicaName) {
+        let Some(wanted) = self.wanted.get(name) else {
+            return;
+        };
+        let now = Told {
+            want: wanted.desired.want,
+            restart_no: wanted.desired.restart_no,
+        };
+        let Some(berth) = self.berths.get_mut(name).filter(|it| it.told != Some(now)) else {
+            return;
+        };
+        let order = WorkerCommand::Want {
+            want: now.want,
+            restart_no: now.restart_no,
+        };
+        if berth.say(order) {
+            berth.told = Some(now);
+        }
+    }
+
+    fn tell_address(&mut self) {
+        let published = self.channels.observed.borrow_and_update().published;
+        let Some(address) = published else { return };
+        for berth in self.berths.values_mut() {
+            berth.say(WorkerCommand::Address { address });
+        }
+    }
+
+    fn watch(&mut self, name: ReplicaName, run: ProcessIdentity) {
+        self.watches.spawn(async move {
+            match Worker::living(&run, |_| true) {
+                Some(living) => {
+                    if let Err(cause) = living.ended().await {
+                        error!("the job of {name} cannot be waited for: {cause}");
+                    }
+                }
+                // Gone, or gone unseen for want of descriptors, which a look tells apart.
+                None => {
+                    while run.is_alive() && !is_dead(&run) {
+                        tokio::time::sleep(LOOK_AGAIN).await;
+                    }
+                }
+            }
+            (name, run, Gone::Run)
+        });
+    }
+
+    fn gone(&mut self, name: ReplicaName, run: &ProcessIdentity, gone: Gone) {
+        let Some(berth) = self
+            .berths
+            .get_mut(&name)
+            .filter(|it| it.record.run == *run)
+        else {
+            return;
+        };
+        berth.orders = None;
+        if berth.ended.is_some() {
+            return;
+        }
+        if gone == Gone::Run && !berth.record.has_ended() {
+            info!("the job of {name} is gone without a last word");
+            let mark = Mark::of(&name, &self.config.prefix, berth.record.uid);
+            let run = run.clone();
+            self.watches.spawn(async move {
+                remains::end(&name, mark).await;
+                (name, run, Gone::All)
+            });
+            return;
+        }
+        self.conclude(&name);
+    }
+
+    /// Notes and tells the end of a replica of which nothing lives any more.
+    fn conclude(&mut self, name: &ReplicaName) {
+        let Some(berth) = self.berths.get_mut(name) else {
+            return;
+        };
+        berth.ended = Some(Instant::now());
+        if !berth.record.has_ended() {
+            berth.record.status = Some(unknown_end(berth.record.status.as_ref()));
+            if let Err(cause) = self.records.write(name, &berth.record) {
+                error!("the end of {name} is known in memory only: {cause}");
+            }
+        }
+        if let Some(status) = berth.record.status.clone() {
+            info!("{name} has ended");
+            // The receiver lives as long as the agent.
+            _ = self.channels.ends.send(self.report_of(name, status));
+        }
+    }
+
+    /// Looks after what is waited for.
+    async fn look(&mut self) {
+        let old: Vec<ReplicaName> = self
+            .berths
+            .iter()
+            .filter(|(_, it)| it.ended.is_some_and(|at| at.elapsed() >= ENDED_KEPT))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in old {
+            self.berths.remove(&name);
+            self.records.remove(&name);
+        }
+        let late: Vec<ReplicaName> = self
+            .unclaimed
+            .iter()
+            .filter(|(_, since)| since.elapsed() >= CLAIMED_WITHIN)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in late {
+            self.give_up_waiting(name).await;
+        }
+    }
+
+    /// Tells the end of a replica that no job claimed, unless something of it still lives.
+    async fn give_up_waiting(&mut self, name: ReplicaName) {
+        let Some(wanted) = self.wanted.get(&name) else {
+            return;
+        };
+        let mark = Mark::of(&name, &self.config.prefix, wanted.desired.uid);
+        let looked = tokio::task::spawn_blocking(move || mark.living()).await;
+        match looked.expect("looking for processes does not panic") {
+            Ok(left) if left.is_empty() => {
+                warn!("{name} is wanted here, and no job has it; its end is told");
+                let last = wanted.desired.last_status.clone();
+                self.unclaimed.remove(&name);
+                let end = unknown_end(last.as_ref());
+                _ = self.channels.ends.send(self.report_of(&name, end));
+            }
+            // Its job may be suspended: what lives keeps its ports.
+            Ok(_) => {}
+            Err(cause) => warn!("what lives of {name} cannot be looked for: {cause}"),
+        }
+    }
+
+    fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
+        ReplicaReport {
+            host: self.config.host.clone(),
+            service: name.service.clone(),
+            index: name.index,
+            incarnation: name.incarnation,
+            status,
+        }
+    }
+
+    /// Tells the observer which listeners are no strangers.
+    fn tell_granted(&self) {
+        let here = self.berths.values().filter(|it| it.ended.is_none());
+        let here = here.map(|berth| &berth.record.desired);
+        let wanted = self.wanted.values().map(|it| &it.desired);
+        let wanted = wanted.filter(|desired| desired.want != Want::Forget);
+        let granted: Granted = here
+            .chain(wanted)
+            .flat_map(|desired: &Desired| &desired.grant.ports)
+            .flat_map(numbers)
+            .collect();
+        self.channels.granted.send_if_modified(|last| {
+            let changed = *last != granted;
+            *last = granted;
+            changed
+        });
+    }
+
+    fn assignment(&self, replica: DesiredReplica) -> Assignment {
+        let published = self.channels.observed.borrow().published;
+        Assignment {
+            desired: replica.desired,
+            host: self.config.host.clone(),
+            // A host without an address is granted only what is not published.
+            host_address: published.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            single_host: self.config.single_host && self.config.address.literal.is_none(),
+            controller: Some(self.config.controller.clone()),
+            tokens: replica.tokens,
+            boot_id: self.boot_id.clone(),
+            lifeline: self.config.lifeline.clone(),
+            prefix: self.config.prefix.clone(),
+            user: None,
+            // The job's processes stay in the groups of its scheduler, which counts and ends them there.
+            containment: Containment::default(),
+            backend: BackendKind::Process,
+            logs: self.config.logs,
+            pool: self.config.dynamic.clone(),
+        }
+    }
+}
+
+impl Berth {
+    /// Says it to a connected job; whether it is on its way. A job that does not read is cut off: it comes back and is
+    /// told anew.
+    fn say(&mut self, order: WorkerCommand) -> bool {
+        let sent = self
+            .orders
+            .as_ref()
+            .is_some_and(|orders| orders.try_send(FromAgent::Order(order)).is_ok());
+        if !sent {
+            self.orders = None;
+        }
+        sent
+    }
+}
+
+/// Whether the process only waits to be reaped.
+fn is_dead(process: &ProcessIdentity) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
+    let stat = stat.as_deref().ok().and_then(|stat| stat.rsplit_once(')'));
+    stat.is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+}

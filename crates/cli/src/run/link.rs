@@ -1,0 +1,187 @@
+//! The connection to the host's agent: it brings the grant, then what is wanted, and takes every newest status.
+//!
+//! Cut off, it is made anew for as long as the replica lives: an agent that is restarted disturbs nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portreeve::supervision::{State, Status};
+use portreeve_api::Problem;
+use portreeve_api::attach::{Again, Ask, FromAgent, MAX_LINE, Opening};
+use portreeve_api::local::{Assignment, SocketPath, WorkerCommand};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+
+/// How long an agent may take to answer an ask; it asks the controller.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+/// The wait before the next try to come back, at first and at most.
+const BACK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A living connection.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+}
+
+/// What an ask came to.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Granted(Box<Assignment>, Vec<String>, Connected),
+    Refused(Box<Problem>),
+}
+
+impl Connected {
+    async fn open(socket: &Path, opening: &Opening) -> io::Result<Self> {
+        // A socket's path may be longer than the kernel takes.
+        let path = SocketPath::of(socket)?;
+        let stream = UnixStream::connect(path.as_path()).await?;
+        let (reader, writer) = stream.into_split();
+        let mut connected = Self {
+            reader: BufReader::new(reader),
+            writer,
+        };
+        connected.say(opening).await?;
+        Ok(connected)
+    }
+
+    async fn say(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.writer.write_all(&text).await
+    }
+
+    async fn hear(&mut self) -> io::Result<FromAgent> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(MAX_LINE);
+        limited.read_until(b'\n', &mut line).await?;
+        if !line.ends_with(b"\n") {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&line)?)
+    }
+}
+
+/// Asks the agent at `socket` once.
+///
+/// # Errors
+///
+/// The system's: nobody answers there, or not in time.
+pub(crate) async fn ask(socket: &Path, ask: &Ask) -> io::Result<Answered> {
+    let exchange = async {
+        let opening = Opening::Attach(Box::new(ask.clone()));
+        let mut connected = Connected::open(socket, &opening).await?;
+        match connected.hear().await? {
+            FromAgent::Granted { assignment, notes } => {
+                Ok(Answered::Granted(assignment, notes, connected))
+            }
+            FromAgent::Refused(problem) => Ok(Answered::Refused(problem)),
+            other => Err(io::Error::other(format!(
+                "the agent answers what was not asked: {other:?}"
+            ))),
+        }
+    };
+    tokio::time::timeout(ANSWERED_WITHIN, exchange)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// The link of one incarnation.
+pub(crate) struct Link {
+    pub(crate) socket: PathBuf,
+    /// How it names itself when it comes back; the status is filled in.
+    pub(crate) again: Again,
+    pub(crate) orders: mpsc::Sender<WorkerCommand>,
+    pub(crate) newest: watch::Receiver<Option<Status>>,
+}
+
+impl Link {
+    /// Keeps the connection until the agent has the end.
+    pub(crate) async fn keep(mut self, connected: Connected) {
+        let mut connected = Some(connected);
+        let mut wait = BACK.0;
+        loop {
+            if let Some(connected) = connected.take() {
+                match self.converse(connected).await {
+                    Ok(()) => return,
+                    Err(cause) => tracing::debug!("cut off from the agent: {cause}"),
+                }
+                wait = BACK.0;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(BACK.1);
+            match self.come_back().await {
+                Ok(back) => connected = Some(back),
+                Err(cause) => tracing::debug!("the agent does not answer: {cause}"),
+            }
+        }
+    }
+
+    async fn come_back(&mut self) -> io::Result<Connected> {
+        self.again.status = self.newest.borrow_and_update().clone();
+        let opening = Opening::Again(Box::new(self.again.clone()));
+        let exchange = async {
+            let mut connected = Connected::open(&self.socket, &opening).await?;
+            match connected.hear().await? {
+                FromAgent::Known => Ok(connected),
+                FromAgent::Refused(problem) => Err(io::Error::other(problem.detail)),
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            }
+        };
+        tokio::time::timeout(ANSWERED_WITHIN, exchange)
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    async fn converse(&mut self, connected: Connected) -> io::Result<()> {
+        let Connected {
+            mut reader,
+            mut writer,
+        } = connected;
+        let orders = self.orders.clone();
+        let hear = async move {
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                (&mut reader)
+                    .take(MAX_LINE)
+                    .read_until(b'\n', &mut line)
+                    .await?;
+                if !line.ends_with(b"\n") {
+                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+                }
+                if let FromAgent::Order(order) = serde_json::from_slice(&line)?
+                    && orders.send(order).await.is_err()
+                {
+                    // The replica is over; its last status is told by the other half.
+                    return std::future::pending().await;
+                }
+            }
+        };
+        let newest = &mut self.newest;
+        let tell = async move {
+            loop {
+                let status = newest.borrow_and_update().clone();
+                if let Some(status) = status {
+                    let mut text = serde_json::to_vec(&status)?;
+                    text.push(b'\n');
+                    writer.write_all(&text).await?;
+                    if matches!(status.state, State::Final(_)) {
+                        return Ok(());
+                    }
+                }
+                if newest.changed().await.is_err() {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::select! {
+            heard = hear => heard,
+            told = tell => told,
+        }
+    }
+}
