@@ -33,6 +33,7 @@ mod refusal;
 mod requests;
 mod transactions;
 mod verdict;
+mod workers;
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ struct Measured {
 /// One measurement: what it is called when chosen, and what does it.
 type Measurement = (&'static [&'static str], fn(&mut Measured));
 
-const MEASUREMENTS: [Measurement; 9] = [
+const MEASUREMENTS: [Measurement; 10] = [
     (&["1", "2", "3"], |all| all.rows.extend(one_host::rows())),
     (&["4", "growth"], |all| {
         let (row, growth) = fill_levels::row();
@@ -89,6 +90,7 @@ const MEASUREMENTS: [Measurement; 9] = [
     (&["8"], |all| all.rows.push(gang::row())),
     (&["9"], |all| all.rows.push(refusal::row())),
     (&["10"], |all| all.rows.push(endpoint_reads::row())),
+    (&["22"], |all| all.rows.extend(workers::row())),
     (&["growth"], |all| {
         all.growth.extend(one_host_growth::lines());
         all.growth.extend(host_sets::lines());

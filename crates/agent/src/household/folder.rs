@@ -114,6 +114,12 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether [`end`] was called for it. A job may make the mark itself, but not what the agent keeps go.
+pub(super) fn has_ended(folder: &ReplicaFolder) -> bool {
+    fs::symlink_metadata(folder.ended()).is_ok()
+        && fs::symlink_metadata(kept_assignment(folder)).is_err()
+}
+
 /// Removes the folder and everything in it.
 ///
 /// # Errors
@@ -216,7 +222,7 @@ fn read(name: ReplicaName, folder: ReplicaFolder, owner: Owner, boot_id: &str) -
     };
     let worker: Option<ProcessIdentity> = read_json(owner, &folder.worker());
     let earlier = |boot: &str| boot != boot_id;
-    let life = if folder.ended().exists() {
+    let life = if has_ended(&folder) {
         Life::Ended
     } else if assignment.as_ref().is_some_and(|one| earlier(&one.boot_id)) {
         Life::Rebooted

@@ -255,7 +255,7 @@ impl Household {
         keeping.worker = None;
         keeping.start_after = Some(keeping.next_start());
         resident.told = None;
-        if keeping.folder.ended().exists() {
+        if folder::has_ended(&keeping.folder) {
             // Dismissed, it has cleared the folder itself.
             resident.life = Life::Ended;
             keeping.let_go();

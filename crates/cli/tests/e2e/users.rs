@@ -42,9 +42,11 @@ impl Site {
         };
         set(&world.path(""), 0o711);
         let program = world.path("portreeve");
-        // Where the tests were built may be closed to users.
-        std::fs::copy(PORTREEVE, &program).unwrap();
-        set(&program, 0o755);
+        // Where the tests were built may be closed to users. Copied by another process: a child that another test
+        // starts meanwhile would hold the copy open for writing, and nobody could run it.
+        let mut copy = Command::new("install");
+        copy.args(["-m", "755", PORTREEVE]).arg(&program);
+        assert!(copy.status().unwrap().success());
         for folder in ["run", "data"] {
             std::fs::create_dir(world.path(folder)).unwrap();
             if let Some(user) = user {
@@ -131,9 +133,14 @@ impl Site {
     fn folder(&self, service: &str) -> PathBuf {
         let replicas = self.replicas();
         let prefix = format!("{service}~0~");
-        let names = names_in(&replicas);
-        let name = names.iter().find(|name| name.starts_with(&prefix));
-        replicas.join(name.unwrap_or_else(|| panic!("no folder of {service} in {names:?}")))
+        let mut found = None;
+        let met = eventually(|| {
+            let mut names = names_in(&replicas).into_iter();
+            found = names.find(|name| name.starts_with(&prefix));
+            found.is_some()
+        });
+        assert!(met, "no folder of {service}");
+        replicas.join(found.unwrap_or_default())
     }
 
     fn replicas(&self) -> PathBuf {
@@ -338,6 +345,8 @@ fn a_forged_assignment_or_worker_makes_nobody_root() {
     identity["pid"] = 1.into();
     identity["start_ticks"] = start.unwrap().parse::<u64>().unwrap().into();
     std::fs::write(folder.join("worker.json"), identity.to_string()).unwrap();
+    // And that it has ended long ago.
+    std::fs::write(folder.join("ended"), "").unwrap();
     let worker = site.worker(&service);
     kill(worker, "KILL");
     let pid = site.ready(&service)["pid"].as_i64().unwrap();
