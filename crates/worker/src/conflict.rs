@@ -1,5 +1,6 @@
 //! Whether a stranger has one of the granted numbers: looked at before each start, and at an exit before READY.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use portreeve::identity::Run;
@@ -7,7 +8,7 @@ use portreeve::port::{Port, PortName, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::{DeclaredPort, ListenerOwner};
 use portreeve::supervision::Event;
-use portreeve_api::sockets::{Listener, Side, listeners};
+use portreeve_api::sockets::{self, Listener, Side};
 use socket2::{Domain, Socket, Type};
 
 use crate::probe::owner::{Ownership, Root, holder, ownership};
@@ -49,12 +50,10 @@ impl Conflict {
 
 /// Looks at every granted number while no process of the replica is left: whoever listens is a stranger.
 pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
+    let listeners = Listeners::on(grant);
     numbers(grant).find_map(|(number, side)| {
         // Who shares a number by SO_REUSEPORT is no hindrance to a bind, but takes half of what comes.
-        let listener = listeners(side, number)
-            .unwrap_or_default()
-            .into_iter()
-            .next();
+        let listener = listeners.of(side, number).into_iter().next();
         if listener.is_none() && is_bindable(number, side) {
             return None;
         }
@@ -72,10 +71,11 @@ pub(crate) fn at_exit(
         let declared = ports.iter().find(|port| port.name == *name);
         declared.map_or(ListenerOwner::Run, |port| port.owner)
     };
+    let listeners = Listeners::on(grant);
     grant.ports.iter().find_map(|granted| {
         let owner = owner(&granted.name);
         sides(granted).find_map(|(number, side)| {
-            let found = listeners(side, number).unwrap_or_default();
+            let found = listeners.of(side, number);
             let stranger = found.into_iter().find(|one| match (owner, root) {
                 // Nothing of the run is left, so nothing of it listens.
                 (ListenerOwner::Run, None) => true,
@@ -84,6 +84,42 @@ pub(crate) fn at_exit(
             stranger.map(|one| Conflict::new(number, side, Some(&one)))
         })
     })
+}
+
+/// Who listens: asked number by number, or for large blocks once for all, so that a look never takes long.
+enum Listeners {
+    AskedEach,
+    Known(BTreeMap<(Side, u16), Vec<Listener>>),
+}
+
+impl Listeners {
+    /// Above so many numbers the whole list is read once, at about 1 ms for 1,000 listeners.
+    const FEW: usize = 16;
+
+    fn on(grant: &PortGrant) -> Self {
+        if numbers(grant).nth(Self::FEW).is_none() {
+            return Self::AskedEach;
+        }
+        let mut known: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for side in [Side::Tcp, Side::Udp] {
+            for listener in sockets::all_listeners(side).unwrap_or_default() {
+                let place = (side, listener.address.port());
+                known.entry(place).or_default().push(listener);
+            }
+        }
+        Self::Known(known)
+    }
+
+    /// Everybody on this number; nobody where that cannot be asked.
+    fn of(&self, side: Side, number: Port) -> Vec<Listener> {
+        match self {
+            Self::AskedEach => sockets::listeners(side, number).unwrap_or_default(),
+            Self::Known(known) => known
+                .get(&(side, number.number()))
+                .cloned()
+                .unwrap_or_default(),
+        }
+    }
 }
 
 /// Every granted number, each side by itself.
@@ -122,6 +158,7 @@ fn is_bindable(port: Port, side: Side) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portreeve::port::PortRange;
     use std::net::{TcpListener, UdpSocket};
 
     fn port(address: std::io::Result<SocketAddr>) -> Port {
@@ -141,6 +178,26 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let number = port(socket.local_addr());
         assert!(!is_bindable(number, Side::Udp));
+    }
+
+    #[test]
+    fn a_stranger_in_a_large_block_is_found_as_in_a_small_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let number = port(listener.local_addr());
+        let last = Port::new(number.number().saturating_add(999)).unwrap_or(Port::MAX);
+        for last in [number, last] {
+            let grant = PortGrant {
+                ports: vec![GrantedPort {
+                    name: "block".parse().unwrap(),
+                    protocol: Protocol::Tcp,
+                    numbers: PortRange::new(number, last).unwrap(),
+                }],
+            };
+            let found = before_start(&grant).unwrap();
+            assert_eq!((found.port, found.pid), (number, Some(std::process::id())));
+            let found = at_exit(&grant, &[], None).unwrap();
+            assert_eq!(found.port, number);
+        }
     }
 
     #[test]

@@ -59,8 +59,21 @@ pub(crate) fn lives(process: &ProcessIdentity) -> bool {
 
 /// Every living process below `root`, parents before children.
 pub(crate) fn descendants(root: u32) -> Vec<Stat> {
+    below(root, pids().filter_map(|pid| Stat::read(pid).ok()))
+}
+
+/// The same, if every process could be read.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn all_descendants(root: u32) -> io::Result<Vec<Stat>> {
+    Ok(below(root, living()?.into_iter()))
+}
+
+fn below(root: u32, all: impl Iterator<Item = Stat>) -> Vec<Stat> {
     let mut children: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
-    for stat in pids().filter_map(|pid| Stat::read(pid).ok()) {
+    for stat in all {
         children.entry(stat.parent).or_default().push(stat);
     }
     let mut found = Vec::new();
@@ -131,7 +144,7 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
 ///
 /// The system's: there may be more.
 pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
-    with_environment(holds(wanted))
+    with_environment(has_all(wanted))
 }
 
 /// Every living process, except ourselves, whose environment as it was given to it, each variable ended by a zero
@@ -155,58 +168,90 @@ pub(crate) fn with_environment(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec
         if pid == std::process::id() {
             continue;
         }
-        found.extend(wanted_one(&wanted, pid)?);
+        if let Holds::All(stat) = holds(&wanted, pid)? {
+            found.push(stat);
+        }
     }
     Ok(found)
 }
 
-/// The same among the processes that were made after `since` was. Cost: one look at each number given since then.
+/// Who was found by a mark.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    pub(crate) found: Vec<Stat>,
+    /// Nobody can have been missed. One that is just becoming another program shows no environment for a moment.
+    pub(crate) is_complete: bool,
+}
+
+/// As [`with_variables`], among the processes that were made after `since` was. Cost: one look at each number given
+/// since then.
 ///
 /// # Errors
 ///
 /// As [`with_variables`].
-pub(crate) fn with_variables_since(
-    wanted: &[(String, String)],
-    since: u32,
-) -> io::Result<Vec<Stat>> {
+pub(crate) fn marked_since(mark: &(String, String), since: u32) -> io::Result<Marked> {
     /// Beyond so many it is cheaper to look only at those that exist.
     const FEW: u32 = 2_000;
     // The newest number is the last word of the line.
     let load = fs::read_to_string("/proc/loadavg")?;
-    let newest: Option<u32> = load
-        .split_ascii_whitespace()
-        .last()
-        .and_then(|word| word.parse().ok());
-    match newest {
-        Some(newest) if since <= newest && newest - since <= FEW => {
-            let wanted = holds(wanted);
-            let mut found = Vec::new();
-            for pid in since..=newest {
-                found.extend(wanted_one(&wanted, pid)?);
-            }
-            Ok(found)
-        }
+    let newest = load.split_ascii_whitespace().last();
+    let newest: Option<u32> = newest.and_then(|word| word.parse().ok());
+    let candidates: Vec<u32> = match newest {
+        Some(newest) if since <= newest && newest - since <= FEW => (since..=newest).collect(),
         // Many, or the numbers began anew.
-        _ => with_variables(wanted),
+        _ => pids().filter(|pid| *pid != std::process::id()).collect(),
+    };
+    let wanted = has_all(std::slice::from_ref(mark));
+    let mut marked = Marked {
+        found: Vec::new(),
+        is_complete: true,
+    };
+    for pid in candidates {
+        match holds(&wanted, pid)? {
+            Holds::All(stat) => marked.found.push(stat),
+            Holds::NotAll => {}
+            Holds::Nothing(stat) => {
+                marked.is_complete &= stat.parent == KERNEL || stat.pid == KERNEL;
+            }
+        }
     }
+    Ok(marked)
 }
 
-/// The process `pid` if it lives and its environment is wanted.
-fn wanted_one(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Option<Stat>> {
-    match fs::read(format!("/proc/{pid}/environ")) {
-        Ok(env) => {
-            let stat = wanted(&env).then(|| Stat::read(pid).ok());
-            Ok(stat.flatten().filter(|stat| !stat.is_dead()))
-        }
+/// The parent of the kernel's own threads, which have no environment.
+const KERNEL: u32 = 2;
+
+/// What the environment of a living process holds.
+enum Holds {
+    All(Stat),
+    NotAll,
+    /// No variable at all.
+    Nothing(Stat),
+}
+
+/// Whether the process `pid` lives and its environment is wanted.
+fn holds(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Holds> {
+    let env = match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(env) => env,
         Err(cause) if is_gone(&cause) || cause.kind() == io::ErrorKind::PermissionDenied => {
-            Ok(None)
+            return Ok(Holds::NotAll);
         }
-        Err(cause) => Err(cause),
+        Err(cause) => return Err(cause),
+    };
+    let has_all = wanted(&env);
+    if !has_all && !env.is_empty() {
+        return Ok(Holds::NotAll);
     }
+    Ok(match Stat::read(pid) {
+        Ok(stat) if stat.is_dead() => Holds::NotAll,
+        Ok(stat) if has_all => Holds::All(stat),
+        Ok(stat) => Holds::Nothing(stat),
+        Err(_) => Holds::NotAll,
+    })
 }
 
 /// Whether an environment holds all of these variables.
-fn holds(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool + use<> {
+fn has_all(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool + use<> {
     let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
     move |env| {
         let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
@@ -215,7 +260,7 @@ fn holds(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool + use<> {
 }
 
 /// Whether this is what `/proc` says of a process that is no more.
-fn is_gone(cause: &io::Error) -> bool {
+pub(crate) fn is_gone(cause: &io::Error) -> bool {
     cause.kind() == io::ErrorKind::NotFound
         || cause.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }

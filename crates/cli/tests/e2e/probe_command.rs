@@ -187,6 +187,38 @@ fn a_probe_for_which_this_machine_has_no_room_says_nothing() {
 }
 
 #[test]
+fn want_of_descriptors_never_counts_against_the_service() {
+    // Wherever they run out: asking the kernel, reading whose a socket is, or connecting.
+    let Some(world) = World::new() else { return };
+    // The listener is a child's, so that more than one process is to be read.
+    let code = "import os, socket, time\nif os.fork() > 0:\n os.wait()\ns = socket.socket()\n\
+        s.bind(('127.0.0.1', 8080))\ns.listen(64)\ntime.sleep(100000)";
+    let service = Stranger::running(&world, code);
+    assert!(eventually(|| world.listens(8080)));
+    let (pid, portreeve) = (service.pid(), crate::world::PORTREEVE);
+    let mut said_nothing = 0;
+    for form in ["tcp", "listening --address 127.0.0.1", "http --expect 200"] {
+        for descriptors in 4..24 {
+            let line = format!(
+                "ulimit -n {descriptors}; exec {portreeve} probe {form} --port 8080 --pid {pid} --timeout 100ms"
+            );
+            let output = world.command("sh").args(["-c", &line]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            match output.status.code() {
+                SAYS_NOTHING => said_nothing += 1,
+                OK => {}
+                // It could not begin, or the service of this test takes connections and never answers.
+                _ => assert!(
+                    said.is_empty() || said.contains("no answer within"),
+                    "{line}: {said}"
+                ),
+            }
+        }
+    }
+    assert!(said_nothing > 0);
+}
+
+#[test]
 fn words_that_are_off_are_usage() {
     let Some(world) = World::new() else { return };
     for words in [

@@ -121,6 +121,16 @@ fn name_of(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
+/// Whether every thread of it stands still.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')')
+            .is_some_and(|(_, rest)| rest.starts_with(" T"))
+    })
+}
+
 async fn http(port: Port, target: ProbeTarget, timeout: Duration) -> ProbeReport {
     let check = HttpCheck {
         port,
@@ -278,6 +288,11 @@ async fn a_stopped_service_still_takes_connections_and_answers_nothing() {
     );
     let pid = nix::unistd::Pid::from_raw(service.child.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let begun = Instant::now();
+    while !is_stopped(service.child.id()) {
+        assert!(begun.elapsed() < LONG, "it never stopped");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert_eq!(tcp(port, target.clone()).await.outcome, ProbeOutcome::Ok);
     assert_eq!(
         http(port, target.clone(), short).await.outcome,

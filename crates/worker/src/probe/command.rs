@@ -225,16 +225,39 @@ impl Drop for Group<'_> {
                 _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
         }
-        // Those whose parent ended, also in a session of their own, are found by what they inherited.
+        killed.iter().for_each(process::kill);
+        // Those whose parent ended, also in a session of their own, are found by what they inherited. One that was
+        // killed makes no other any more, so a look that finds nobody new is the last.
         let mark = (MARK.to_owned(), std::mem::take(&mut self.mark));
-        let marked = process::with_variables_since(&[mark], self.leader);
-        killed.extend(marked.into_iter().flatten());
-        for process in &killed {
-            process::kill(process);
+        for _ in 0..MOST_LOOKS {
+            let Ok(marked) = process::marked_since(&mark, self.leader) else {
+                break;
+            };
+            let is_known = |one: &Stat| {
+                let mut known = killed.iter();
+                known.any(|killed| (killed.pid, killed.start_ticks) == (one.pid, one.start_ticks))
+            };
+            let mut fresh = marked.found;
+            fresh.retain(|one| !is_known(one));
+            if fresh.is_empty() && marked.is_complete {
+                break;
+            }
+            // Also a child that cleared its environment.
+            let below = fresh
+                .iter()
+                .flat_map(|one| process::near(one.pid).into_iter().skip(1));
+            let below: Vec<_> = below.filter_map(|pid| Stat::read(pid).ok()).collect();
+            fresh.extend(below);
+            fresh.iter().for_each(process::kill);
+            killed.extend(fresh);
+            std::thread::yield_now();
         }
         self.leftovers.add(killed);
     }
 }
+
+/// How often what a check left is looked for. Each look costs well below a millisecond.
+const MOST_LOOKS: u32 = 50;
 
 /// The beginning of what a check writes, both streams as they come.
 #[derive(Default)]

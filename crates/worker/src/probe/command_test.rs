@@ -194,6 +194,7 @@ async fn a_hundred_checks_that_hang_leave_nothing_and_never_overlap() {
     ];
     let timeout = Duration::from_millis(60);
     let leftovers = Leftovers::default();
+    let mut timeouts = 0;
     for round in 0..100 {
         let mut check = shell(lines[round % lines.len()], &mark);
         check.leftovers = leftovers.clone();
@@ -208,10 +209,16 @@ async fn a_hundred_checks_that_hang_leave_nothing_and_never_overlap() {
             begun.set(Some(Instant::now()));
         };
         let report = probe(Check::Command(check), target, timeout, LONG, begins).await;
-        assert_eq!(report.outcome, ProbeOutcome::Timeout, "{}", report.text);
+        match report.outcome {
+            ProbeOutcome::Timeout => timeouts += 1,
+            // On a busy machine we ourselves may not run for so long.
+            ProbeOutcome::Inconclusive => {}
+            other => panic!("{other:?}: {}", report.text),
+        }
         let took = begun.get().unwrap().elapsed();
         assert!(took >= timeout && took < Duration::from_secs(5), "{took:?}");
     }
+    assert!(timeouts >= 50, "only {timeouts} of 100 failed by timeout");
     until(|| living(&mark) == 0).await;
 }
 

@@ -17,7 +17,8 @@ pub(crate) enum Ownership {
     Own,
     /// It does not; the process that has it, where readable.
     Stranger(Option<Holder>),
-    /// The open files of some process of the run cannot be read, and no readable one has it.
+    /// The open files of some process of the run cannot be read, by right or for want of descriptors, and no readable
+    /// one has it.
     Unreadable,
 }
 
@@ -64,28 +65,36 @@ pub(crate) fn ownership(
 
 fn of_run(listener: &Listener, root: &Root) -> Ownership {
     let groups = root.group.as_deref().map(containment::ids);
+    let groups = groups.filter(|groups| !groups.is_empty());
     let proof = listener.cgroup.zip(groups);
     if let Some((made_in, groups)) = &proof
         && groups.contains(made_in)
     {
         return Ownership::Own;
     }
-    // The usual case costs no look at every process of the host.
+    // The usual case costs no look at every process of the host. A process of the run may also have been given a
+    // socket that was made elsewhere.
     let mut near = process::near(root.pid).into_iter();
     if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
     }
-    // A process of the run may have been given a socket that was made elsewhere.
-    let mut unreadable = false;
-    for pid in members(root.pid) {
+    // Where some process cannot be read, for want of descriptors say, it may be a member.
+    let Ok(below) = process::all_descendants(root.pid) else {
+        return Ownership::Unreadable;
+    };
+    let (mut unreadable, mut forbidden) = (false, false);
+    for pid in std::iter::once(root.pid).chain(below.iter().map(|stat| stat.pid)) {
         match has_socket(pid, listener.inode) {
             Ok(true) => return Ownership::Own,
             Ok(false) => {}
             // One that ended meanwhile has nothing.
-            Err(cause) => unreadable |= cause.kind() == io::ErrorKind::PermissionDenied,
+            Err(cause) if process::is_gone(&cause) => {}
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => forbidden = true,
+            Err(_) => unreadable = true,
         }
     }
-    if unreadable && proof.is_none() {
+    // Of one whose files we may not read, the group of the socket tells enough.
+    if unreadable || forbidden && proof.is_none() {
         Ownership::Unreadable
     } else {
         Ownership::Stranger(holder(listener.inode))
