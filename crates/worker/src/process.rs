@@ -92,7 +92,7 @@ fn below(root: u32, all: impl Iterator<Item = Stat>) -> Vec<Stat> {
 /// Processes at and below `root`, as the kernel lists the children of each: its cost grows with them alone, not with
 /// what else runs on the host. It may miss some, while others of them end or where the kernel keeps no such lists.
 pub(crate) fn near(root: u32) -> Vec<u32> {
-    /// A tree that is larger, or grows as fast as it is read, is for [`descendants`].
+    /// A tree that is larger, or grows as fast as it is read, is for the other way.
     const MOST: usize = 1_000;
     let mut found = vec![root];
     let mut next = 0;
@@ -144,14 +144,7 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
 ///
 /// The system's: there may be more.
 pub(crate) fn with_variables(wanted: &[(String, String)]) -> io::Result<Vec<Stat>> {
-    with_environment(all_of(wanted))
-}
-
-/// Whether an environment holds all of these.
-fn all_of(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool {
-    let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
-    let has = |env: &[u8], one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
-    move |env| wanted.iter().all(|one| has(env, one))
+    with_environment(has_all(wanted))
 }
 
 /// Every living process, except ourselves, whose environment as it was given to it, each variable ended by a zero
@@ -208,7 +201,7 @@ pub(crate) fn marked_since(mark: &(String, String), since: u32) -> io::Result<Ma
         // Many, or the numbers began anew.
         _ => pids().filter(|pid| *pid != std::process::id()).collect(),
     };
-    let wanted = all_of(std::slice::from_ref(mark));
+    let wanted = has_all(std::slice::from_ref(mark));
     let mut marked = Marked {
         found: Vec::new(),
         is_complete: true,
@@ -255,6 +248,15 @@ fn holds(wanted: impl Fn(&[u8]) -> bool, pid: u32) -> io::Result<Holds> {
         Ok(stat) => Holds::Nothing(stat),
         Err(_) => Holds::NotAll,
     })
+}
+
+/// Whether an environment holds all of these variables.
+fn has_all(wanted: &[(String, String)]) -> impl Fn(&[u8]) -> bool + use<> {
+    let wanted: Vec<String> = wanted.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    move |env| {
+        let has = |one: &String| env.split(|byte| *byte == 0).any(|v| v == one.as_bytes());
+        wanted.iter().all(has)
+    }
 }
 
 /// Whether this is what `/proc` says of a process that is no more.
@@ -336,6 +338,9 @@ mod tests {
             .unwrap();
         let me = std::process::id();
         assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
+        if std::path::Path::new("/proc/thread-self/children").exists() {
+            assert!(near(me).contains(&child.id()));
+        }
         drop(child.stdin.take());
         child.wait().unwrap();
     }

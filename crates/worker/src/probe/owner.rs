@@ -31,6 +31,14 @@ pub struct Root {
     pub group: Option<PathBuf>,
 }
 
+impl Root {
+    /// That of processes which no control group holds.
+    #[must_use]
+    pub const fn below(pid: u32) -> Self {
+        Self { pid, group: None }
+    }
+}
+
 /// A process that has a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
@@ -57,14 +65,15 @@ pub(crate) fn ownership(
 
 fn of_run(listener: &Listener, root: &Root) -> Ownership {
     let groups = root.group.as_deref().map(containment::ids);
+    let groups = groups.filter(|groups| !groups.is_empty());
     let proof = listener.cgroup.zip(groups);
     if let Some((made_in, groups)) = &proof
         && groups.contains(made_in)
     {
         return Ownership::Own;
     }
-    // A process of the run may have been given a socket that was made elsewhere.
-    // The usual case costs no look at every process of the host.
+    // The usual case costs no look at every process of the host. A process of the run may also have been given a
+    // socket that was made elsewhere.
     let mut near = process::near(root.pid).into_iter();
     if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
@@ -73,16 +82,19 @@ fn of_run(listener: &Listener, root: &Root) -> Ownership {
     let Ok(below) = process::all_descendants(root.pid) else {
         return Ownership::Unreadable;
     };
-    let mut unreadable = false;
+    let (mut unreadable, mut forbidden) = (false, false);
     for pid in std::iter::once(root.pid).chain(below.iter().map(|stat| stat.pid)) {
         match has_socket(pid, listener.inode) {
             Ok(true) => return Ownership::Own,
             Ok(false) => {}
             // One that ended meanwhile has nothing.
-            Err(cause) => unreadable |= !process::is_gone(&cause),
+            Err(cause) if process::is_gone(&cause) => {}
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => forbidden = true,
+            Err(_) => unreadable = true,
         }
     }
-    if unreadable && proof.is_none() {
+    // Of one whose files we may not read, the group of the socket tells enough.
+    if unreadable || forbidden && proof.is_none() {
         Ownership::Unreadable
     } else {
         Ownership::Stranger(holder(listener.inode))
@@ -129,10 +141,6 @@ mod tests {
     use portreeve_api::sockets::{Side, listeners};
     use std::net::TcpListener;
 
-    fn below(pid: u32) -> Root {
-        Root { pid, group: None }
-    }
-
     #[test]
     fn a_listener_belongs_to_the_run_that_has_it_open_and_to_no_other() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -142,14 +150,14 @@ mod tests {
         };
         let me = std::process::id();
         assert_eq!(
-            ownership(listener, ListenerOwner::Run, Some(&below(me))),
+            ownership(listener, ListenerOwner::Run, Some(&Root::below(me))),
             Ownership::Own
         );
         let mut child = std::process::Command::new("/bin/sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let found = ownership(listener, ListenerOwner::Run, Some(&below(child.id())));
+        let found = ownership(listener, ListenerOwner::Run, Some(&Root::below(child.id())));
         child.kill().unwrap();
         child.wait().unwrap();
         let Ownership::Stranger(Some(holder)) = found else {
