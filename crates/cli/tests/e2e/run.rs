@@ -5,7 +5,6 @@ use std::process::Child;
 
 use serde_json::Value;
 
-use crate::daemons::controller;
 use crate::stranger::Stranger;
 use crate::world::{PORTREEVE, Running, World, eventually, kill, names_in};
 
@@ -132,6 +131,23 @@ impl Site {
             .as_u64()
             .unwrap()
     }
+}
+
+/// A controller that lets a freed number rest for a moment only.
+fn controller(world: &World) -> Running {
+    let data = world.path("controller").display().to_string();
+    let run = world.path("run").display().to_string();
+    let arguments = [
+        "controller",
+        "--data",
+        &data,
+        "--run-dir",
+        &run,
+        "--single-host",
+        "--cooling",
+        "1s",
+    ];
+    world.start("controller", &arguments)
 }
 
 /// A running `portreeve run`; killed with its test.
