@@ -37,6 +37,8 @@ use crate::probing::{ProbeEnd, Probing};
 use crate::record::Record;
 use crate::sources::{Happened, Sources};
 
+/// More statuses than a worker tells of one run that it could not write down: at most four in a wait of its backoff.
+const UNRECORDED_SEQ: u64 = 1_000_000;
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
 /// How often a bucket is asked that another worker has in its hands: for about a second.
@@ -158,6 +160,10 @@ impl Driver {
             tracing::warn!("run {run} was begun and is not recorded; what is left of it is ended");
             self.backend.end_unrecorded(run).await;
             job::remove_run(&self.folder, run);
+            if let Some(told) = &mut self.record.status {
+                // Its statuses of runs that come again were told; by the same numbers ours would count as repeated.
+                told.seq += UNRECORDED_SEQ;
+            }
         }
         let fresh = self.record.machine.state() == State::Idle;
         self.journal.turn(clock::now(), &self.record.machine);
