@@ -36,6 +36,8 @@ use crate::restart::Waiting;
 use crate::sources::{Happened, Sources};
 use crate::worker::Teller;
 
+/// More statuses than a worker tells of one run that it could not write down: at most four in a wait of its backoff.
+const UNRECORDED_SEQ: u64 = 1_000_000;
 /// How long until what could not be written down is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(2);
 
@@ -156,6 +158,10 @@ impl Driver {
             tracing::warn!("run {run} was begun and is not recorded; what is left of it is ended");
             self.backend.end_unrecorded(run).await;
             job::remove_run(&self.folder, run);
+            if let Some(told) = &mut self.record.status {
+                // Its statuses of runs that come again were told; by the same numbers ours would count as repeated.
+                told.seq += UNRECORDED_SEQ;
+            }
         }
         let fresh = self.record.machine.state() == State::Idle;
         self.journal.turn(self.clock.now(), &self.record.machine);
