@@ -150,7 +150,8 @@ fn neighbourhood(config: &Config) -> Finding {
     let is_own =
         |other: &neighbours::Neighbour| own.as_ref().is_some_and(|own| other.has_folder(own));
     if let Some(own) = others.iter().find(|other| is_own(other)) {
-        let words = format!("this agent runs already, as process {}", own.pid);
+        let pid = own.pid.map(|pid| format!(", as process {pid}"));
+        let words = format!("this agent runs already{}", pid.unwrap_or_default());
         return Finding::ok(WHAT, words);
     }
     match neighbours::in_the_way(&others, &config.dynamic) {

@@ -10,10 +10,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -48,8 +49,8 @@ struct Card {
 pub(crate) struct Neighbour {
     /// What it said; `None`: it has a socket and did not answer.
     card: Option<Card>,
-    /// Its process and user, as the kernel says.
-    pub(crate) pid: i32,
+    /// Its process and user, as the kernel says; of another container the process has no number here.
+    pub(crate) pid: Option<i32>,
     uid: u32,
 }
 
@@ -81,14 +82,15 @@ impl Neighbour {
 pub enum SharedNumbers {
     /// Another agent gives some of them.
     #[error(
-        "agent {host} (process {pid}) in this network gives numbers of {theirs} already, and this one would of {ours}; \
-         give each its own: {advice}"
+        "agent {host}{} in this network gives numbers of {theirs} already, and this one would of {ours}; \
+         give each its own: {advice}",
+        pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
     )]
     Overlap {
         /// Its host name.
         host: HostName,
-        /// Its process.
-        pid: i32,
+        /// Its process, where it has a number here.
+        pid: Option<i32>,
         /// Its pool.
         theirs: PortRanges,
         /// This one's pool.
@@ -98,13 +100,13 @@ pub enum SharedNumbers {
     },
     /// Another agent is there and does not say what it gives.
     #[error(
-        "the agent of process {pid} in this network does not say within {} s which numbers it gives; continue it \
-         (`kill -CONT {pid}`) or end it, then start this one again",
+        "{} in this network does not say within {} s which numbers it gives; continue or end it, then start this one again",
+        pid.map_or_else(|| "an agent".to_owned(), |pid| format!("the agent of process {pid}")),
         PATIENCE.as_secs()
     )]
     Silent {
-        /// Its process.
-        pid: i32,
+        /// Its process, where it has a number here.
+        pid: Option<i32>,
     },
 }
 
@@ -270,18 +272,18 @@ fn ask(name: &str) -> Option<Neighbour> {
         Err(Errno::AGAIN) => {
             return Some(Neighbour {
                 card: None,
-                pid: 0,
+                pid: None,
                 uid: 0,
             });
         }
         Err(_) => return None,
     }
-    let owner = socket_peercred(&socket).ok()?;
+    let owner = getsockopt(&socket, PeerCredentials).ok()?;
     let card = read(UnixStream::from(socket));
     Some(Neighbour {
         card: card.inspect_err(|cause| debug!("{name}: {cause}")).ok(),
-        pid: owner.pid.as_raw_nonzero().get(),
-        uid: owner.uid.as_raw(),
+        pid: Some(owner.pid()).filter(|pid| *pid > 0),
+        uid: owner.uid(),
     })
 }
 
@@ -336,7 +338,7 @@ mod tests {
     fn neighbour(card: Option<Card>) -> Neighbour {
         Neighbour {
             card,
-            pid: 811,
+            pid: Some(811),
             uid: 1000,
         }
     }
@@ -365,7 +367,7 @@ mod tests {
     fn one_that_does_not_answer_may_give_any_number() {
         let silent = neighbour(None);
         let refused = apart(&silent, &"20000".parse().unwrap()).unwrap_err();
-        assert_eq!(refused, SharedNumbers::Silent { pid: 811 });
+        assert_eq!(refused, SharedNumbers::Silent { pid: Some(811) });
         // But an ordinary user's does not keep root's away.
         assert!(!silent.counts_for(0) && silent.counts_for(1000) && silent.counts_for(1001));
     }

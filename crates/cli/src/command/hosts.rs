@@ -89,7 +89,7 @@ impl Host {
         }
         for one in &host.unusable {
             text.push_str(&format!(
-                "  {} {}/{}: never, {}\n",
+                "  {} {}/{}: not published, {}\n",
                 one.interface, one.address, one.prefix, one.reason
             ));
         }

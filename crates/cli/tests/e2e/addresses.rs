@@ -163,7 +163,7 @@ fn a_host_with_a_short_name_is_resolved_by_the_address_of_its_rule() {
         "address: 10.98.0.17 (network 10.98.0.0/16: eth0)",
         "  eth0 10.98.0.17/24: published",
         "  eth0 10.99.0.1/24: usable",
-        "  lo 127.0.0.1/8: never, loopback",
+        "  lo 127.0.0.1/8: not published, loopback",
     ] {
         assert!(told.contains(line), "{line} is missing: {told}");
     }
@@ -259,8 +259,8 @@ fn a_cable_that_is_out_for_seconds_changes_nothing() {
     );
     let again = last_seen();
     assert!(eventually(|| last_seen() > again));
-    assert_eq!(cluster.world.json(&["endpoints", "web"]), snapshot);
     assert_eq!(cluster.world.json(&["service", "web"]), before);
+    assert_eq!(cluster.world.json(&["endpoints", "web"]), snapshot);
     assert_eq!(cluster.host(1)["address"], address(1));
     let none = || cluster.agent_log(1).contains("published address: none");
     assert!(!none(), "{}", cluster.agent_log(1));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::world::{Outcome, PORTREEVE, Running, USUAL, World, eventually, hello, kill, names_in};
+use crate::world::{PORTREEVE, Running, USUAL, World, eventually, hello, kill, names_in};
 
 /// An agent in the world's own network, with a state folder and a controller of its own.
 fn agent(world: &World, name: &str, ports: &str) -> Vec<String> {
@@ -33,13 +33,14 @@ fn start(world: &World, name: &str, ports: &str) -> Running {
     running
 }
 
-/// Starts one that is refused.
-fn refused(world: &World, name: &str, ports: &str) -> Outcome {
+/// Starts one that is refused, and gives what it says.
+fn refused(world: &World, name: &str, ports: &str) -> String {
     let line = agent(world, name, ports);
     let arguments: Vec<&str> = line.iter().map(String::as_str).collect();
-    let outcome = world.run(&arguments);
-    assert_eq!(outcome.code, Some(1), "{outcome:?}");
-    outcome
+    let mut running = world.start_alone(name, &arguments);
+    let code = running.code();
+    assert_eq!(code, Some(1), "{}", running.output());
+    running.output()
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_second_agent_of_a_network_is_refused_with_the_split_unless_its_numbers_are_
     // Neither folder, controller nor name is shared: only the numbers are.
     let Some(world) = World::new() else { return };
     let first = start(&world, "a", "20000-32767");
-    let told = refused(&world, "b", "20000-32767").stderr;
+    let told = refused(&world, "b", "20000-32767");
     for word in [
         "agent a (process ",
         "gives numbers of 20000-32767",
@@ -70,7 +71,7 @@ fn a_stopped_agent_still_has_its_numbers() {
     let Some(world) = World::new() else { return };
     let first = start(&world, "a", "20000-32767");
     kill(first.pid(), "STOP");
-    let told = refused(&world, "b", "20000-32767").stderr;
+    let told = refused(&world, "b", "20000-32767");
     let word = format!(
         "the agent of process {} in this network does not say",
         first.pid()
