@@ -40,8 +40,9 @@ use spec::{PortSpec, ReadySpec, RestartSpec};
 /// restarts it in place and lists it once it is ready, like every replica. TERM is the normal stop: unpublished,
 /// drained, TERM, grace, KILL.
 ///
-///   portreeve run web.toml
-///   portreeve run --port http --ready http:/health -- ./server --port '${port.http}'
+/// A profile: `portreeve run web.toml`
+///
+/// In a few words: `portreeve run --port http --ready http:/health -- ./server --port '${port.http}'`
 ///
 /// The command is filled in: ${port.http}, ${addr.http}, ${host.address}; put it in single quotes. The service also finds
 /// PORTREEVE_PORT_HTTP and the like in its environment, beside the job's own.
