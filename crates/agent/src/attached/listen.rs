@@ -3,10 +3,7 @@
 //! Everybody may connect; who it is, the kernel tells. What a job says is bounded in length and in time, and only
 //! ever about the replica that its own process was granted.
 
-use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +14,14 @@ use portreeve_api::attach::{Again, Ask, Attached, FromAgent, MAX_LINE, Opening, 
 use portreeve_api::local::ProcessIdentity;
 use portreeve_api::{Client, ClientError, Problem, paths};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use super::moorage::{Message, Mooring};
+use super::message::{Message, Mooring};
+use super::socket::Socket;
 use crate::Config;
 
 /// How many jobs may be connected at once; more are turned away at once.
@@ -38,97 +36,6 @@ const GRANTED_WITHIN: Duration = Duration::from_secs(20);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Orders on their way to one job; one that does not read is cut off and comes back.
 const ORDERS: usize = 16;
-
-/// The socket, removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    path: PathBuf,
-    listener: Option<UnixListener>,
-}
-
-/// Why there is no socket. One that another agent listens at is as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SocketError {
-    /// Another agent answers there.
-    #[error("{} is another agent's; name another with --socket", path.display())]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Others could put a socket of their own in its place.
-    #[error(
-        "{} belongs to uid {uid} with mode {mode:o}, so others could replace the socket; name another place with --socket",
-        folder.display()
-    )]
-    Unsafe {
-        /// The folder.
-        folder: PathBuf,
-        /// Its owner.
-        uid: u32,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The system refuses.
-    #[error("{}: {cause}", path.display())]
-    System {
-        /// The path.
-        path: PathBuf,
-        /// Its words.
-        cause: io::Error,
-    },
-}
-
-impl Socket {
-    /// Makes the socket, 0666, replacing that of a dead agent; its folder is made 0755 if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// [`SocketError`].
-    pub(crate) fn take(path: &Path) -> Result<Self, SocketError> {
-        let refused = |cause| SocketError::System {
-            path: path.to_owned(),
-            cause,
-        };
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let mut make = DirBuilder::new();
-        let made = make.recursive(true).mode(0o755).create(folder);
-        let about = made.and_then(|()| fs::metadata(folder)).map_err(refused)?;
-        let own = rustix::process::geteuid().as_raw();
-        let (uid, mode) = (about.uid(), about.mode() & 0o7777);
-        if ![own, 0].contains(&uid) || mode & 0o022 != 0 && mode & 0o1000 == 0 {
-            return Err(SocketError::Unsafe {
-                folder: folder.to_owned(),
-                uid,
-                mode,
-            });
-        }
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(SocketError::InUse {
-                path: path.to_owned(),
-            });
-        }
-        match fs::remove_file(path) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(refused(cause)),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(refused)?;
-        fs::set_permissions(path, Permissions::from_mode(0o666)).map_err(refused)?;
-        Ok(Self {
-            path: path.to_owned(),
-            listener: Some(listener),
-        })
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Err(cause) = fs::remove_file(&self.path) {
-            debug!("{} is left behind: {cause}", self.path.display());
-        }
-    }
-}
 
 /// Who is at the other end.
 #[derive(Clone, Debug)]
@@ -402,31 +309,4 @@ fn line_of(line: &FromAgent) -> Vec<u8> {
     let mut text = serde_json::to_vec(line).expect("plain data is written as JSON");
     text.push(b'\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_dead_agents_socket_is_replaced_and_a_living_ones_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run/agent.sock");
-        let socket = Socket::take(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
-        assert!(matches!(
-            Socket::take(&path),
-            Err(SocketError::InUse { .. })
-        ));
-        // As after a kill: the file stays.
-        std::mem::forget(fs::File::open(folder.path()).unwrap());
-        let listener = { socket }.listener.take();
-        drop(listener);
-        let again = Socket::take(&path).unwrap();
-        drop(again);
-        assert!(!path.exists());
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-        let open = Socket::take(&folder.path().join("agent.sock"));
-        assert!(matches!(open, Err(SocketError::Unsafe { .. })));
-    }
 }

@@ -7,11 +7,16 @@
 
 mod ending;
 mod listen;
+mod message;
 mod moorage;
 mod record;
 mod remains;
+mod socket;
+mod wanted;
 
-pub use listen::SocketError;
-pub(crate) use listen::{Socket, serve};
-pub(crate) use moorage::{Channels, Message, Moorage};
+pub(crate) use listen::serve;
+pub(crate) use message::{Channels, Message};
+pub(crate) use moorage::Moorage;
 pub(crate) use record::open_of_job;
+pub(crate) use socket::Socket;
+pub use socket::SocketError;

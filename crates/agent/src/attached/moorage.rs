@@ -17,96 +17,47 @@ use portreeve::supervision::{State, Status};
 use portreeve_api::attach::FromAgent;
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::containment::Containment;
-use portreeve_api::local::{Assignment, ProcessIdentity, WorkerCommand};
+use portreeve_api::local::{Assignment, ProcessIdentity};
 use portreeve_api::service_manager::BackendKind;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::ending::unknown_end;
 use super::listen::Job;
+use super::message::{Channels, Message, Mooring};
 use super::record::{Record, Records};
 use super::remains::{self, Mark};
 use crate::Config;
-use crate::facts::{Granted, Observed};
+use crate::facts::Granted;
 use crate::household::{Worker, numbers};
 
-/// How long a replica that is wanted here and that no job claims is waited for, before its end is told: its record
-/// may be lost, and its job comes back by itself within seconds.
-const CLAIMED_WITHIN: Duration = Duration::from_secs(60);
-/// How long an end is kept that the controller does not ask to forget.
-const ENDED_KEPT: Duration = Duration::from_secs(600);
 /// How often what is waited for is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What other tasks say to the moorage.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// Everything attached that the controller wants of this host.
-    Wanted(Vec<DesiredReplica>),
-    /// A controller wants to know everything.
-    Newest(oneshot::Sender<Vec<ReplicaReport>>),
-    /// The controller granted something to a job.
-    Moor(Box<Mooring>),
-    /// A job that was cut off is back.
-    Back {
-        name: ReplicaName,
-        job: Job,
-        folder: PathBuf,
-        token: String,
-        status: Option<Box<Status>>,
-        orders: mpsc::Sender<FromAgent>,
-        /// Whether it is known.
-        reply: oneshot::Sender<bool>,
-    },
-    /// A job's newest status.
-    Told {
-        name: ReplicaName,
-        status: Box<Status>,
-    },
-}
-
-/// A job with its grant.
-#[derive(Debug)]
-pub(crate) struct Mooring {
-    pub(super) replica: DesiredReplica,
-    pub(super) job: Job,
-    pub(super) folder: PathBuf,
-    pub(super) orders: mpsc::Sender<FromAgent>,
-    /// Answered once it is written down.
-    pub(super) reply: oneshot::Sender<io::Result<Box<Assignment>>>,
-}
-
-/// Its ends of the channels to the other tasks.
-pub(crate) struct Channels {
-    pub(crate) inbox: mpsc::Receiver<Message>,
-    pub(crate) ends: mpsc::UnboundedSender<ReplicaReport>,
-    pub(crate) granted: watch::Sender<Granted>,
-    pub(crate) observed: watch::Receiver<Observed>,
-}
-
 /// Owns the attached replicas of this host.
 pub(crate) struct Moorage {
-    config: Arc<Config>,
+    pub(super) config: Arc<Config>,
     boot_id: String,
-    records: Records,
-    berths: BTreeMap<ReplicaName, Berth>,
-    wanted: BTreeMap<ReplicaName, DesiredReplica>,
+    pub(super) records: Records,
+    pub(super) berths: BTreeMap<ReplicaName, Berth>,
+    pub(super) wanted: BTreeMap<ReplicaName, DesiredReplica>,
     /// Wanted here, and no job claims them: since when.
-    unclaimed: BTreeMap<ReplicaName, Instant>,
+    pub(super) unclaimed: BTreeMap<ReplicaName, Instant>,
     /// Ends of jobs, and of what they left.
     watches: JoinSet<(ReplicaName, ProcessIdentity, Gone)>,
-    channels: Channels,
+    pub(super) channels: Channels,
 }
 
-struct Berth {
-    record: Record,
+/// One of them.
+pub(super) struct Berth {
+    pub(super) record: Record,
     /// The way to the connected job.
-    orders: Option<mpsc::Sender<FromAgent>>,
+    pub(super) orders: Option<mpsc::Sender<FromAgent>>,
     /// What it was told.
-    told: Option<Told>,
-    ended: Option<Instant>,
+    pub(super) told: Option<Told>,
+    pub(super) ended: Option<Instant>,
 }
 
 /// What is gone.
@@ -334,66 +285,6 @@ impl Moorage {
         }
     }
 
-    fn follow_wanted(&mut self) {
-        let names: Vec<ReplicaName> = self.wanted.keys().cloned().collect();
-        for name in &names {
-            let Some(wanted) = self.wanted.get(name) else {
-                continue;
-            };
-            match self.berths.get(name) {
-                Some(berth) if berth.ended.is_some() && wanted.desired.want == Want::Forget => {
-                    self.berths.remove(name);
-                    self.records.remove(name);
-                    info!("{name} is forgotten");
-                }
-                Some(berth) if berth.ended.is_some() => {
-                    // The controller does not have the end, or has not acted on it yet.
-                }
-                Some(_) => self.tell(name),
-                None if wanted.desired.want == Want::Forget => {}
-                None => {
-                    self.unclaimed
-                        .entry(name.clone())
-                        .or_insert_with(Instant::now);
-                }
-            }
-        }
-        self.unclaimed.retain(|name, _| {
-            self.wanted
-                .get(name)
-                .is_some_and(|it| it.desired.want != Want::Forget)
-        });
-    }
-
-    /// Tells a connected job what is wanted, if it was not told.
-    fn tell(&mut self, name: &ReplicaName) {
-        let Some(wanted) = self.wanted.get(name) else {
-            return;
-        };
-        let now = Told {
-            want: wanted.desired.want,
-            restart_no: wanted.desired.restart_no,
-        };
-        let Some(berth) = self.berths.get_mut(name).filter(|it| it.told != Some(now)) else {
-            return;
-        };
-        let order = WorkerCommand::Want {
-            want: now.want,
-            restart_no: now.restart_no,
-        };
-        if berth.say(order) {
-            berth.told = Some(now);
-        }
-    }
-
-    fn tell_address(&mut self) {
-        let published = self.channels.observed.borrow_and_update().published;
-        let Some(address) = published else { return };
-        for berth in self.berths.values_mut() {
-            berth.say(WorkerCommand::Address { address });
-        }
-    }
-
     fn watch(&mut self, name: ReplicaName, run: ProcessIdentity) {
         self.watches.spawn(async move {
             match Worker::living(&run, |_| true) {
@@ -457,51 +348,7 @@ impl Moorage {
         }
     }
 
-    /// Looks after what is waited for.
-    async fn look(&mut self) {
-        let old: Vec<ReplicaName> = self
-            .berths
-            .iter()
-            .filter(|(_, it)| it.ended.is_some_and(|at| at.elapsed() >= ENDED_KEPT))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in old {
-            self.berths.remove(&name);
-            self.records.remove(&name);
-        }
-        let late: Vec<ReplicaName> = self
-            .unclaimed
-            .iter()
-            .filter(|(_, since)| since.elapsed() >= CLAIMED_WITHIN)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in late {
-            self.give_up_waiting(name).await;
-        }
-    }
-
-    /// Tells the end of a replica that no job claimed, unless something of it still lives.
-    async fn give_up_waiting(&mut self, name: ReplicaName) {
-        let Some(wanted) = self.wanted.get(&name) else {
-            return;
-        };
-        let mark = Mark::of(&name, &self.config.prefix, wanted.desired.uid);
-        let looked = tokio::task::spawn_blocking(move || mark.living()).await;
-        match looked.expect("looking for processes does not panic") {
-            Ok(left) if left.is_empty() => {
-                warn!("{name} is wanted here, and no job has it; its end is told");
-                let last = wanted.desired.last_status.clone();
-                self.unclaimed.remove(&name);
-                let end = unknown_end(last.as_ref());
-                _ = self.channels.ends.send(self.report_of(&name, end));
-            }
-            // Its job may be suspended: what lives keeps its ports.
-            Ok(_) => {}
-            Err(cause) => warn!("what lives of {name} cannot be looked for: {cause}"),
-        }
-    }
-
-    fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
+    pub(super) fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
         ReplicaReport {
             host: self.config.host.clone(),
             service: name.service.clone(),
@@ -549,21 +396,6 @@ impl Moorage {
             logs: self.config.logs,
             pool: self.config.dynamic.clone(),
         }
-    }
-}
-
-impl Berth {
-    /// Says it to a connected job; whether it is on its way. A job that does not read is cut off: it comes back and is
-    /// told anew.
-    fn say(&mut self, order: WorkerCommand) -> bool {
-        let sent = self
-            .orders
-            .as_ref()
-            .is_some_and(|orders| orders.try_send(FromAgent::Order(order)).is_ok());
-        if !sent {
-            self.orders = None;
-        }
-        sent
     }
 }
 

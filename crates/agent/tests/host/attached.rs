@@ -4,7 +4,6 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use portreeve::identity::Run;
 use portreeve::registry::{HostFacts, Want};
 use portreeve::supervision::{Final, State, Status};
 use portreeve_agent::{Agent, Config, SocketPlace};
@@ -16,6 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::controller::{Controller, PATIENCE};
 use crate::house::{House, wanted};
+use crate::worker::status;
 
 fn socket(house: &House) -> PathBuf {
     house.state().with_file_name("agent.sock")
@@ -58,23 +58,6 @@ fn again(token: &str) -> Opening {
         status: Some(status(3, State::Up)),
         folder: "/nowhere".into(),
     }))
-}
-
-fn status(seq: u64, state: State) -> Status {
-    Status {
-        run: Run(1),
-        seq,
-        ready: state == State::Up,
-        state,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
-        pid: None,
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
-    }
 }
 
 /// A job as it speaks with the agent.

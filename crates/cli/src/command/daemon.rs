@@ -359,8 +359,13 @@ impl Told {
 
 /// Log lines go to standard error; `PORTREEVE_LOG=debug` says more.
 pub(crate) fn log_to_stderr() {
+    log_from("info");
+}
+
+/// The same, by default from this level on.
+pub(crate) fn log_from(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PORTREEVE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

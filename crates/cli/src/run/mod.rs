@@ -3,6 +3,8 @@
 mod end;
 mod job;
 mod link;
+mod seek;
+mod signals;
 mod spec;
 
 use std::io::Write as _;
@@ -13,14 +15,13 @@ use std::time::Duration;
 use clap::Args;
 use portreeve::registry::Want;
 use portreeve::supervision::{Final, State};
-use portreeve_api::Problem;
 use portreeve_api::attach::{Again, Ask, ProfileForm};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerCommand};
 use portreeve_worker::{Berth, Outcome, run_attached};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::command::daemon::log_from;
 use crate::command::submit::{Draft, Flags};
 use crate::exit::Failure;
 use crate::places::{self, Places};
@@ -28,7 +29,9 @@ use crate::span::Span;
 
 use end::{NO_PORT, OUR_FAILURE, exit_code};
 use job::Job;
-use link::{Answered, Connected, Link};
+use link::{Connected, Link};
+use seek::{Found, Seeker};
+use signals::Signals;
 use spec::{PortSpec, ReadySpec, RestartSpec};
 
 /// Run one replica inside a job of another scheduler (Slurm, LSF, PBS), with ports of this host.
@@ -37,8 +40,9 @@ use spec::{PortSpec, ReadySpec, RestartSpec};
 /// restarts it in place and lists it once it is ready, like every replica. TERM is the normal stop: unpublished,
 /// drained, TERM, grace, KILL.
 ///
-///   portreeve run web.toml
-///   portreeve run --port http --ready http:/health -- ./server --port '${port.http}'
+/// A profile: `portreeve run web.toml`
+///
+/// In a few words: `portreeve run --port http --ready http:/health -- ./server --port '${port.http}'`
 ///
 /// The command is filled in: ${port.http}, ${addr.http}, ${host.address}; put it in single quotes. The service also finds
 /// PORTREEVE_PORT_HTTP and the like in its environment, beside the job's own.
@@ -81,13 +85,6 @@ pub(crate) struct Run {
     flags: Flags,
 }
 
-/// How long an agent may be away before there is none: it may be restarted.
-const AGENT_WAIT: Duration = Duration::from_secs(5);
-/// How long the index of a task or an array may be another's before the next free one is taken: the job before this one
-/// may just have ended.
-const TAKEN_WAIT: Duration = Duration::from_secs(2);
-/// The wait before the agent is asked again, at first and at most.
-const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
 /// How often new numbers are asked for after strangers' ports, within [`CONFLICT_WINDOW`].
 const CONFLICTS_ALLOWED: usize = 5;
 /// How long such a conflict counts.
@@ -107,7 +104,8 @@ impl Run {
     }
 
     async fn through(self) -> Result<u8, Failure> {
-        log_warnings();
+        // The service's output is the job's; ours stays out of it unless something is wrong.
+        log_from("warn");
         let mut signals = Signals::listen()?;
         let job = Job::from_variables(|name| std::env::var(name).ok());
         let socket = self.agent.clone().or_else(usual_agent);
@@ -209,77 +207,6 @@ impl Run {
     }
 }
 
-/// Asks until there are ports.
-struct Seeker {
-    ask: Ask,
-    socket: PathBuf,
-    /// Whether the index was asked for by name.
-    is_explicit: bool,
-    port_wait: Duration,
-}
-
-enum Found {
-    Granted(Box<(Assignment, Vec<String>, Connected)>),
-    /// In words.
-    TooLate(String),
-    Signal(u8),
-}
-
-impl Seeker {
-    async fn find(&mut self, signals: &mut Signals) -> Result<Found, Failure> {
-        let began = Instant::now();
-        let mut wait = ASK_AGAIN.0;
-        let mut told = String::new();
-        loop {
-            let answered = tokio::select! {
-                answered = link::ask(&self.socket, &self.ask) => answered,
-                number = signals.next() => return Ok(Found::Signal(number)),
-            };
-            let reason = match answered {
-                Ok(Answered::Granted(assignment, notes, connected)) => {
-                    let granted = (*assignment, notes, connected);
-                    return Ok(Found::Granted(Box::new(granted)));
-                }
-                Ok(Answered::Refused(problem)) if problem.passes() => {
-                    if began.elapsed() >= self.port_wait {
-                        let waited = self.port_wait.as_secs();
-                        let reason = format!("no ports within {waited} s: {}", problem.detail);
-                        return Ok(Found::TooLate(reason));
-                    }
-                    problem.detail
-                }
-                Ok(Answered::Refused(problem)) if problem.code == Problem::REPLICA_TAKEN => {
-                    if began.elapsed() < TAKEN_WAIT {
-                        String::new()
-                    } else if self.is_explicit {
-                        return Err(Failure::plain(problem.detail));
-                    } else {
-                        self.ask.index = None;
-                        problem.detail
-                    }
-                }
-                Ok(Answered::Refused(problem)) => return Err(Failure::plain(problem.detail)),
-                Err(cause) if began.elapsed() >= AGENT_WAIT => {
-                    return Err(Failure::plain(format!(
-                        "no agent answers at {}: {cause}; `portreeve agent` runs one on this host, --agent names its socket",
-                        self.socket.display()
-                    )));
-                }
-                Err(_) => String::new(),
-            };
-            if !reason.is_empty() && reason != told {
-                say(&format!("waits: {reason}"));
-                told = reason;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                number = signals.next() => return Ok(Found::Signal(number)),
-            }
-            wait = (wait * 2).min(ASK_AGAIN.1);
-        }
-    }
-}
-
 /// How a supervised replica came to its end.
 struct Stop {
     outcome: Outcome,
@@ -342,55 +269,6 @@ async fn supervise(
         outcome,
         signal: first,
     })
-}
-
-/// The signals by which a scheduler or a person ends the job.
-struct Signals {
-    term: Signal,
-    interrupt: Signal,
-    /// `None` under `nohup`.
-    hangup: Option<Signal>,
-}
-
-impl Signals {
-    const HANGUP: u8 = 1;
-    const INTERRUPT: u8 = 2;
-    const TERM: u8 = 15;
-
-    /// Listens from now on.
-    fn listen() -> Result<Self, Failure> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: match is_ignored(Self::HANGUP) {
-                true => None,
-                false => Some(signal(SignalKind::hangup())?),
-            },
-        })
-    }
-
-    /// The number of the next one.
-    async fn next(&mut self) -> u8 {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => _ = hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.term.recv() => Self::TERM,
-            _ = self.interrupt.recv() => Self::INTERRUPT,
-            () = hangup => Self::HANGUP,
-        }
-    }
-}
-
-/// Whether we were started with this signal ignored, which listening to it would undo.
-fn is_ignored(signal: u8) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 /// `web.alice/0 on host n1: http 20001`.
@@ -461,16 +339,4 @@ fn random_key() -> Result<String, Failure> {
 fn say(words: &str) {
     // Nobody may be listening, which is no reason to end.
     _ = writeln!(std::io::stderr(), "portreeve: {words}");
-}
-
-/// The service's output is the job's; ours stays out of it unless something is wrong.
-fn log_warnings() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PORTREEVE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .log_internal_errors(false)
-        .init();
 }

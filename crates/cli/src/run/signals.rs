@@ -1,0 +1,54 @@
+//! The signals by which a scheduler or a person ends the job.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::Failure;
+
+/// The signals by which a scheduler or a person ends the job.
+pub(super) struct Signals {
+    term: Signal,
+    interrupt: Signal,
+    /// `None` under `nohup`.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    const HANGUP: u8 = 1;
+    pub(super) const INTERRUPT: u8 = 2;
+    const TERM: u8 = 15;
+
+    /// Listens from now on.
+    pub(super) fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: match is_ignored(Self::HANGUP) {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
+        })
+    }
+
+    /// The number of the next one.
+    pub(super) async fn next(&mut self) -> u8 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => _ = hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.term.recv() => Self::TERM,
+            _ = self.interrupt.recv() => Self::INTERRUPT,
+            () = hangup => Self::HANGUP,
+        }
+    }
+}
+
+/// Whether we were started with this signal ignored, which listening to it would undo.
+fn is_ignored(signal: u8) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
