@@ -68,7 +68,7 @@ fn the_group_of_a_users_job_is_the_users_and_bounded() {
     let service_group = group(pid(&site.ready(&service)));
     assert!(service_group.ends_with("run-1"), "{service_group:?}");
     let replica = service_group.parent().unwrap();
-    assert!(replica.to_string_lossy().contains("grouped.daemon~0~1"));
+    assert!(replica.to_string_lossy().contains("grouped.daemon~0~"));
     let there = mount().join(replica.strip_prefix("/").unwrap());
     let owner = |path: &Path| std::fs::metadata(path).unwrap().uid();
     assert_eq!(owner(&there), DAEMON.1);
@@ -82,7 +82,7 @@ fn the_group_of_a_users_job_is_the_users_and_bounded() {
     let made = text.lines().find_map(|line| line.strip_prefix("made="));
     let made: u32 = made.unwrap().parse().unwrap();
     assert!((900..1_000).contains(&made), "{made}");
-    site.world.ok(&["delete", &service, "--yes"]);
+    site.end(&service);
     assert!(eventually(|| !there.exists()), "{:?}", names_in(&there));
 }
 
@@ -124,9 +124,7 @@ fn a_process_that_a_folder_calls_its_worker_is_moved_nowhere() {
     // Once it is gone a real one takes over what runs.
     other.kill().unwrap();
     other.wait().unwrap();
-    site.world.ok(&["stop", &service]);
-    site.world
-        .ok(&["wait", &service, "--gone", "--timeout", "30s"]);
+    site.end(&service);
 }
 
 #[test]
@@ -148,11 +146,8 @@ fn a_job_that_lets_no_worker_work_is_ended_all_the_same() {
     let bystander = site.submit(BIN, "by", "exec sleep 1000000", "");
     site.ready(&bystander);
     assert!(is_alive(living));
-    site.world.ok(&["stop", &service]);
-    site.world
-        .ok(&["wait", &service, "--gone", "--timeout", "60s"]);
+    site.end(&service);
     assert!(!is_alive(living));
-    site.world.ok(&["delete", &service, "--yes"]);
     assert_eq!(
         pid(&site.ready(&bystander)),
         pid(&site.world.replica(&bystander, 0))
@@ -192,7 +187,7 @@ fn a_job_that_left_its_group_and_killed_its_shim_is_gone_before_the_next_run() {
     });
     assert!(!is_alive(stray) && !is_alive(first));
     assert_ne!(pid(&again), first);
-    site.world.ok(&["delete", &service, "--yes"]);
+    site.end(&service);
 }
 
 #[test]
@@ -217,7 +212,9 @@ fn a_job_that_says_it_has_ended_and_goes_on_is_ended() {
     std::fs::write(folder.join("status.json"), status.to_string()).unwrap();
     site.start_agent(None);
     assert!(is_alive(living));
-    site.world.run(&["delete", &service, "--yes"]);
+    // Once its end is heard.
+    let deleted = || site.world.run(&["delete", &service]).code == Some(0);
+    assert!(eventually(deleted));
     assert!(eventually(|| !is_alive(living)), "it still runs");
 }
 
@@ -250,7 +247,7 @@ fn a_folder_that_is_deep_and_wide_and_a_status_that_is_large_hold_up_nobody() {
     kill(site.worker(&service), "KILL");
     std::fs::write(folder.join("status.json"), status.to_string()).unwrap();
     site.start_agent(None);
-    site.world.ok(&["delete", &service, "--yes"]);
+    site.end(&service);
     let another = site.submit(BIN, "another", "exec sleep 1000000", "");
     site.ready(&another);
     let left = || {

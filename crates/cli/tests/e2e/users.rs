@@ -129,6 +129,14 @@ impl Site {
         format!("{name}.{}", user.0)
     }
 
+    /// Stops the service, waits until nothing of it is left, and deletes it.
+    pub(crate) fn end(&self, service: &str) {
+        self.world.ok(&["stop", service]);
+        self.world
+            .ok(&["wait", service, "--gone", "--timeout", "60s"]);
+        self.world.ok(&["delete", service]);
+    }
+
     pub(crate) fn ready(&self, service: &str) -> Value {
         self.world
             .replica_when(service, 0, "was ready", |replica| replica["ready"] == true)
@@ -308,7 +316,7 @@ fn what_a_job_puts_in_place_of_its_files_leads_the_agent_nowhere() {
     site.start_agent(None);
     site.ready(&bystander);
     // Of its folder nothing can be believed; it ends as any other, and nothing of it ran as root.
-    site.world.run(&["delete", &service, "--yes"]);
+    site.end(&service);
     let text = std::fs::read_to_string(&target).unwrap();
     assert_eq!(text, "of root\n");
     let about = std::fs::metadata(&target).unwrap();

@@ -85,9 +85,10 @@ impl Numbers {
     /// Starts a stranger that has this number.
     fn take(&self, number: u32) {
         let before = number - 1;
-        // Something else may be faster.
+        // Something else may be faster, and then has it for a while.
         let line = format!(
-            "for try in $(seq 200); do echo {before} > /proc/sys/kernel/ns_last_pid; \
+            "for try in $(seq 2000); do [ -e /proc/{number} ] && sleep 0.01; \
+             echo {before} > /proc/sys/kernel/ns_last_pid; \
              setsid sleep 12345 > /dev/null 2>&1 & \
              [ $! = {number} ] && echo taken && exit; kill $!; wait $!; done"
         );
