@@ -25,6 +25,9 @@ pub(crate) struct Record {
     pub(crate) restart_no: u64,
     /// This host's published address, as last told.
     pub(crate) host_address: IpAddr,
+    /// Whether this host was seen to have it, at any time since.
+    #[serde(default)]
+    pub(crate) address_seen: bool,
     /// The main process of the living run.
     pub(crate) process: Option<ProcessIdentity>,
     /// The newest run that was ready once.

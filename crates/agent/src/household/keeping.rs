@@ -18,7 +18,8 @@ pub(super) struct Keeping {
     pub(super) assignment: Option<Assignment>,
     /// The process of its worker.
     pub(super) worker: Option<u32>,
-    /// The published address that its worker knows.
+    /// The published address that its worker is known to know: one that was adopted, or took over from another, may
+    /// have been told of several since its assignment was written.
     pub(super) address: Option<IpAddr>,
     /// Workers started for it in a row that soon ended.
     pub(super) attempts: u32,

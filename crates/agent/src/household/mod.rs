@@ -136,7 +136,6 @@ impl Household {
         if life == Life::Rebooted {
             info!("{} ended with the boot of this host", found.name);
         }
-        keeping.address = found.assignment.as_ref().map(|one| one.host_address);
         let resident = Resident {
             life,
             told: None,

@@ -120,6 +120,10 @@ impl Household {
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("worker {pid} takes {name} over");
+                if let Some(keeping) = self.keeping.get_mut(name) {
+                    // It goes by what its predecessor wrote down.
+                    keeping.address = None;
+                }
                 true
             }
             Err(cause) => {

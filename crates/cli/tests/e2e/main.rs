@@ -23,6 +23,7 @@ mod namespace;
 mod neighbours;
 mod numbers;
 mod output;
+mod partitions;
 mod ports;
 mod probe_command;
 mod probes;

@@ -52,8 +52,11 @@ impl Driver {
                 }
             }
             WorkerCommand::Address { address } => {
-                self.progress.changed = true;
-                self.record.host_address = address;
+                if address != self.record.host_address {
+                    self.progress.changed = true;
+                    self.record.host_address = address;
+                    self.record.address_seen = false;
+                }
             }
             WorkerCommand::Want { want, restart_no } => match want {
                 Want::Run => {

@@ -1,7 +1,8 @@
 //! Where a probe that connects goes, and why nobody answered there.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use portreeve::port::{Port, PortRange};
 use portreeve::supervision::ProbeKind;
@@ -23,14 +24,25 @@ pub(super) fn of(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> Sock
         sockets::listeners(Side::Tcp, port).unwrap_or_default()
     };
     let reached = found.iter().any(|one| one.covers(target.address));
-    match found.first() {
-        Some(first) if !reached => here(match first.address.ip() {
+    // What listens on the wildcard is there, whatever became of the published address.
+    let lost = !as_clients && target.has_lost(target.address);
+    match found.first().map(|first| first.address.ip()) {
+        Some(ip) if !reached || lost => here(match ip {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
             ip => ip,
         }),
+        None if lost => here(Ipv4Addr::LOCALHOST.into()),
         _ => here(target.address),
     }
+}
+
+/// Whether this host has the address now. Cost: a socket that is bound and closed.
+///
+/// Where the kernel lets any address be bound (`ip_nonlocal_bind`), every address is.
+pub(crate) fn is_here(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    !bound.is_err_and(|cause| cause.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 /// What to tell in place of a refused connection: where the service listens instead, or that it does not.

@@ -37,6 +37,7 @@ fn nobody() -> ProbeTarget {
         kind: ProbeKind::Liveness,
         ports: Vec::new(),
         address: [127, 0, 0, 1].into(),
+        own_address: true,
         single_host: true,
         anywhere: false,
         root: None,

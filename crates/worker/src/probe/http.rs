@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::body::{Body, Progress};
-use super::{ProbeReport, ProbeTarget, address, tcp};
+use super::{ProbeReport, ProbeTarget, tcp};
 
 /// One GET and what counts as success, with every reference filled in.
 #[derive(Clone, Debug)]
@@ -94,8 +94,11 @@ impl HttpCheck {
     }
 }
 
-pub(super) async fn check(check: &HttpCheck, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(check.port, check.host, target);
+pub(super) async fn check(
+    check: &HttpCheck,
+    address: SocketAddr,
+    target: &ProbeTarget,
+) -> ProbeReport {
     let request = match check.request(address) {
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),

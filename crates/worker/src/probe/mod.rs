@@ -23,6 +23,7 @@ use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 use crate::clock;
 pub use crate::limits::Limits;
 
+pub(crate) use address::is_here;
 pub use command::{CommandCheck, Leftovers};
 pub use http::HttpCheck;
 pub use owner::Root;
@@ -55,6 +56,8 @@ pub struct ProbeTarget {
     pub ports: Vec<TargetPort>,
     /// Where clients are sent.
     pub address: IpAddr,
+    /// Whether that has been an address of this host; one that another machine forwards to us never is.
+    pub own_address: bool,
     /// Whether loopback listeners are as good as published ones.
     pub single_host: bool,
     /// Whether a listener on any address of this host will do.
@@ -87,6 +90,12 @@ impl ProbeTarget {
     /// Whether a listener on loopback only will do for this number.
     fn accepts_loopback(&self, number: Port) -> bool {
         self.single_host || self.port(number).is_some_and(|port| !port.publish)
+    }
+
+    /// Whether this host has lost the address, if it is the published one. Whoever answers there now is another host,
+    /// and nobody's silence there is the service's.
+    fn has_lost(&self, address: IpAddr) -> bool {
+        self.own_address && address == self.address && !is_here(address)
     }
 }
 
@@ -124,6 +133,11 @@ impl ProbeReport {
             text: format!("no answer within {}", portreeve::time::Spelled(timeout)),
             shortage: None,
         }
+    }
+
+    /// Nobody can be asked at the published address, which is this host's no more.
+    fn lost(address: IpAddr) -> Self {
+        Self::inconclusive(format!("{address} is no address of this host any more"))
     }
 
     /// It says nothing about the service, for this reason.
@@ -181,15 +195,34 @@ pub async fn probe(
         _ => None,
     };
     begins();
-    let begun = clock::monotonic();
-    let checked = async {
-        match &check {
-            Check::Http(check) => http::check(check, &target).await,
-            Check::Tcp { port, host } => tcp::check(*port, *host, &target).await,
-            Check::Command(check) => command::check(check).await,
-            Check::Listening => listening::check(&target).await,
-        }
+    let connects = match &check {
+        Check::Http(check) => Some(address::of(check.port, check.host, &target)),
+        Check::Tcp { port, host } => Some(address::of(*port, *host, &target)),
+        Check::Command(_) | Check::Listening => None,
     };
+    let lost = || connects.is_some_and(|to| target.has_lost(to.ip()));
+    if lost() {
+        return ProbeReport::lost(target.address);
+    }
+    let report = within(timeout, async {
+        match (&check, connects) {
+            (Check::Http(check), Some(to)) => http::check(check, to, &target).await,
+            (Check::Tcp { host, .. }, Some(to)) => tcp::check(to, *host, &target).await,
+            (Check::Command(check), _) => command::check(check).await,
+            _ => listening::check(&target).await,
+        }
+    })
+    .await;
+    match report.outcome {
+        // It went while we asked.
+        ProbeOutcome::Fail | ProbeOutcome::Timeout if lost() => ProbeReport::lost(target.address),
+        _ => report,
+    }
+}
+
+/// What `checked` finds within `timeout`.
+async fn within(timeout: Duration, checked: impl Future<Output = ProbeReport>) -> ProbeReport {
+    let begun = clock::monotonic();
     match tokio::time::timeout(timeout, checked).await {
         Ok(report) => report,
         // We were not running for a part of it, so it says nothing.

@@ -12,8 +12,11 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::owner::{Holder, Ownership, ownership};
 use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
-pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(port, host, target);
+pub(super) async fn check(
+    address: SocketAddr,
+    host: Option<IpAddr>,
+    target: &ProbeTarget,
+) -> ProbeReport {
     let doubt = match owner(address, host, target) {
         Ok(doubt) => doubt,
         Err(report) => return report,

@@ -280,6 +280,8 @@ impl Whose {
             kind: ProbeKind::Readiness,
             ports: ports.collect(),
             address: address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            // It may be any machine's.
+            own_address: false,
             single_host: false,
             anywhere: false,
             root: self.pid.map(|pid| Root { pid, group: None }),
