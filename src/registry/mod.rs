@@ -19,6 +19,7 @@ mod hosts;
 mod input;
 mod ledger;
 mod machine;
+mod networks;
 mod news;
 mod orders;
 mod outbox;
@@ -58,7 +59,7 @@ pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, PortCounts, PortView, ReplicaView,
+    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView, ReplicaView,
     ServiceView, View,
 };
 

@@ -35,6 +35,7 @@ fn with_setting<T>(grant: &PortGrant, address: &str, run: impl FnOnce(&Setting<'
         run: Run(3),
         host: &"n1".parse().unwrap(),
         host_address: address.parse().unwrap(),
+        port_addresses: &std::collections::BTreeMap::new(),
         grant,
         scratch: "/s",
         controller: "http://c:7373",

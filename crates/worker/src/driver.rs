@@ -313,9 +313,11 @@ impl Driver {
                     self.backend.kill_group(self.record.machine.run());
                 }
             }
-            WorkerCommand::Address { address } => {
+            WorkerCommand::Address { address, ref ports } => {
                 self.progress.changed = true;
                 self.record.host_address = address;
+                let ports = ports.iter().map(|(port, address)| (port.clone(), *address));
+                self.record.port_addresses.extend(ports);
             }
             WorkerCommand::Want { want, restart_no } => match want {
                 Want::Run => {
@@ -569,6 +571,7 @@ impl Driver {
             assignment: &self.assignment,
             job: self.progress.job.as_ref(),
             address: self.record.host_address,
+            port_addresses: &self.record.port_addresses,
             root: root.as_ref(),
             sources: &self.progress.sources,
             limits: &self.limits,
@@ -601,12 +604,8 @@ impl Driver {
     }
 
     fn read_job(&self, run: Run) -> Result<Job, job::PrepareError> {
-        Job::read(
-            &self.assignment,
-            &self.folder,
-            run,
-            self.record.host_address,
-        )
+        let addresses = (self.record.host_address, &self.record.port_addresses);
+        Job::read(&self.assignment, &self.folder, run, addresses)
     }
 }
 

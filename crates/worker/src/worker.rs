@@ -312,6 +312,7 @@ pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Resu
         refused: refusal(assignment, boot_id),
         restart_no: assignment.desired.restart_no,
         host_address: assignment.host_address,
+        port_addresses: assignment.desired.addresses.clone(),
         process: None,
         ready_run: None,
         status: None,

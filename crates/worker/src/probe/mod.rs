@@ -16,7 +16,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortName, PortRange};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
@@ -53,7 +53,7 @@ pub struct ProbeTarget {
     pub kind: ProbeKind,
     /// The replica's TCP ports.
     pub ports: Vec<TargetPort>,
-    /// Where clients are sent.
+    /// Where clients are sent, but for ports that have an address of their own.
     pub address: IpAddr,
     /// Whether loopback listeners are as good as published ones.
     pub single_host: bool,
@@ -70,6 +70,8 @@ pub struct ProbeTarget {
 pub struct TargetPort {
     /// Its number, or those of its block.
     pub numbers: PortRange,
+    /// Where clients of it are sent, if not where those of the others are; with its name in the profile.
+    pub own: Option<(PortName, IpAddr)>,
     /// Whether clients are told of it.
     pub publish: bool,
     /// Whose listener counts.
@@ -82,6 +84,12 @@ impl ProbeTarget {
         let has =
             |port: &&TargetPort| port.numbers.first() <= number && number <= port.numbers.last();
         self.ports.iter().find(has)
+    }
+
+    /// Where clients of this number are sent.
+    fn address_of(&self, number: Port) -> IpAddr {
+        let own = self.port(number).and_then(|port| port.own.as_ref());
+        own.map_or(self.address, |(_, address)| *address)
     }
 
     /// Whether a listener on loopback only will do for this number.
