@@ -70,6 +70,8 @@ mod ends_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
+mod networks_test;
+#[cfg(test)]
 mod placement_test;
 #[cfg(test)]
 mod records_test;
