@@ -181,7 +181,9 @@ impl NamedNetwork {
 
 /// Not the addresses of a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no network; write an address and how many of its bits count, such as 10.20.0.0/16")]
+#[error(
+    "{text:?} is no network; write an address and how many of its bits count, such as 10.20.0.0/16"
+)]
 pub struct ParsePrefixError {
     text: String,
 }
@@ -256,7 +258,11 @@ mod tests {
 
     #[test]
     fn a_host_has_the_first_of_its_addresses_that_lies_in_the_network() {
-        let networks = networks(&["data=10.20.0.0/16", "store=fd00:20::/64", "lab=192.0.2.0/24"]);
+        let networks = networks(&[
+            "data=10.20.0.0/16",
+            "store=fd00:20::/64",
+            "lab=192.0.2.0/24",
+        ]);
         let usable = [
             on("eth0", "10.1.0.7"),
             on("ib1", "10.20.0.9"),
@@ -273,7 +279,10 @@ mod tests {
         let networks = networks(&["data=fd00:20::/64, 10.20.0.0/16"]);
         let usable = [on("a", "10.20.0.8"), on("b", "fd00:20::8")];
         assert_eq!(chosen(&networks, &usable, "data").unwrap(), "fd00:20::8");
-        assert_eq!(chosen(&networks, &usable[..1], "data").unwrap(), "10.20.0.8");
+        assert_eq!(
+            chosen(&networks, &usable[..1], "data").unwrap(),
+            "10.20.0.8"
+        );
     }
 
     #[test]
@@ -319,7 +328,10 @@ mod tests {
         let one = |text: String| text.parse::<NamedNetwork>().unwrap();
         let twice = ["data=10.1.0.0/16", "data=10.2.0.0/16"].map(|text| one(text.to_owned()));
         let refused = Networks::new(twice).unwrap_err().to_string();
-        assert!(refused.starts_with("network data is given twice"), "{refused}");
+        assert!(
+            refused.starts_with("network data is given twice"),
+            "{refused}"
+        );
         let many = (0..=Networks::MOST).map(|nth| one(format!("n{nth}=10.0.0.0/8")));
         assert_eq!(Networks::new(many), Err(NetworksError::TooMany));
     }

@@ -59,8 +59,8 @@ pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView, ReplicaView,
-    ServiceView, View,
+    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
+    ReplicaView, ServiceView, View,
 };
 
 #[cfg(test)]

@@ -61,9 +61,11 @@ impl Registry {
         })?;
         let names: Vec<String> = known.iter().map(|(name, _)| name.to_string()).collect();
         let known = match names.as_slice() {
-            [] => "this controller has no network; leave `network` out to use the published address, \
+            [] => {
+                "this controller has no network; leave `network` out to use the published address, \
                    or have it started with `--network NAME=10.20.0.0/16`"
-                .to_owned(),
+                    .to_owned()
+            }
             names => format!("there are: {}", names.join(", ")),
         };
         Some(format!(

@@ -39,7 +39,9 @@ fn restarted(rig: Rig, networks: &[&str]) -> Rig {
 fn at(host: &str, addresses: &[&str]) -> HostFacts {
     let plain = facts(host);
     let published = plain.published.unwrap().to_string();
-    let all = [published.as_str()].into_iter().chain(addresses.iter().copied());
+    let all = [published.as_str()]
+        .into_iter()
+        .chain(addresses.iter().copied());
     let address = |(nth, address): (usize, &str)| ReportedAddress {
         interface: format!("eth{nth}"),
         address: address.parse().unwrap(),
@@ -91,7 +93,9 @@ fn an_unknown_network_is_refused_with_its_name_and_those_there_are() {
     assert!(matches!(refused, Refusal::Unfit { .. }));
     let words = refused.to_string();
     assert!(
-        words.contains("port http names the network \"dta\", which is unknown; there are: data, store"),
+        words.contains(
+            "port http names the network \"dta\", which is unknown; there are: data, store"
+        ),
         "{words}"
     );
     assert_eq!(rig.everything(), before);
@@ -103,7 +107,8 @@ fn an_unknown_network_is_refused_with_its_name_and_those_there_are() {
 }
 
 #[test]
-fn clients_of_the_port_are_sent_to_the_hosts_address_in_its_network_and_of_others_to_the_published_one() {
+fn clients_of_the_port_are_sent_to_the_hosts_address_in_its_network_and_of_others_to_the_published_one()
+ {
     let mut rig = rig(&["data=10.20.0.0/16"]);
     joins(&mut rig, "n1", &["10.20.0.7", "10.20.0.8"]);
     let two = format!("{}admin = \"any\"\n", with_port("web", 1, IN_DATA));
@@ -119,10 +124,16 @@ fn clients_of_the_port_are_sent_to_the_hosts_address_in_its_network_and_of_other
     assert_eq!(port("http"), address("10.20.0.7"));
     assert_eq!(port("admin"), facts("n1").published);
     // The job and its worker hear of it with what is wanted.
-    assert_eq!(told(&rig, "n1"), [("http".to_owned(), "10.20.0.7".parse().unwrap())]);
+    assert_eq!(
+        told(&rig, "n1"),
+        [("http".to_owned(), "10.20.0.7".parse().unwrap())]
+    );
     assert_eq!(rig.replica("web", 0).addresses.len(), 1);
     let network: NetworkName = "data".parse().unwrap();
-    assert_eq!(view(&rig, "n1").networks[&network].address, address("10.20.0.7"));
+    assert_eq!(
+        view(&rig, "n1").networks[&network].address,
+        address("10.20.0.7")
+    );
 }
 
 #[test]
@@ -148,7 +159,10 @@ fn a_host_without_an_address_in_the_network_is_no_place_and_says_so() {
     assert_eq!(fit.hosts[0].reasons[0].sentence, words);
     // A host that has one is taken as soon as it is there; so would this one be.
     joins(&mut rig, "n2", &["10.20.3.4"]);
-    assert_eq!(place(&rig, 0).unwrap(), ("n2".to_owned(), address("10.20.3.4")));
+    assert_eq!(
+        place(&rig, 0).unwrap(),
+        ("n2".to_owned(), address("10.20.3.4"))
+    );
 }
 
 #[test]
@@ -171,7 +185,10 @@ fn many_hosts_without_the_network_are_summed_by_the_word() {
     rig.submit(&with_port("web", 1, IN_DATA)).unwrap();
     let sums = rig.replica("web", 0).reason_sums.unwrap();
     assert_eq!((sums.hosts, sums.fitting), (6, 0));
-    assert_eq!((sums.causes[0].code.as_str(), sums.causes[0].hosts), ("NO ADDRESS", 6));
+    assert_eq!(
+        (sums.causes[0].code.as_str(), sums.causes[0].hosts),
+        ("NO ADDRESS", 6)
+    );
 }
 
 #[test]
@@ -194,7 +211,10 @@ fn another_address_in_the_network_moves_the_port_in_one_revision_and_restarts_no
         assert_eq!(rig.condition("web", index), Some(EndpointState::Ready));
     }
     let after = rig.replica("web", 0);
-    assert_eq!((after.incarnation, after.run, after.ports), (before.incarnation, before.run, before.ports));
+    assert_eq!(
+        (after.incarnation, after.run, after.ports),
+        (before.incarnation, before.run, before.ports)
+    );
     // News alone: nothing waits for the store, and the host hears of it.
     assert_eq!(rig.commits, commits);
     assert!(rig.registry.desired(&"n1".parse().unwrap()).unwrap().0 > order);
@@ -206,14 +226,18 @@ fn another_address_in_the_network_moves_the_port_in_one_revision_and_restarts_no
 }
 
 #[test]
-fn a_host_that_loses_its_address_in_the_network_is_not_listed_until_it_is_back_and_its_replica_stays() {
+fn a_host_that_loses_its_address_in_the_network_is_not_listed_until_it_is_back_and_its_replica_stays()
+ {
     let mut rig = rig(&["data=10.20.0.0/16"]);
     joins(&mut rig, "n1", &["10.20.0.7"]);
     rig.submit(&with_port("web", 1, IN_DATA)).unwrap();
     rig.ready("web", 0);
     joins(&mut rig, "n1", &[]);
     let replica = rig.replica("web", 0);
-    assert_eq!((replica.state.as_str(), replica.ready), ("not ready", false));
+    assert_eq!(
+        (replica.state.as_str(), replica.ready),
+        ("not ready", false)
+    );
     assert_eq!(
         replica.reason.as_deref(),
         Some("its host has no address in network data for port http")
@@ -232,13 +256,18 @@ fn an_address_in_a_network_that_two_machines_claim_is_given_out_once() {
     joins(&mut rig, "n1", &["10.20.0.7"]);
     joins(&mut rig, "n2", &["10.20.0.7"]);
     let network: NetworkName = "data".parse().unwrap();
-    assert_eq!(view(&rig, "n1").networks[&network].address, address("10.20.0.7"));
+    assert_eq!(
+        view(&rig, "n1").networks[&network].address,
+        address("10.20.0.7")
+    );
     assert_eq!(view(&rig, "n2").networks[&network].address, None);
     assert_eq!(view(&rig, "n2").address, facts("n2").published);
     let warnings = view(&rig, "n2").warnings.clone();
     assert_eq!(
         warnings,
-        ["10.20.0.7 is published as an address of n1 already, so this host has none in that network"]
+        [
+            "10.20.0.7 is published as an address of n1 already, so this host has none in that network"
+        ]
     );
     rig.submit(&with_port("web", 3, IN_DATA)).unwrap();
     for index in 0..3 {
@@ -250,7 +279,10 @@ fn an_address_in_a_network_that_two_machines_claim_is_given_out_once() {
     // The first one silent, the second has it.
     rig.pass(Duration::from_secs(21));
     joins(&mut rig, "n2", &["10.20.0.7"]);
-    assert_eq!(view(&rig, "n2").networks[&network].address, address("10.20.0.7"));
+    assert_eq!(
+        view(&rig, "n2").networks[&network].address,
+        address("10.20.0.7")
+    );
 }
 
 #[test]
@@ -268,7 +300,12 @@ fn a_start_without_the_network_keeps_the_replica_and_says_what_is_missing() {
     joins(&mut without, "n1", &["10.20.0.7"]);
     assert_eq!(without.states("web"), ["not ready"]);
     assert_eq!(without.orders("n1"), ["web.alice 0 0 run"]);
-    without.ask(super::Command::Scale { service: name("web"), replicas: 2 }).unwrap();
+    without
+        .ask(super::Command::Scale {
+            service: name("web"),
+            replicas: 2,
+        })
+        .unwrap();
     assert_eq!(
         without.replica("web", 1).reason.as_deref(),
         Some("host n1 has no address for port http: the controller has no network data any more")

@@ -54,35 +54,35 @@ impl Registry {
             .then(|| self.placed(service, key.1, replica, placement))
     }
 
-/// The order for a replica where it is placed.
-pub(super) fn placed(
-    &self,
-    service: &Service,
-    index: u32,
-    replica: &Replica,
-    placement: &Placement,
-) -> Desired {
-    let profile = service.profile_of(replica.generation);
-    Desired {
-        service: service.name.clone(),
-        service_id: service.id,
-        index,
-        incarnation: replica.incarnation,
-        want: if placement.stop.is_some() {
-            Want::Stop
-        } else {
-            Want::Run
-        },
-        restart_no: replica.restart_no,
-        grant: placement.grant.clone(),
-        addresses: self.own_addresses(placement.host, profile),
-        profile: profile.as_ref().clone(),
-        user: service.owner.user.clone(),
-        uid: service.uid,
-        last_status: replica.status.clone(),
-        attached: placement.attached.is_some(),
+    /// The order for a replica where it is placed.
+    pub(super) fn placed(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+        placement: &Placement,
+    ) -> Desired {
+        let profile = service.profile_of(replica.generation);
+        Desired {
+            service: service.name.clone(),
+            service_id: service.id,
+            index,
+            incarnation: replica.incarnation,
+            want: if placement.stop.is_some() {
+                Want::Stop
+            } else {
+                Want::Run
+            },
+            restart_no: replica.restart_no,
+            grant: placement.grant.clone(),
+            addresses: self.own_addresses(placement.host, profile),
+            profile: profile.as_ref().clone(),
+            user: service.owner.user.clone(),
+            uid: service.uid,
+            last_status: replica.status.clone(),
+            attached: placement.attached.is_some(),
+        }
     }
-}
 
     /// Numbers the wanted sets of these hosts anew and wakes their agents.
     pub(super) fn send_orders(&mut self, hosts: BTreeSet<HostId>, out: &mut Vec<Effect>) {

@@ -140,12 +140,7 @@ impl Registry {
     }
 
     /// What keeps any replica of the profile from the host, before numbers are looked at.
-    fn against_host(
-        &self,
-        profile: &Profile,
-        host: HostId,
-        candidates: &HostSet,
-    ) -> Vec<Obstacle> {
+    fn against_host(&self, profile: &Profile, host: HostId, candidates: &HostSet) -> Vec<Obstacle> {
         if candidates.contains(host) {
             return Vec::new();
         }

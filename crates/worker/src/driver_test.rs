@@ -149,7 +149,7 @@ fn assignment(case: &Case) -> Assignment {
             incarnation: Incarnation(1),
             want: Want::Run,
             restart_no: 0,
-                addresses: std::collections::BTreeMap::new(),
+            addresses: BTreeMap::new(),
             grant: PortGrant::default(),
             profile,
             user: "alice".into(),

@@ -206,7 +206,10 @@ impl Moorage {
             return;
         }
         let assignment = self.assignment(replica);
-        let known = (assignment.host_address, assignment.desired.addresses.clone());
+        let known = (
+            assignment.host_address,
+            assignment.desired.addresses.clone(),
+        );
         self.insert((name, record), Some(known), orders);
         _ = reply.send(Ok(Box::new(assignment)));
     }

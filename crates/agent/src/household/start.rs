@@ -45,10 +45,10 @@ impl Household {
             return false;
         };
         let mut named = desired.profile.ports.iter();
-        let lacking = named.find(|port| {
-            port.network.is_some() && !desired.addresses.contains_key(&port.name)
-        });
-        if let Some((port, network)) = lacking.and_then(|it| Some((&it.name, it.network.as_ref()?))) {
+        let lacking = named
+            .find(|port| port.network.is_some() && !desired.addresses.contains_key(&port.name));
+        if let Some((port, network)) = lacking.and_then(|it| Some((&it.name, it.network.as_ref()?)))
+        {
             // Woken when the controller tells one; until then it knows that there is none.
             warn!("{name} waits: this host has no address in network {network} for port {port}");
             return false;
@@ -173,7 +173,10 @@ impl Household {
         let folder = self.folder_of(name);
         let program = self.config.worker_program.clone();
         let told = told_of(&assignment.desired);
-        let addresses = (assignment.host_address, assignment.desired.addresses.clone());
+        let addresses = (
+            assignment.host_address,
+            assignment.desired.addresses.clone(),
+        );
         let (place, written) = (folder.clone(), assignment.clone());
         let launched = tokio::task::spawn_blocking(move || {
             if written.user.is_some() {

@@ -67,7 +67,10 @@ impl Household {
             let ports = told.map_or(&nothing, |one| &one.desired.addresses);
             // A port that is left out keeps what was told of it.
             let is_known = known.is_some_and(|(host, of_ports)| {
-                *host == address && ports.iter().all(|(port, at)| of_ports.get(port) == Some(at))
+                *host == address
+                    && ports
+                        .iter()
+                        .all(|(port, at)| of_ports.get(port) == Some(at))
             });
             if is_known {
                 return None;

@@ -62,7 +62,8 @@ pub(crate) struct NetworkOptions {
 
 impl NetworkOptions {
     pub(crate) fn read(&self) -> Result<Networks, Failure> {
-        Networks::new(self.all.clone()).map_err(|cause| Failure::new(Code::Usage, format!("--network: {cause}")))
+        Networks::new(self.all.clone())
+            .map_err(|cause| Failure::new(Code::Usage, format!("--network: {cause}")))
     }
 }
 

@@ -215,3 +215,5 @@ pub async fn probe(
 mod binds_test;
 #[cfg(test)]
 mod connecting_test;
+#[cfg(test)]
+mod own_address_test;
