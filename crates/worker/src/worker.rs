@@ -313,6 +313,7 @@ pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Resu
         restart_no: assignment.desired.restart_no,
         host_address: assignment.host_address,
         address_seen: false,
+        port_addresses: assignment.desired.addresses.clone(),
         process: None,
         ready_run: None,
         status: None,

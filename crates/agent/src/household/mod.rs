@@ -30,6 +30,7 @@ use crate::account::Accounts;
 use crate::facts::{Granted, Observed};
 
 pub(crate) use folder::{open_through, parse_name, read_json, write_json};
+pub(crate) use keeping::Addresses;
 use keeping::Keeping;
 pub(crate) use worker::Worker;
 

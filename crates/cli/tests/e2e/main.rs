@@ -21,6 +21,7 @@ mod leaks;
 mod many;
 mod namespace;
 mod neighbours;
+mod networks;
 mod numbers;
 mod output;
 mod partitions;

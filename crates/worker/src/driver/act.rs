@@ -126,6 +126,7 @@ impl Driver {
             job: self.progress.job.as_ref(),
             address,
             own_address: self.record.address_seen,
+            port_addresses: &self.record.port_addresses,
             root: root.as_ref(),
             sources: &self.progress.sources,
             limits: &self.limits,
@@ -158,11 +159,7 @@ impl Driver {
     }
 
     pub(super) fn read_job(&self, run: Run) -> Result<Job, job::PrepareError> {
-        Job::read(
-            &self.assignment,
-            &self.folder,
-            run,
-            self.record.host_address,
-        )
+        let addresses = (self.record.host_address, &self.record.port_addresses);
+        Job::read(&self.assignment, &self.folder, run, addresses)
     }
 }

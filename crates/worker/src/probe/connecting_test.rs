@@ -26,6 +26,7 @@ pub(super) fn replica(port: Port) -> ProbeTarget {
     ProbeTarget {
         kind: ProbeKind::Readiness,
         ports: vec![TargetPort {
+            own: None,
             numbers: PortRange::new(port, port).unwrap(),
             publish: true,
             owner: ListenerOwner::Run,

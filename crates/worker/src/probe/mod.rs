@@ -16,7 +16,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortName, PortRange};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
@@ -54,7 +54,7 @@ pub struct ProbeTarget {
     pub kind: ProbeKind,
     /// The replica's TCP ports.
     pub ports: Vec<TargetPort>,
-    /// Where clients are sent.
+    /// Where clients are sent, but for ports that have an address of their own.
     pub address: IpAddr,
     /// Whether that has been an address of this host; one that another machine forwards to us never is.
     pub own_address: bool,
@@ -73,6 +73,8 @@ pub struct ProbeTarget {
 pub struct TargetPort {
     /// Its number, or those of its block.
     pub numbers: PortRange,
+    /// Where clients of it are sent, if not where those of the others are; with its name in the profile.
+    pub own: Option<(PortName, IpAddr)>,
     /// Whether clients are told of it.
     pub publish: bool,
     /// Whose listener counts.
@@ -87,15 +89,23 @@ impl ProbeTarget {
         self.ports.iter().find(has)
     }
 
+    /// Where clients of this number are sent.
+    fn address_of(&self, number: Port) -> IpAddr {
+        let own = self.port(number).and_then(|port| port.own.as_ref());
+        own.map_or(self.address, |(_, address)| *address)
+    }
+
     /// Whether a listener on loopback only will do for this number.
     fn accepts_loopback(&self, number: Port) -> bool {
         self.single_host || self.port(number).is_some_and(|port| !port.publish)
     }
 
-    /// Whether this host has lost the address, if it is the published one. Whoever answers there now is another host,
+    /// Whether this host has lost the address, if clients are sent to it. Whoever answers there now is another host,
     /// and nobody's silence there is the service's.
     fn has_lost(&self, address: IpAddr) -> bool {
-        self.own_address && address == self.address && !is_here(address)
+        let mut networks = self.ports.iter().filter_map(|port| port.own.as_ref());
+        let is_ours = address == self.address || networks.any(|(_, own)| *own == address);
+        self.own_address && is_ours && !is_here(address)
     }
 }
 
@@ -240,3 +250,5 @@ async fn within(timeout: Duration, checked: impl Future<Output = ProbeReport>) -
 mod binds_test;
 #[cfg(test)]
 mod connecting_test;
+#[cfg(test)]
+mod own_address_test;

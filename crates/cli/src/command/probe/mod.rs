@@ -272,6 +272,7 @@ impl Whose {
             (Some(Owner::Any), _) | (None, None) => ListenerOwner::Any,
         };
         let ports = numbers.iter().map(|numbers| TargetPort {
+            own: None,
             numbers: *numbers,
             publish: true,
             owner,
