@@ -130,6 +130,8 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
             Ok(stat) if stat.is_dead() => {}
             Ok(stat) => found.push(stat),
             Err(cause) if is_gone(&cause) => {}
+            // One of another user, on a host that hides those (`hidepid=1`): neither ours nor ours to end.
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {}
             Err(cause) => return Err(cause),
         }
     }

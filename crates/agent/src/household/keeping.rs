@@ -111,7 +111,7 @@ pub(super) fn admit(worker: &Worker, held: &Containment) {
     }
 }
 
-/// Removes a control group whose last process may end only now.
+/// Removes a control group whose last process may end only now; one that does not is killed.
 fn remove_soon(held: Containment) {
     /// A group is busy for about a millisecond after its end; one that is not empty by then is swept at our next start.
     const TRIES: usize = 50;
@@ -122,7 +122,14 @@ fn remove_soon(held: Containment) {
     tokio::spawn(async move {
         for _ in 0..TRIES {
             tokio::time::sleep(PAUSE).await;
-            if held.remove() {
+            let again = held.clone();
+            let removed = tokio::task::spawn_blocking(move || {
+                // Nobody watches it any more and its numbers are free: what claimed to have ended and goes on, or
+                // was hidden in a group of its own, ends here.
+                _ = again.end();
+                again.remove()
+            });
+            if removed.await.unwrap_or(false) {
                 return;
             }
         }

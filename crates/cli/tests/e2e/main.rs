@@ -16,6 +16,7 @@ mod daemons;
 mod dev_ends;
 mod environment;
 mod explain;
+mod hostile;
 mod hosts;
 mod leaks;
 mod many;

@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve_api::containment::{Containment, Rung, remove_tree};
+use portreeve_api::containment::{Containment, Rung, remove_tree, tree};
+
+use crate::process::{self, Stat};
 
 pub(crate) use cgroup::{PROBE, ProbeGroup};
 pub(crate) use oom::OomCount;
@@ -164,6 +166,36 @@ pub(crate) fn runs_with_groups(containment: &Containment) -> Vec<Run> {
         .collect();
     runs.sort_unstable();
     runs
+}
+
+/// Whoever is anywhere in the replica's group but this process: to be asked only when no run and no shim of the
+/// replica may live. A service may move to a group of its own beside that of its run, and its shim may be dead.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn strays(containment: &Containment) -> io::Result<Vec<Stat>> {
+    let mut found = Vec::new();
+    let Some(replica) = &containment.group else {
+        return Ok(found);
+    };
+    for group in tree(replica) {
+        let members = match fs::read_to_string(group.join("cgroup.procs")) {
+            Ok(members) => members,
+            Err(cause) if process::is_gone(&cause) => continue,
+            // It ended while it was read.
+            Err(cause) if cause.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32) => {
+                continue;
+            }
+            Err(cause) => return Err(cause),
+        };
+        let pids = members.lines().filter_map(|line| line.parse().ok());
+        let others = pids.filter(|pid| *pid != std::process::id());
+        found.extend(others.filter_map(|pid| Stat::read(pid).ok()));
+    }
+    // A child of ours is a shim that is about to end: nobody can become one.
+    found.retain(|one| !one.is_dead() && one.parent != std::process::id());
+    Ok(found)
 }
 
 /// Begins the name of every run's group.

@@ -193,7 +193,7 @@ impl Shim {
                 self.remove_hold();
                 if self.left_alone() == Some(Duration::ZERO) {
                     // The job's own folder; whoever made it is gone, and nobody comes to ask.
-                    _ = std::fs::remove_dir_all(self.replica.path());
+                    _ = portreeve_api::removal::remove_folder(self.replica.path());
                 }
                 return Ok(());
             }
