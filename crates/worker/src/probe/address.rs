@@ -5,23 +5,33 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use portreeve::port::{Port, PortRange};
 use portreeve::supervision::ProbeKind;
-use portreeve_api::sockets::{self, Side};
+use portreeve_api::sockets::{self, Listener, Side};
 
 use super::{ProbeTarget, owner};
 
+/// Who listens on the number, for a probe that connects; `None` where that cannot be asked, or is no matter because
+/// the profile chose the address.
+pub(super) fn listeners(port: Port, host: Option<IpAddr>) -> Option<Vec<Listener>> {
+    match host {
+        None => sockets::listeners(Side::Tcp, port).ok(),
+        Some(_) => None,
+    }
+}
+
 /// Readiness asks where clients ask. The other kinds, and ports that need not be reached from elsewhere, are
 /// asked where the service listens: that it chose the wrong address is no reason to restart it.
-pub(super) fn of(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> SocketAddr {
+pub(super) fn of(
+    port: Port,
+    host: Option<IpAddr>,
+    found: Option<&[Listener]>,
+    target: &ProbeTarget,
+) -> SocketAddr {
     let here = |ip| SocketAddr::new(ip, port.number());
     if let Some(host) = host {
         return here(host);
     }
     let as_clients = target.kind == ProbeKind::Readiness && !target.accepts_loopback(port);
-    let found = if as_clients {
-        Vec::new()
-    } else {
-        sockets::listeners(Side::Tcp, port).unwrap_or_default()
-    };
+    let found = found.filter(|_| !as_clients).unwrap_or_default();
     let reached = found.iter().any(|one| one.covers(target.address));
     match found.first() {
         Some(first) if !reached => here(match first.address.ip() {

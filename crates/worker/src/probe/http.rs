@@ -95,12 +95,13 @@ impl HttpCheck {
 }
 
 pub(super) async fn check(check: &HttpCheck, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(check.port, check.host, target);
+    let found = address::listeners(check.port, check.host);
+    let address = address::of(check.port, check.host, found.as_deref(), target);
     let request = match check.request(address) {
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),
     };
-    let doubt = match tcp::owner(address, check.host, target) {
+    let doubt = match tcp::owner(address, check.host, found.as_deref(), target) {
         Ok(doubt) => doubt,
         Err(report) => return report,
     };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use portreeve::port::Port;
-use portreeve_api::sockets::{self, Side};
+use portreeve_api::sockets::{self, Listener};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -13,8 +13,9 @@ use super::owner::{Holder, Ownership, ownership};
 use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
 pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(port, host, target);
-    let doubt = match owner(address, host, target) {
+    let found = address::listeners(port, host);
+    let address = address::of(port, host, found.as_deref(), target);
+    let doubt = match owner(address, host, found.as_deref(), target) {
         Ok(doubt) => doubt,
         Err(report) => return report,
     };
@@ -64,7 +65,7 @@ pub(super) fn refused(
     ProbeReport::fail(why.unwrap_or_else(|| format!("{address} refuses connections")))
 }
 
-/// Whether the replica is who answers at `address`: nothing to say, or that it cannot be told.
+/// Whether the replica is who answers at `address`, of those `found` there: nothing to say, or that it cannot be told.
 ///
 /// # Errors
 ///
@@ -72,6 +73,7 @@ pub(super) fn refused(
 pub(super) fn owner(
     address: SocketAddr,
     host: Option<IpAddr>,
+    found: Option<&[Listener]>,
     target: &ProbeTarget,
 ) -> Result<&'static str, ProbeReport> {
     // What listens on an address the profile chose is the profile's choice.
@@ -79,11 +81,11 @@ pub(super) fn owner(
     let Some((port, owner)) = port.and_then(|port| Some((port, target.port(port)?.owner))) else {
         return Ok("");
     };
-    let Ok(found) = sockets::listeners(Side::Tcp, port) else {
+    let Some(found) = found else {
         return Ok(UNPROVEN);
     };
     let mut doubt = "";
-    for listener in sockets::answering(&found, address.ip()) {
+    for listener in sockets::answering(found, address.ip()) {
         match ownership(listener, owner, target.root.as_ref()) {
             Ownership::Own => {}
             Ownership::Unreadable => doubt = UNPROVEN,
