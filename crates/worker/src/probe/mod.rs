@@ -21,7 +21,9 @@ use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
 use crate::clock;
+
 pub use crate::limits::Limits;
+use address::Way;
 
 pub(crate) use address::is_here;
 pub use command::{CommandCheck, Leftovers};
@@ -205,19 +207,19 @@ pub async fn probe(
         _ => None,
     };
     begins();
-    let connects = match &check {
-        Check::Http(check) => Some(address::of(check.port, check.host, &target)),
-        Check::Tcp { port, host } => Some(address::of(*port, *host, &target)),
+    let way = match &check {
+        Check::Http(check) => Some(Way::of(check.port, check.host, &target)),
+        Check::Tcp { port, host } => Some(Way::of(*port, *host, &target)),
         Check::Command(_) | Check::Listening => None,
     };
-    let lost = || connects.is_some_and(|to| target.has_lost(to.ip()));
+    let lost = || way.as_ref().is_some_and(|way| target.has_lost(way.to.ip()));
     if lost() {
         return ProbeReport::lost(target.address);
     }
     let report = within(timeout, async {
-        match (&check, connects) {
-            (Check::Http(check), Some(to)) => http::check(check, to, &target).await,
-            (Check::Tcp { host, .. }, Some(to)) => tcp::check(to, *host, &target).await,
+        match (&check, &way) {
+            (Check::Http(check), Some(way)) => http::check(check, way, &target).await,
+            (Check::Tcp { .. }, Some(way)) => tcp::check(way, &target).await,
             (Check::Command(check), _) => command::check(check).await,
             _ => listening::check(&target).await,
         }
