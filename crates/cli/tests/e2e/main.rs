@@ -36,4 +36,5 @@ mod tree;
 mod units;
 mod users;
 mod why;
+mod words;
 mod world;
