@@ -133,6 +133,10 @@ fn remove_soon(held: Containment) {
                 return;
             }
         }
-        warn!("a control group is not empty and stays: {held:?}");
+        let group = held.group.unwrap_or_default();
+        warn!(
+            "the control group {} is not empty and stays",
+            group.display()
+        );
     });
 }

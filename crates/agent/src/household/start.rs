@@ -413,7 +413,7 @@ fn words(why: &StartFailure) -> String {
     match why {
         StartFailure::Errno(_) | StartFailure::Exec { .. } => format!("the worker program: {why}"),
         StartFailure::Prepare(words) => words.clone(),
-        StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
+        StartFailure::PreExec(_) => why.to_string(),
     }
 }
 

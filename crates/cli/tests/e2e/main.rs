@@ -39,4 +39,5 @@ mod tree;
 mod units;
 mod users;
 mod why;
+mod words;
 mod world;
