@@ -177,7 +177,7 @@ async fn a_service_on_another_number_is_never_ready_and_is_told_which_one_it_too
     ] {
         let mut target = service.replica("127.0.0.1");
         target.kind = kind;
-        target.ports[0].numbers = portreeve::port::PortRange::single(free);
+        target.ports[0].numbers = PortRange::single(free);
         for report in [
             listening(target.clone()).await,
             tcp(free, target.clone()).await,
@@ -353,10 +353,7 @@ async fn a_probe_comes_from_outside_the_pool_and_closes_without_a_trace() {
     // All but the last thousand numbers are the pool's.
     let kept: Vec<_> = all.iter().collect();
     let (pool, left) = kept.split_at(kept.len() - 1000);
-    let pool = PortRanges::new(
-        pool.iter()
-            .map(|port| portreeve::port::PortRange::single(*port)),
-    );
+    let pool = PortRanges::new(pool.iter().map(|port| PortRange::single(*port)));
     let mut target = service.replica("127.0.0.1");
     target.sources = SourcePorts::beside(&pool);
     for _ in 0..20 {
