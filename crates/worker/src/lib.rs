@@ -18,6 +18,7 @@ mod containment;
 mod driver;
 mod env_file;
 mod file;
+mod inherited;
 mod job;
 mod journal;
 mod lifeline;

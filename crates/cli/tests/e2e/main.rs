@@ -14,6 +14,7 @@ mod crashes;
 mod crowds;
 mod daemons;
 mod dev_ends;
+mod drain;
 mod environment;
 mod explain;
 mod hostile;
