@@ -9,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::Run;
+use portreeve::port::PortName;
 use portreeve::profile::{Command, Profile, Template};
 use portreeve::supervision::ProbeKind;
 use portreeve::variables::{self, FillError, Setting};
@@ -31,6 +32,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(crate) struct Job {
     run: Run,
     host_address: IpAddr,
+    port_addresses: BTreeMap<PortName, IpAddr>,
     scratch: String,
     token_file: String,
     controller: String,
@@ -48,12 +50,13 @@ impl Job {
         assignment: &Assignment,
         folder: &ReplicaFolder,
         run: Run,
-        host_address: IpAddr,
+        (host_address, port_addresses): (IpAddr, &BTreeMap<PortName, IpAddr>),
     ) -> Result<Self, PrepareError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let mut job = Self {
             run,
             host_address,
+            port_addresses: port_addresses.clone(),
             scratch: text(&RunFolder::of(folder, run).scratch()),
             token_file: text(&folder.token()),
             controller: assignment
@@ -197,6 +200,7 @@ impl Job {
             run: self.run,
             host: &assignment.host,
             host_address: self.host_address,
+            port_addresses: &self.port_addresses,
             grant: &desired.grant,
             scratch: &self.scratch,
             controller: &self.controller,

@@ -1,8 +1,10 @@
 //! What the agent keeps of a resident beside what residency decides on.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use portreeve::port::PortName;
 use portreeve::residency::ReplicaName;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
@@ -12,14 +14,18 @@ use tracing::{error, warn};
 
 use super::worker::Worker;
 
+/// Where clients are sent: the published address, and those of ports that name a network.
+pub(crate) type Addresses = (IpAddr, BTreeMap<PortName, IpAddr>);
+
 /// What only the agent needs to know of a resident.
 pub(super) struct Keeping {
     pub(super) folder: ReplicaFolder,
     pub(super) assignment: Option<Assignment>,
     /// The process of its worker.
     pub(super) worker: Option<u32>,
-    /// The published address that its worker knows.
-    pub(super) address: Option<IpAddr>,
+    /// What its worker is known to know of addresses: one that was adopted, or took over from another, may have been
+    /// told of several since its assignment was written.
+    pub(super) addresses: Option<Addresses>,
     /// Workers started for it in a row that soon ended.
     pub(super) attempts: u32,
     pub(super) started: Option<Instant>,
@@ -40,7 +46,7 @@ impl Keeping {
             folder,
             assignment: None,
             worker: None,
-            address: None,
+            addresses: None,
             attempts: 0,
             started: None,
             start_after: None,
@@ -127,6 +133,10 @@ fn remove_soon(held: Containment) {
                 return;
             }
         }
-        warn!("a control group is not empty and stays: {held:?}");
+        let group = held.group.unwrap_or_default();
+        warn!(
+            "the control group {} is not empty and stays",
+            group.display()
+        );
     });
 }

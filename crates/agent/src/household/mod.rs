@@ -32,6 +32,7 @@ use crate::facts::{Granted, Observed};
 
 use clearing::Clearing;
 pub(crate) use folder::{open_through, parse_name, read_json, write_json};
+pub(crate) use keeping::Addresses;
 use keeping::Keeping;
 pub(crate) use worker::Worker;
 
@@ -145,7 +146,6 @@ impl Household {
         if life == Life::Rebooted {
             info!("{} ended with the boot of this host", found.name);
         }
-        keeping.address = found.assignment.as_ref().map(|one| one.host_address);
         let resident = Resident {
             life,
             told: None,

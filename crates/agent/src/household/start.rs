@@ -46,6 +46,15 @@ impl Household {
             warn!("{name} waits: this host publishes no address");
             return false;
         };
+        let mut named = desired.profile.ports.iter();
+        let lacking = named
+            .find(|port| port.network.is_some() && !desired.addresses.contains_key(&port.name));
+        if let Some((port, network)) = lacking.and_then(|it| Some((&it.name, it.network.as_ref()?)))
+        {
+            // Woken when the controller tells one; until then it knows that there is none.
+            warn!("{name} waits: this host has no address in network {network} for port {port}");
+            return false;
+        }
         let mut assignment = self.assignment(desired, tokens, address);
         match self.job_user(&assignment.desired).await {
             Ok(user) => assignment.user = user,
@@ -148,6 +157,10 @@ impl Household {
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("worker {pid} takes {name} over");
+                if let Some(keeping) = self.keeping.get_mut(name) {
+                    // It goes by what its predecessor wrote down.
+                    keeping.addresses = None;
+                }
                 true
             }
             Err(cause) => {
@@ -192,7 +205,10 @@ impl Household {
         let folder = self.folder_of(name);
         let program = self.config.worker_program.clone();
         let told = told_of(&assignment.desired);
-        let address = assignment.host_address;
+        let addresses = (
+            assignment.host_address,
+            assignment.desired.addresses.clone(),
+        );
         let (place, written) = (folder.clone(), assignment.clone());
         let launched = tokio::task::spawn_blocking(move || {
             if written.user.is_some() {
@@ -214,8 +230,9 @@ impl Household {
             .keeping
             .entry(name.clone())
             .or_insert_with(|| Keeping::new(folder));
-        keeping.assignment = Some(assignment);
-        keeping.address = Some(address);
+        // One that takes over goes by what an earlier worker was told, which may be something else.
+        let is_first = keeping.assignment.replace(assignment).is_none();
+        keeping.addresses = is_first.then_some(addresses);
         keeping.watch(name, worker, &mut self.watches);
         let resident = self.residents.entry(name.clone()).or_insert(Resident {
             life: Life::Watched,
@@ -339,6 +356,9 @@ impl Household {
             desired.want = told.want;
             desired.restart_no = told.restart_no.max(desired.restart_no);
         }
+        if let Some(wanted) = wanted {
+            desired.addresses.extend(wanted.desired.addresses.clone());
+        }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
         let mut assignment = self.assignment(desired, tokens, address);
@@ -393,7 +413,7 @@ fn words(why: &StartFailure) -> String {
     match why {
         StartFailure::Errno(_) | StartFailure::Exec { .. } => format!("the worker program: {why}"),
         StartFailure::Prepare(words) => words.clone(),
-        StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
+        StartFailure::PreExec(_) => why.to_string(),
     }
 }
 

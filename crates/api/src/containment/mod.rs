@@ -97,7 +97,7 @@ impl FromStr for Rung {
 
 /// A word that is no rung.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no containment; there are cgroup, pid-namespace, freezer and process-tree")]
+#[error("{0:?} is no containment; there are auto, cgroup, pid-namespace, freezer and process-tree")]
 pub struct UnknownRung(String);
 
 /// How one replica is held, from its first run to its last.

@@ -11,7 +11,6 @@ mod freezer;
 mod oom;
 mod pid_namespace;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -205,18 +204,29 @@ fn run_group(replica: &Path, run: Run) -> PathBuf {
     replica.join(format!("{PREFIX}{run}"))
 }
 
-/// What the kernel calls the groups at and below `group`, but for that of its probes: the inodes of their folders.
-pub(crate) fn ids(group: &Path) -> BTreeSet<u64> {
-    let mut found = BTreeSet::new();
-    let mut folders = vec![group.to_owned()];
+/// Whether the group that the kernel calls `id`, which is the inode of its folder, is `group` or below it, but not that
+/// of its probes; `None` if there is no such group as `group`.
+///
+/// Cost: one look where it is `group` itself, as of a service that makes no groups of its own.
+pub(crate) fn holds(group: &Path, id: u64) -> Option<bool> {
+    if fs::metadata(group).ok()?.ino() == id {
+        return Some(true);
+    }
+    let mut folders: Vec<_> = below(group)
+        .filter(|one| *one != group.join(PROBE))
+        .collect();
+    let mut seen = 1;
     while let Some(folder) = folders.pop() {
-        found.extend(fs::metadata(&folder).map(|folder| folder.ino()));
+        if fs::metadata(&folder).is_ok_and(|folder| folder.ino() == id) {
+            return Some(true);
+        }
+        seen += 1;
         // A service may make groups of its own; far more than this is no service.
-        if found.len() < MOST_GROUPS {
-            folders.extend(below(&folder).filter(|one| *one != group.join(PROBE)));
+        if seen < MOST_GROUPS {
+            folders.extend(below(&folder));
         }
     }
-    found
+    Some(false)
 }
 
 const MOST_GROUPS: usize = 1024;

@@ -114,12 +114,19 @@ impl Driver {
         timeout: Duration,
         until: Rc<Cell<Monotonic>>,
     ) -> impl Future<Output = ProbeReport> + use<> {
+        let address = self.record.host_address;
+        if !self.record.address_seen {
+            // Written with the next change; a worker that does not know looks again.
+            self.record.address_seen = probe::is_here(address);
+        }
         let root = self.backend.root();
         let leftovers = self.progress.leftovers.entry(kind).or_default();
         let checks = Checks {
             assignment: &self.assignment,
             job: self.progress.job.as_ref(),
-            address: self.record.host_address,
+            address,
+            own_address: self.record.address_seen,
+            port_addresses: &self.record.port_addresses,
             root: root.as_ref(),
             sources: &self.progress.sources,
             limits: &self.limits,
@@ -152,11 +159,7 @@ impl Driver {
     }
 
     pub(super) fn read_job(&self, run: Run) -> Result<Job, job::PrepareError> {
-        Job::read(
-            &self.assignment,
-            &self.folder,
-            run,
-            self.record.host_address,
-        )
+        let addresses = (self.record.host_address, &self.record.port_addresses);
+        Job::read(&self.assignment, &self.folder, run, addresses)
     }
 }

@@ -151,6 +151,7 @@ fn assignment(case: &Case) -> Assignment {
             incarnation: Incarnation(1),
             want: Want::Run,
             restart_no: 0,
+            addresses: BTreeMap::new(),
             grant: PortGrant::default(),
             profile,
             user: "alice".into(),

@@ -51,9 +51,16 @@ impl Driver {
                     self.backend.kill_group(self.record.machine.run());
                 }
             }
-            WorkerCommand::Address { address } => {
-                self.progress.changed = true;
-                self.record.host_address = address;
+            WorkerCommand::Address { address, ref ports } => {
+                let known = &mut self.record.port_addresses;
+                for (port, address) in ports {
+                    self.progress.changed |= known.insert(port.clone(), *address) != Some(*address);
+                }
+                if address != self.record.host_address {
+                    self.progress.changed = true;
+                    self.record.host_address = address;
+                    self.record.address_seen = false;
+                }
             }
             WorkerCommand::Want { want, restart_no } => match want {
                 Want::Run => {
