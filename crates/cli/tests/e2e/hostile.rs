@@ -178,10 +178,7 @@ fn a_job_that_left_its_group_and_killed_its_shim_is_gone_before_the_next_run() {
     let stray = stray().unwrap();
     let first = pid(&site.ready(&service));
     assert!(group(stray).ends_with("evil"), "{:?}", group(stray));
-    let shim = site.world.processes().into_iter();
-    let mut shim =
-        shim.filter(|(_, line)| line.contains(" shim --folder ") && line.contains("leaver"));
-    kill(shim.next().unwrap().0, "KILL");
+    kill(shim(&site, &service), "KILL");
     let again = site.world.replica_when(&service, 0, "ran again", |it| {
         it["ready"] == true && it["restarts"] == 1
     });
@@ -262,4 +259,81 @@ fn a_folder_that_is_deep_and_wide_and_a_status_that_is_large_hold_up_nobody() {
         (&after["pid"], &after["restarts"]),
         (&before["pid"], &before["restarts"])
     );
+}
+
+/// A site whose agent sees this through a mount namespace of its own.
+fn site_behind(mounts: &str) -> Option<Site> {
+    let mut site = Site::new()?;
+    drop(site.agent.take());
+    let data = site.world.path("data/a").display().to_string();
+    let socket = site.world.socket();
+    let program = site.program.display().to_string();
+    let script = format!("mount --make-rprivate / && {mounts} && exec \"$0\" \"$@\"");
+    let mut command = site.world.command("unshare");
+    command.args(["--mount", "sh", "-c", &script, &program]);
+    let arguments = ["agent", "--host", "n1", "--single-host", "--data", &data];
+    let arguments = [&arguments[..], &["--controller", &socket]].concat();
+    site.agent = Some(site.world.start_by(command, "agent", &arguments));
+    let up = || site.world.json(&["hosts"])["hosts"][0]["state"] == "up";
+    assert!(eventually(up), "the host never reported");
+    Some(site)
+}
+
+/// The shim of the service: its number.
+fn shim(site: &Site, service: &str) -> i32 {
+    let processes = site.world.processes();
+    let is_it = |line: &str| line.contains(" shim --folder ") && line.contains(service);
+    let found = processes.iter().find(|(_, line)| is_it(line));
+    found.unwrap_or_else(|| panic!("{processes:?}")).0
+}
+
+#[test]
+fn a_host_that_hides_the_processes_of_others_holds_up_no_restart() {
+    // Numbers are seen and nothing of them can be read: a run whose shim was killed was looked for without end.
+    let hide = "mount -t proc -o hidepid=1 proc /proc && umount -R /sys/fs/cgroup";
+    let Some(site) = site_behind(hide) else {
+        return;
+    };
+    let service = site.submit(DAEMON, "hidden", "exec sleep 1000000", "");
+    let first = pid(&site.ready(&service));
+    kill(shim(&site, &service), "KILL");
+    let again = site.world.replica_when(&service, 0, "ran again", |it| {
+        it["ready"] == true && it["restarts"] == 1
+    });
+    assert!(!is_alive(first));
+    assert_ne!(pid(&again), first);
+    site.end(&service);
+}
+
+#[test]
+fn a_host_whose_control_groups_are_read_only_uses_the_next_rung_and_keeps_every_promise() {
+    let locked = "for m in $(awk '$2 ~ \"^/sys/fs/cgroup\" {print $2}' /proc/mounts); do mount -o remount,ro,bind $m || exit; done";
+    let Some(site) = site_behind(locked) else {
+        return;
+    };
+    // What the first agent told stands until this one reports.
+    let mut words = String::new();
+    let told = eventually(|| {
+        words = site.world.json(&["hosts"])["hosts"][0]["capabilities"].to_string();
+        words.contains("containment:pid-namespace")
+    });
+    assert!(told && !words.contains("rung:cgroup"), "{words}");
+    // One without privileges takes the last rung.
+    let script = "setsid sleep 4321 & exec sleep 1000000";
+    let service = site.submit(DAEMON, "plain", script, "");
+    let first = pid(&site.ready(&service));
+    let sleepers = || {
+        let processes = site.world.processes().into_iter();
+        processes
+            .filter(|(_, line)| line.contains("sleep 4321"))
+            .count()
+    };
+    assert!(eventually(|| sleepers() == 1));
+    kill(first, "KILL");
+    site.world.replica_when(&service, 0, "ran again", |it| {
+        it["ready"] == true && it["restarts"] == 1
+    });
+    assert!(eventually(|| sleepers() == 1));
+    site.end(&service);
+    assert_eq!(sleepers(), 0);
 }

@@ -18,7 +18,7 @@ pub(crate) const BIN: (&str, u32) = ("bin", 2);
 pub(crate) struct Site {
     pub(crate) agent: Option<Running>,
     _controller: Running,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
     pub(crate) world: World,
 }
 
