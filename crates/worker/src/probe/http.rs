@@ -8,6 +8,7 @@ use portreeve::profile::HttpProbe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::address::Way;
 use super::body::{Body, Progress};
 use super::{ProbeReport, ProbeTarget, tcp};
 
@@ -94,16 +95,13 @@ impl HttpCheck {
     }
 }
 
-pub(super) async fn check(
-    check: &HttpCheck,
-    address: SocketAddr,
-    target: &ProbeTarget,
-) -> ProbeReport {
+pub(super) async fn check(check: &HttpCheck, way: &Way, target: &ProbeTarget) -> ProbeReport {
+    let address = way.to;
     let request = match check.request(address) {
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),
     };
-    let doubt = match tcp::owner(address, check.host, target) {
+    let doubt = match tcp::owner(way, target) {
         Ok(doubt) => doubt,
         Err(report) => return report,
     };

@@ -16,12 +16,14 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortName, PortRange};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
 use crate::clock;
+
 pub use crate::limits::Limits;
+use address::Way;
 
 pub(crate) use address::is_here;
 pub use command::{CommandCheck, Leftovers};
@@ -54,7 +56,7 @@ pub struct ProbeTarget {
     pub kind: ProbeKind,
     /// The replica's TCP ports.
     pub ports: Vec<TargetPort>,
-    /// Where clients are sent.
+    /// Where clients are sent, but for ports that have an address of their own.
     pub address: IpAddr,
     /// Whether that has been an address of this host; one that another machine forwards to us never is.
     pub own_address: bool,
@@ -73,6 +75,8 @@ pub struct ProbeTarget {
 pub struct TargetPort {
     /// Its number, or those of its block.
     pub numbers: PortRange,
+    /// Where clients of it are sent, if not where those of the others are; with its name in the profile.
+    pub own: Option<(PortName, IpAddr)>,
     /// Whether clients are told of it.
     pub publish: bool,
     /// Whose listener counts.
@@ -87,15 +91,23 @@ impl ProbeTarget {
         self.ports.iter().find(has)
     }
 
+    /// Where clients of this number are sent.
+    fn address_of(&self, number: Port) -> IpAddr {
+        let own = self.port(number).and_then(|port| port.own.as_ref());
+        own.map_or(self.address, |(_, address)| *address)
+    }
+
     /// Whether a listener on loopback only will do for this number.
     fn accepts_loopback(&self, number: Port) -> bool {
         self.single_host || self.port(number).is_some_and(|port| !port.publish)
     }
 
-    /// Whether this host has lost the address, if it is the published one. Whoever answers there now is another host,
+    /// Whether this host has lost the address, if clients are sent to it. Whoever answers there now is another host,
     /// and nobody's silence there is the service's.
     fn has_lost(&self, address: IpAddr) -> bool {
-        self.own_address && address == self.address && !is_here(address)
+        let mut networks = self.ports.iter().filter_map(|port| port.own.as_ref());
+        let is_ours = address == self.address || networks.any(|(_, own)| *own == address);
+        self.own_address && is_ours && !is_here(address)
     }
 }
 
@@ -195,27 +207,30 @@ pub async fn probe(
         _ => None,
     };
     begins();
-    let connects = match &check {
-        Check::Http(check) => Some(address::of(check.port, check.host, &target)),
-        Check::Tcp { port, host } => Some(address::of(*port, *host, &target)),
+    let way = match &check {
+        Check::Http(check) => Some(Way::of(check.port, check.host, &target)),
+        Check::Tcp { port, host } => Some(Way::of(*port, *host, &target)),
         Check::Command(_) | Check::Listening => None,
     };
-    let lost = || connects.is_some_and(|to| target.has_lost(to.ip()));
-    if lost() {
-        return ProbeReport::lost(target.address);
+    let lost = || {
+        let to = way.as_ref()?.to.ip();
+        target.has_lost(to).then(|| ProbeReport::lost(to))
+    };
+    if let Some(report) = lost() {
+        return report;
     }
     let report = within(timeout, async {
-        match (&check, connects) {
-            (Check::Http(check), Some(to)) => http::check(check, to, &target).await,
-            (Check::Tcp { host, .. }, Some(to)) => tcp::check(to, *host, &target).await,
+        match (&check, &way) {
+            (Check::Http(check), Some(way)) => http::check(check, way, &target).await,
+            (Check::Tcp { .. }, Some(way)) => tcp::check(way, &target).await,
             (Check::Command(check), _) => command::check(check).await,
             _ => listening::check(&target).await,
         }
     })
     .await;
     match report.outcome {
-        // It went while we asked.
-        ProbeOutcome::Fail | ProbeOutcome::Timeout if lost() => ProbeReport::lost(target.address),
+        // It may have gone while we asked.
+        ProbeOutcome::Fail | ProbeOutcome::Timeout => lost().unwrap_or(report),
         _ => report,
     }
 }
@@ -240,3 +255,5 @@ async fn within(timeout: Duration, checked: impl Future<Output = ProbeReport>) -
 mod binds_test;
 #[cfg(test)]
 mod connecting_test;
+#[cfg(test)]
+mod own_address_test;
