@@ -29,6 +29,7 @@ const INBOX: usize = 64;
 pub struct Agent {
     tasks: JoinSet<&'static str>,
     living: watch::Receiver<usize>,
+    presence: Presence,
     lock: StateLock,
     ladder: Ladder,
 }
@@ -143,10 +144,6 @@ impl Agent {
             "look at the host"
         });
         tasks.spawn(async {
-            presence.answer().await;
-            "answer to other agents"
-        });
-        tasks.spawn(async {
             household.run().await;
             "care of its replicas"
         });
@@ -175,6 +172,7 @@ impl Agent {
         Ok(Self {
             tasks,
             living: living_seen,
+            presence,
             lock,
             ladder,
         })
@@ -200,6 +198,7 @@ impl Agent {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         _ = self.ladder.sweep();
+        drop(self.presence);
         drop(self.lock);
     }
 }

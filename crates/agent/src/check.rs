@@ -1,6 +1,6 @@
 //! Whether an agent could start here and join, found out without doing either.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use portreeve_api::body::{HostView, WhoAmI};
 use portreeve_api::containment::Ladder;
 use portreeve_api::sockets;
 use portreeve_api::{Client, ClientError, paths};
+use rustix::fs::{Access, access};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What: `address`, `ports`, `neighbours`, `processes`, `controller`, `name` or `clock`; callers may add theirs.
+    /// What: `state`, `address`, `ports`, `neighbours`, `processes`, `controller`, `name` or `clock`; callers may add theirs.
     pub what: &'static str,
     /// Whether it is well.
     pub verdict: Verdict,
@@ -90,7 +91,7 @@ fn observer(config: &Config) -> Observer {
 pub async fn check(config: &Config, client: &Client) -> Vec<Finding> {
     let here = config.clone();
     let here = tokio::task::spawn_blocking(move || {
-        let mut findings = vec![address(&here)];
+        let mut findings = vec![state(&here), address(&here)];
         findings.extend(ports(&here));
         findings.push(neighbourhood(&here));
         findings.push(processes(&here));
@@ -99,6 +100,34 @@ pub async fn check(config: &Config, client: &Client) -> Vec<Finding> {
     let mut findings = here.await.expect("looking at the host does not panic");
     findings.extend(controller(config, client).await);
     findings
+}
+
+/// Whether the state folder can be used or made, found out without writing.
+fn state(config: &Config) -> Finding {
+    const WHAT: &str = "state";
+    let state = &config.state;
+    let refused = |path: &Path, cause: &dyn std::fmt::Display| {
+        let words = format!(
+            "{}: {cause}; name another folder with --data",
+            path.display()
+        );
+        Finding::not_ready(WHAT, words)
+    };
+    // What stands where a folder should be is found next.
+    let missing = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+    let exists = |path: &&Path| !matches!(path.symlink_metadata(), Err(cause) if missing.contains(&cause.kind()));
+    let place = state.ancestors().find(exists).unwrap_or(Path::new("/"));
+    match place.metadata() {
+        Err(cause) => return refused(place, &cause),
+        Ok(found) if !found.is_dir() => return refused(place, &"not a folder"),
+        Ok(_) => {}
+    }
+    let needed = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    match access(place, needed) {
+        Err(cause) => refused(place, &io::Error::from(cause)),
+        Ok(()) if place == state => Finding::ok(WHAT, state.display().to_string()),
+        Ok(()) => Finding::ok(WHAT, format!("{}, to be made", state.display())),
+    }
 }
 
 fn address(config: &Config) -> Finding {

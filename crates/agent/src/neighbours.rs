@@ -4,10 +4,13 @@
 //! process, whatever its state folder, user or controller. Of two that meet the younger one leaves.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU16;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::getsockopt;
@@ -15,10 +18,12 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown,
+    socket_with,
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
 use tracing::{debug, warn};
 
 use crate::Config;
@@ -111,10 +116,19 @@ pub enum SharedNumbers {
 }
 
 /// This agent's socket, under which the others find it as long as it lives.
+#[derive(Debug)]
 pub(crate) struct Presence {
-    listener: UnixListener,
+    open: Arc<Open>,
+    answering: Thread,
     card: Card,
     name: String,
+}
+
+/// The socket, and whether it is answered still.
+#[derive(Debug)]
+struct Open {
+    listener: UnixListener,
+    closed: AtomicBool,
 }
 
 impl Presence {
@@ -129,15 +143,28 @@ impl Presence {
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         let name = format!("{PREFIX}{}", uuid.trim());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        listener.set_nonblocking(true)?;
-        let own = Self {
+        let card = Card {
+            host: config.host.clone(),
+            dynamic: config.dynamic.clone(),
+            folder: folder.to_owned(),
+            since_ms: since_boot_ms(),
+        };
+        let open = Arc::new(Open {
             listener,
-            card: Card {
-                host: config.host.clone(),
-                dynamic: config.dynamic.clone(),
-                folder: folder.to_owned(),
-                since_ms: since_boot_ms(),
-            },
+            closed: AtomicBool::new(false),
+        });
+        // From now on, not once everything else of the agent is there: of two that start at once each would wait for
+        // the other in vain, and both would leave.
+        let answering = std::thread::Builder::new()
+            .name("neighbours".into())
+            .spawn({
+                let (open, card) = (open.clone(), card.clone());
+                move || answer(&open, &card)
+            })?;
+        let own = Self {
+            answering: answering.thread().clone(),
+            open,
+            card,
             name,
         };
         // After the own socket is there: of two that start at once, at least one sees the other.
@@ -173,27 +200,34 @@ impl Presence {
             );
         }
     }
+}
 
-    /// Answers neighbours for ever. Call it inside a tokio runtime with IO.
-    pub(crate) async fn answer(self) {
-        let text = serde_json::to_vec(&self.card).expect("plain data is written as JSON");
-        let listener = match tokio::net::UnixListener::from_std(self.listener) {
-            Ok(listener) => listener,
-            Err(cause) => {
-                warn!("other agents of this network are not answered: {cause}");
-                return std::future::pending().await;
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.open.closed.store(true, Ordering::Release);
+        // Nobody is let in any more, and the thread that waits for somebody returns.
+        _ = shutdown(&self.open.listener, Shutdown::Both);
+        self.answering.unpark();
+    }
+}
+
+/// Answers neighbours until the socket is closed.
+fn answer(open: &Open, card: &Card) {
+    let text = serde_json::to_vec(card).expect("plain data is written as JSON");
+    loop {
+        let accepted = open.listener.accept();
+        if open.closed.load(Ordering::Acquire) {
+            return;
+        }
+        match accepted {
+            Ok((mut asker, _)) => {
+                // One that does not read must not keep the others waiting.
+                let bounded = asker.set_write_timeout(Some(PATIENCE));
+                let told = bounded.and_then(|()| asker.write_all(&text));
+                debug!("another agent was told what is given here: {told:?}");
             }
-        };
-        loop {
-            match listener.accept().await {
-                Ok((mut asker, _)) => {
-                    // One that does not read must not keep the others waiting.
-                    let told = tokio::time::timeout(PATIENCE, asker.write_all(&text)).await;
-                    debug!("another agent was told what is given here: {told:?}");
-                }
-                // No descriptor is left, say: that passes.
-                Err(_) => tokio::time::sleep(PATIENCE).await,
-            }
+            // No descriptor is left, say: that passes.
+            Err(_) => std::thread::park_timeout(PATIENCE),
         }
     }
 }
@@ -284,6 +318,10 @@ fn ask(name: &str) -> Option<Neighbour> {
     }
     let owner = getsockopt(&socket, PeerCredentials).ok()?;
     let card = read(UnixStream::from(socket));
+    if matches!(&card, Err(cause) if cause.kind() == ErrorKind::ConnectionReset) {
+        // It ended with our question in its queue.
+        return None;
+    }
     Some(Neighbour {
         card: card.inspect_err(|cause| debug!("{name}: {cause}")).ok(),
         pid: Some(owner.pid()).filter(|pid| *pid > 0),
@@ -299,15 +337,17 @@ fn read(stream: UnixStream) -> io::Result<Card> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
         match (&stream).read(&mut part)? {
+            // It ends, and answers nobody any more; a card is never empty.
+            0 if text.is_empty() => return Err(ErrorKind::ConnectionReset.into()),
             0 => return Ok(serde_json::from_slice(&text)?),
             count => text.extend_from_slice(&part[..count]),
         }
         if text.len() as u64 > MOST_BYTES {
-            return Err(io::ErrorKind::InvalidData.into());
+            return Err(ErrorKind::InvalidData.into());
         }
     }
 }

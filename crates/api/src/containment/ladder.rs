@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::UNIX_EPOCH;
 
 use super::{Containment, NotPossible, Rung, UnknownRung, remove_tree};
 
@@ -153,12 +154,36 @@ fn tag(state: &Path) -> Result<String, NotPossible> {
         cause,
     };
     let folder = fs::metadata(state).map_err(at)?;
-    Ok(format!("portreeve-{:x}-{:x}", folder.dev(), folder.ino()))
+    // A new folder may have the number of one that was removed, of which a worker may still live.
+    let born = folder.created().ok();
+    let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(0, |born| born.as_micros());
+    Ok(format!(
+        "portreeve-{:x}-{:x}-{born:x}",
+        folder.dev(),
+        folder.ino()
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_state_folder_in_the_place_of_one_that_was_removed_has_groups_of_its_own() {
+        // File systems give the number of a removed folder to the next one: both agents had the same groups.
+        let place = tempfile::tempdir().unwrap();
+        let state = place.path().join("agent");
+        let made = || {
+            fs::create_dir(&state).unwrap();
+            let tag = tag(&state).unwrap();
+            fs::remove_dir(&state).unwrap();
+            tag
+        };
+        let first = made();
+        // Births are told to some milliseconds.
+        assert!((0..100_000).any(|_| made() != first));
+    }
 
     #[test]
     fn a_choice_is_auto_or_a_rung() {

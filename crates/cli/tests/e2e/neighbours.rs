@@ -67,6 +67,41 @@ fn a_second_agent_of_a_network_is_refused_with_the_split_unless_its_numbers_are_
 }
 
 #[test]
+fn of_agents_that_start_in_one_instant_those_with_numbers_of_their_own_stay_and_one_of_the_others()
+{
+    // As at the boot of a host: each waited for the other's answer, and both left.
+    let Some(world) = World::new() else { return };
+    for turn in 0..4 {
+        let names = ["a", "b", "c"].map(|name| format!("{name}{turn}"));
+        let start = |name: &str, ports: &str| {
+            let line = agent(&world, name, ports);
+            let arguments: Vec<&str> = line.iter().map(String::as_str).collect();
+            world.start_alone(name, &arguments)
+        };
+        let ports = ["20000-20999", "20500-21999", "22000-22999"];
+        let mut running: Vec<Running> = names
+            .iter()
+            .zip(ports)
+            .map(|(name, ports)| start(name, ports))
+            .collect();
+        let apart = running.pop().unwrap();
+        let stays = |one: &Running| one.output().contains("published address");
+        let leaves = |one: &Running| one.output().contains("in this network gives numbers of");
+        let settled = || {
+            stays(&apart)
+                && running.iter().all(|one| stays(one) || leaves(one))
+                && running.iter().filter(|one| stays(one)).count() == 1
+        };
+        assert!(
+            eventually(settled),
+            "{:?} {}",
+            running.iter().map(Running::output).collect::<Vec<_>>(),
+            apart.output()
+        );
+    }
+}
+
+#[test]
 fn a_stopped_agent_still_has_its_numbers() {
     let Some(world) = World::new() else { return };
     let first = start(&world, "a", "20000-32767");
@@ -173,6 +208,7 @@ fn a_check_says_whether_an_agent_could_join_and_joins_nothing() {
         "{found:#}"
     );
     for (what, words) in [
+        ("state", &*data),
         (
             "address",
             "10.99.0.1 (default: eth0 carries the default route)",
@@ -207,6 +243,17 @@ fn a_check_says_whether_an_agent_could_join_and_joins_nothing() {
     assert!(
         !cluster.world.path("other").exists(),
         "a check wrote something"
+    );
+    // A state folder that can never be made.
+    let plain = cluster.world.profile("plain", "no folder");
+    let (code, found) = check(&["--host", "n1", "--data", &format!("{plain}/state")]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        of(&found, "state"),
+        [(
+            "not-ready".to_owned(),
+            format!("{plain}: not a folder; name another folder with --data")
+        )]
     );
     // Neither does it need a controller to say the rest.
     let (code, found) = check(&[

@@ -316,3 +316,21 @@ async fn a_timeout_while_we_stood_still_ourselves_says_nothing_whatever_the_form
         assert_eq!(report.outcome, ProbeOutcome::Inconclusive, "{name}");
     }
 }
+
+#[test]
+fn a_host_without_a_way_to_its_own_address_is_no_fault_of_the_service() {
+    // A network whose loopback was never up: every connection is `errno 101`.
+    use nix::errno::Errno;
+    let address = SocketAddr::from(([127, 0, 0, 1], 20000));
+    let target = replica(Port::new(20000).unwrap());
+    for errno in [Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ENETDOWN] {
+        let cause = std::io::Error::from_raw_os_error(errno as i32);
+        let report = super::tcp::refused(address, None, &cause, &target);
+        assert_eq!(report.outcome, ProbeOutcome::Inconclusive);
+        let words = "this host has no way to its own address 127.0.0.1: ";
+        assert!(report.text.starts_with(words), "{}", report.text);
+        // Another machine, which the profile names, is the profile's matter.
+        let report = super::tcp::refused(address, Some(address.ip()), &cause, &target);
+        assert_eq!(report.outcome, ProbeOutcome::Fail, "{}", report.text);
+    }
+}

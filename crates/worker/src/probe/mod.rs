@@ -212,9 +212,12 @@ pub async fn probe(
         Check::Tcp { port, host } => Some(Way::of(*port, *host, &target)),
         Check::Command(_) | Check::Listening => None,
     };
-    let lost = || way.as_ref().is_some_and(|way| target.has_lost(way.to.ip()));
-    if lost() {
-        return ProbeReport::lost(target.address);
+    let lost = || {
+        let to = way.as_ref()?.to.ip();
+        target.has_lost(to).then(|| ProbeReport::lost(to))
+    };
+    if let Some(report) = lost() {
+        return report;
     }
     let report = within(timeout, async {
         match (&check, &way) {
@@ -226,8 +229,8 @@ pub async fn probe(
     })
     .await;
     match report.outcome {
-        // It went while we asked.
-        ProbeOutcome::Fail | ProbeOutcome::Timeout if lost() => ProbeReport::lost(target.address),
+        // It may have gone while we asked.
+        ProbeOutcome::Fail | ProbeOutcome::Timeout => lost().unwrap_or(report),
         _ => report,
     }
 }

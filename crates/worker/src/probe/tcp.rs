@@ -54,6 +54,12 @@ pub(super) fn refused(
     cause: &io::Error,
     target: &ProbeTarget,
 ) -> ProbeReport {
+    if host.is_none() && has_no_way(cause) {
+        return ProbeReport::inconclusive(format!(
+            "this host has no way to its own address {}: {cause}; is the interface lo up?",
+            address.ip()
+        ));
+    }
     if cause.kind() != io::ErrorKind::ConnectionRefused {
         return ProbeReport::of_refusal(&address.to_string(), cause);
     }
@@ -63,6 +69,15 @@ pub(super) fn refused(
         Some(_) => None,
     };
     ProbeReport::fail(why.unwrap_or_else(|| format!("{address} refuses connections")))
+}
+
+/// Whether the kernel had nowhere to send to, which is no fault of who listens there.
+fn has_no_way(cause: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
+    matches!(
+        cause.kind(),
+        HostUnreachable | NetworkDown | NetworkUnreachable
+    )
 }
 
 /// Whether the replica is who answers at `address`, of those `found` there: nothing to say, or that it cannot be told.
