@@ -156,7 +156,8 @@ fn an_unknown_network_and_a_host_without_one_are_told_by_name() {
         (&code["code"], &code["network"]),
         (&"NO ADDRESS".into(), &"data".into())
     );
-    assert!(cluster.world.ok(&["why", "web"]).contains(words));
+    let why = cluster.world.run(&["why", "web"]);
+    assert!(why.stderr.contains(words), "{why:?}");
     let explained = cluster.world.run(&["explain", "web"]);
     assert!(explained.stdout.contains("NO ADDRESS"), "{explained:?}");
     // Given one, it is taken at once.
