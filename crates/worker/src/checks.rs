@@ -24,6 +24,8 @@ pub(crate) struct Checks<'a> {
     pub(crate) job: Option<&'a Job>,
     /// This host's published address.
     pub(crate) address: IpAddr,
+    /// Whether that has been an address of this host.
+    pub(crate) own_address: bool,
     /// The addresses of ports that name a network.
     pub(crate) port_addresses: &'a BTreeMap<PortName, IpAddr>,
     /// Where the run lives.
@@ -46,6 +48,7 @@ impl<'a> Checks<'a> {
                 .filter_map(|port| self.target_port(port))
                 .collect(),
             address: self.address,
+            own_address: self.own_address,
             single_host: self.assignment.single_host,
             anywhere: false,
             root: self.root.cloned(),

@@ -15,6 +15,7 @@ use portreeve::supervision::ProbeKind;
 use portreeve::variables::{self, FillError, Setting};
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
+use portreeve_api::removal::remove_folder;
 
 use crate::env_file::{self, EnvFileError};
 use crate::shim::{Launch, RunFolder, pre_exec_done};
@@ -246,7 +247,7 @@ pub(crate) fn runs_after(folder: &ReplicaFolder, run: Run) -> Vec<Run> {
 /// Removes the run's folder.
 pub(crate) fn remove_run(folder: &ReplicaFolder, run: Run) {
     // What cannot be removed only takes room, until the replica's folder goes.
-    _ = fs::remove_dir_all(RunFolder::of(folder, run).path());
+    _ = remove_folder(RunFolder::of(folder, run).path());
 }
 
 fn runs(folder: &ReplicaFolder) -> impl Iterator<Item = Run> {
@@ -260,10 +261,7 @@ fn runs(folder: &ReplicaFolder) -> impl Iterator<Item = Run> {
 
 /// Makes `path` an empty folder of our own, whatever was there.
 fn new_folder(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        _ => {}
-    }
+    remove_folder(path)?;
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 

@@ -27,6 +27,9 @@ pub(crate) struct Record {
     pub(crate) restart_no: u64,
     /// This host's published address, as last told.
     pub(crate) host_address: IpAddr,
+    /// Whether this host was seen to have it, at any time since.
+    #[serde(default)]
+    pub(crate) address_seen: bool,
     /// The addresses of ports that name a network, as last told.
     #[serde(default)]
     pub(crate) port_addresses: BTreeMap<PortName, IpAddr>,

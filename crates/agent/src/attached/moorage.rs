@@ -174,6 +174,10 @@ impl Moorage {
                 reply,
             } => {
                 let known = self.back(&name, &job, folder, &token, orders);
+                if known {
+                    // It may have changed while there was no agent.
+                    self.tell_address();
+                }
                 if let (true, Some(status)) = (known, status) {
                     self.told(&name, *status);
                 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 use portreeve::identity::Run;
 use portreeve::registry::Desired;
-use portreeve::residency::{Life, ReplicaName, Resident, Told};
+use portreeve::residency::{Life, ReplicaName, Resident, Told, Want};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
 use portreeve_api::containment::{Containment, NotPossible};
@@ -24,6 +24,8 @@ use super::{Household, Keeping, folder, told_of};
 
 /// When a replica whose account cannot be looked up is tried again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// When it is looked again whether what was killed is gone.
+const AFTER_FORCE: Duration = Duration::from_millis(100);
 /// A worker that ends this often in a row without a word will not say one.
 const SILENT_ATTEMPTS: u32 = 5;
 
@@ -96,7 +98,33 @@ impl Household {
             .residents
             .get(name)
             .is_some_and(|one| one.status.is_none());
-        if silent && keeping.attempts >= SILENT_ATTEMPTS {
+        let hopeless = keeping.attempts >= SILENT_ATTEMPTS;
+        let to_end = told.is_some_and(|told| told.want != Want::Run);
+        if hopeless && (silent || to_end) {
+            // A job can see to it that no worker can work in its folder. What holds it does not ask the job.
+            let held = keeping
+                .assignment
+                .as_ref()
+                .map(|one| one.containment.clone());
+            let ended = tokio::task::spawn_blocking(move || held?.end());
+            match ended.await.unwrap_or(Some(false)) {
+                Some(true) if !silent => {
+                    warn!("no worker can take {name} over: its processes were ended by force");
+                    self.conclude(name, Final::Stopped, None);
+                    return true;
+                }
+                Some(false) => {
+                    self.later(Instant::now() + AFTER_FORCE);
+                    return false;
+                }
+                // Without a group nobody but a worker can know its processes.
+                Some(true) | None => {}
+            }
+        }
+        let Some(keeping) = self.keeping.get(name) else {
+            return false;
+        };
+        if silent && hopeless {
             let log = folder::worker_log(&keeping.folder);
             let words = format!(
                 "its worker ended {SILENT_ATTEMPTS} times before it could say a word; see {}",
@@ -129,6 +157,10 @@ impl Household {
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("worker {pid} takes {name} over");
+                if let Some(keeping) = self.keeping.get_mut(name) {
+                    // It goes by what its predecessor wrote down.
+                    keeping.addresses = None;
+                }
                 true
             }
             Err(cause) => {
@@ -381,7 +413,7 @@ fn words(why: &StartFailure) -> String {
     match why {
         StartFailure::Errno(_) | StartFailure::Exec { .. } => format!("the worker program: {why}"),
         StartFailure::Prepare(words) => words.clone(),
-        StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
+        StartFailure::PreExec(_) => why.to_string(),
     }
 }
 

@@ -263,7 +263,11 @@ impl Agent {
         let client = connect.client()?;
         config.controller = client.target().clone();
         if self.check {
-            return check::readiness(&config, &client, self.output).await;
+            let backend = self.options.backend.find().await;
+            if let Ok(found) = &backend {
+                config.backend = *found;
+            }
+            return check::readiness(&config, &client, backend, self.output).await;
         }
         config.backend = self.options.backend.find().await?;
         config.socket = Some(match self.socket {

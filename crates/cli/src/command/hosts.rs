@@ -133,7 +133,7 @@ fn machine(host: &HostView) -> String {
 
 /// What the host can do, and what it means where something is missing.
 fn abilities(can: &[String]) -> String {
-    let mut text = format!("can: {}\n", can.join(", "));
+    let mut text = format!("can: {}\n", portreeve_agent::told_abilities(can));
     for (word, means) in portreeve_agent::ABILITIES {
         if !can.iter().any(|one| one == word) {
             text.push_str(&format!("cannot: {word}: {means}\n"));

@@ -32,6 +32,7 @@ pub(super) fn replica(port: Port) -> ProbeTarget {
             owner: ListenerOwner::Run,
         }],
         address: IpAddr::from([127, 0, 0, 1]),
+        own_address: true,
         single_host: false,
         anywhere: false,
         root: below(std::process::id()),

@@ -17,15 +17,18 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
          readlink /proc/$me/fd/0 > input
          ps -o sid= -o pgid= -p $me > group; echo $me >> group
          echo done > done; exec sleep 1000",
-        "",
+        "[liveness]\ncommand = \"grep ^Sig /proc/self/status > new; mv new checked; ls /proc/self/fd > new; mv new open\"\ninterval = \"100ms\"",
     );
-    // A worker started by a careless parent: signals ignored, a descriptor leaked.
-    let mut careless = Command::new("/bin/sh");
+    // D8 blocked signals and open descriptors: a worker started by a careless parent, which also ignores some.
+    let mut careless = Command::new("python3");
     careless
         .args([
             "-c",
-            "trap '' HUP USR1 PIPE; exec 7</etc/passwd; exec \"$@\"",
-            "sh",
+            "import os, signal, sys\n\
+             for one in signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE: signal.signal(one, signal.SIG_IGN)\n\
+             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n\
+             os.dup2(os.open('/etc/passwd', os.O_RDONLY), 7)\n\
+             os.execv(sys.argv[1], sys.argv[1:])",
         ])
         .arg(env!("CARGO_BIN_EXE_portreeve-worker-harness"))
         .args(["worker", "--folder"])
@@ -37,14 +40,18 @@ fn no_signal_state_no_descriptor_and_no_input_is_inherited() {
         let pid = ready.pid.unwrap();
         std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n"
     });
-    let signals = world.text("signals");
-    let set = |name: &str| {
+    let set = |of: &str, name: &str| {
+        let signals = world.text_once_there(of);
         let line = signals.lines().find_map(|line| line.strip_prefix(name));
         u64::from_str_radix(line.unwrap().trim_start_matches(':').trim(), 16).unwrap()
     };
-    assert_eq!(set("SigBlk"), 0);
-    // The C library's own two, 32 and 33, are ignored by every spawn of its and set by every program of its.
-    assert_eq!(set("SigIgn") & !(0b11 << 31), 0);
+    for of in ["signals", "checked"] {
+        assert_eq!(set(of, "SigBlk"), 0, "{of}");
+        // The C library's own two, 32 and 33, are ignored by every spawn of its and set by every program of its.
+        assert_eq!(set(of, "SigIgn") & !(0b11 << 31), 0, "{of}");
+    }
+    // The fourth is the folder that is listed.
+    assert_eq!(world.text_once_there("open"), "0\n1\n2\n3\n");
     // A program that has just begun still has its libraries open.
     until("only the three usual descriptors are open", || {
         let open = std::fs::read_dir(format!("/proc/{}/fd", ready.pid.unwrap())).unwrap();
