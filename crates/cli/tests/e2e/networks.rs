@@ -85,6 +85,20 @@ fn a_port_in_a_network_is_served_there_follows_its_address_and_nothing_restarts(
         "{host}"
     );
 
+    // P22: a cable of that network that is out for seconds changes nothing.
+    let snapshot = cluster.world.json(&["endpoints", "web"]);
+    cluster.on(2, "ip link set data1 down");
+    let last_seen = || cluster.host(2)["last_seen"].as_u64().unwrap();
+    let cut = last_seen();
+    // Two leases: whatever the agent had found out it has told by then.
+    assert!(
+        eventually(|| last_seen() > cut + 6_000),
+        "{}",
+        cluster.agent_log(2)
+    );
+    assert_eq!(cluster.world.json(&["endpoints", "web"]), snapshot);
+    cluster.on(2, "ip link set data1 up");
+
     // A change of the address in the network: the endpoint moves, and only that.
     cluster.on(2, "ip addr add 10.20.0.9/16 dev data0 && echo 1 > /proc/sys/net/ipv4/conf/all/promote_secondaries \
                    && ip addr del 10.20.0.2/16 dev data0");
@@ -158,7 +172,7 @@ fn an_unknown_network_and_a_host_without_one_are_told_by_name() {
     );
     let why = cluster.world.run(&["why", "web"]);
     assert!(why.stderr.contains(words), "{why:?}");
-    let explained = cluster.world.run(&["explain", "web"]);
+    let explained = cluster.world.run(&["explain", "--service", "web"]);
     assert!(explained.stdout.contains("NO ADDRESS"), "{explained:?}");
     // Given one, it is taken at once.
     sh(
