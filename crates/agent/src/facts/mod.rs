@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::host_addr::{self, Published, Unfit};
+use portreeve::host_addr::{self, Candidate, Published, Unfit};
 use portreeve::port::{Port, PortRanges, Protocol};
 use portreeve::port_pool::Foreign;
 use portreeve::registry::{ReportedAddress, UnusableAddress};
