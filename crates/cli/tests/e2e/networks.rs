@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, address, sh};
+use crate::cluster::{Cluster, address};
 use crate::world::{eventually, hello};
 
 /// A port in the network `data`, and one beside it.
@@ -20,16 +20,21 @@ fn two_hosts() -> Option<Cluster> {
         "--network",
         "store=fd00:20::/64",
     ]);
-    sh(
-        cluster.network(2),
-        "ip link add data0 type veth peer name data1 && ip link set data1 up && ip addr add 10.20.0.2/16 dev data0 \
-         && ip link set data0 up",
-    );
+    data_link(&cluster, 2);
     for number in 1..=2 {
         cluster.start_agent(number, &[]);
     }
     cluster.wait_until_up(2);
     Some(cluster)
+}
+
+/// Gives a host an address in the network.
+fn data_link(cluster: &Cluster, number: usize) {
+    let line = format!(
+        "ip link add data0 type veth peer name data1 && ip link set data1 up \
+         && ip addr add 10.20.0.{number}/16 dev data0 && ip link set data0 up"
+    );
+    cluster.on(number, &line);
 }
 
 fn endpoint(cluster: &Cluster, service: &str) -> String {
@@ -175,10 +180,7 @@ fn an_unknown_network_and_a_host_without_one_are_told_by_name() {
     let explained = cluster.world.run(&["explain", "--service", "web"]);
     assert!(explained.stdout.contains("NO ADDRESS"), "{explained:?}");
     // Given one, it is taken at once.
-    sh(
-        cluster.network(1),
-        "ip link add data0 type dummy && ip addr add 10.20.0.1/16 dev data0 && ip link set data0 up",
-    );
+    data_link(&cluster, 1);
     cluster.ready("web", "1");
     assert!(endpoint(&cluster, "web").starts_with("10.20.0.1:"));
 
