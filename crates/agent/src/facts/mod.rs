@@ -5,6 +5,7 @@
 mod address_command;
 mod addresses;
 mod conditions;
+mod cuts;
 mod kernel;
 mod link_news;
 mod listeners;
@@ -27,8 +28,8 @@ use tracing::{info, warn};
 
 use crate::Config;
 
-use addresses::Found;
 use conditions::Conditions;
+use cuts::Cuts;
 pub(crate) use kernel::{boot_id, capabilities, machine_id};
 use link_news::LinkNews;
 use owners::Owners;
@@ -41,9 +42,6 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(30);
 const SETTLED_AFTER: Duration = Duration::from_millis(50);
 /// Addresses are looked at no oftener than this, however many changes there are.
 const BREATH: Duration = Duration::from_millis(500);
-/// How long the published address stays although its link hears nobody: as long as a host that is silent is not
-/// given up. A cable that is out for seconds then changes nothing (P22).
-const CUT_FORGIVEN: Duration = Duration::from_secs(90);
 
 /// The numbers that replicas hold here, one entry a side.
 pub(crate) type Granted = BTreeSet<(Port, Protocol)>;
@@ -67,8 +65,7 @@ pub(crate) struct Observer {
     owners: Owners,
     conditions: Conditions,
     last: Observed,
-    /// Since when the link of the published address has heard nobody.
-    cut_since: Option<Instant>,
+    cuts: Cuts,
     /// What the site's command last said.
     told: Option<Result<IpAddr, String>>,
 }
@@ -89,7 +86,7 @@ impl Observer {
             granted,
             owners: Owners::default(),
             last: Observed::default(),
-            cut_since: None,
+            cuts: Cuts::default(),
             told: None,
         }
     }
@@ -187,7 +184,10 @@ impl Observer {
 
     /// The choice of now by the configured rule.
     pub(crate) fn choose(&mut self) -> io::Result<Published> {
-        let candidates = self.forgive(addresses::all()?);
+        let found = addresses::all()?;
+        let candidates = self
+            .cuts
+            .forgive(found, &self.last.addresses, Instant::now());
         let reach = self.config.reach();
         let Some(command) = &self.config.address_command else {
             return Ok(host_addr::choose(&candidates, &self.config.address, reach));
@@ -202,27 +202,6 @@ impl Observer {
         let told = self.told.clone().expect("the command was just asked");
         let told = told.as_ref().map_err(String::as_str).copied();
         Ok(host_addr::choose_told(&candidates, command, told, reach))
-    }
-
-    /// What was found, the published address among it also for a while after its link was cut.
-    fn forgive(&mut self, found: Vec<Found>) -> Vec<Candidate> {
-        let published = self.last.published;
-        let is_cut = |one: &Found| one.is_cut && Some(one.candidate.address) == published;
-        if !found.iter().any(is_cut) {
-            self.cut_since = None;
-        }
-        let forgiven = |one: Found, since: &mut Option<Instant>| {
-            let mut candidate = one.candidate;
-            if one.is_cut && Some(candidate.address) == published {
-                let since = since.get_or_insert_with(Instant::now);
-                candidate.up = since.elapsed() < CUT_FORGIVEN;
-            }
-            candidate
-        };
-        let found = found.into_iter();
-        found
-            .map(|one| forgiven(one, &mut self.cut_since))
-            .collect()
     }
 
     fn look_at_addresses(&mut self, observed: &mut Observed) -> io::Result<()> {

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use portreeve::identity::HostName;
 use portreeve::registry::{Command, Refusal, ServiceView};
+use portreeve::rights::Caller;
 use portreeve_api::body::{LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER};
 use tokio::time::Instant;
 
@@ -98,7 +99,7 @@ pub(crate) async fn logs(
             incarnation,
             max: max.min(MAX_PIECE),
         };
-        let piece = ask(&app, &host_of(&service, index)?, wanted).await?;
+        let piece = ask(&app, &host_of(&service, caller, index)?, wanted).await?;
         let moved = offset.is_some_and(|offset| piece.offset != offset)
             || incarnation.is_some() && piece.incarnation != incarnation;
         if !piece.bytes.is_empty() || moved || Instant::now() >= deadline {
@@ -136,15 +137,19 @@ fn not_here(service: &ServiceView, index: u32) -> Refused {
     Refused::new(StatusCode::CONFLICT, "no_logs", reason)
 }
 
-fn host_of(service: &ServiceView, index: u32) -> Result<HostName, Refused> {
+/// Where it ran last. `caller` may read what it writes, and so why it does not.
+fn host_of(service: &Arc<ServiceView>, caller: &Caller, index: u32) -> Result<HostName, Refused> {
+    let service = seen::service(service, caller);
     let mut replicas = service.replicas.iter();
     let Some(replica) = replicas.find(|replica| replica.replica == index) else {
         let service = service.service.clone();
         return Err(Refusal::NoSuchReplica { service, index }.into());
     };
     replica.host.clone().ok_or_else(|| {
+        let why = replica.reason.as_ref();
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let reason = format!(
-            "{}/{index} has not run yet: it is {}",
+            "{}/{index} has not run yet: it is {}{why}",
             service.service, replica.state
         );
         Refused::new(StatusCode::CONFLICT, "no_logs", reason)
