@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use portreeve::host_addr::Prefix;
 use portreeve::identity::HostName;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
 use portreeve_api::paths;
@@ -92,6 +93,14 @@ impl Host {
                 "  {} {}/{}: not published, {}\n",
                 one.interface, one.address, one.prefix, one.reason
             ));
+        }
+        for (name, network) in &host.networks {
+            let address = match network.address {
+                Some(address) => address.to_string(),
+                None => "no address here, so no port that names it".to_owned(),
+            };
+            let parts = Prefix::alternatives(&network.prefixes);
+            text.push_str(&format!("network {name} ({parts}): {address}\n"));
         }
         text.push_str(&format!("dynamic ports: {}\n", host.dynamic));
         text.push_str(&machine(&host));

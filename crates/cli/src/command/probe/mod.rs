@@ -293,6 +293,7 @@ impl Whose {
             )));
         }
         let ports = numbers.iter().map(|numbers| TargetPort {
+            own: None,
             numbers: *numbers,
             publish: true,
             owner,
@@ -301,6 +302,8 @@ impl Whose {
             kind: ProbeKind::Readiness,
             ports: ports.collect(),
             address: address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            // It may be any machine's.
+            own_address: false,
             single_host: false,
             anywhere: false,
             root: self.pid.map(|pid| Root { pid, group: None }),
