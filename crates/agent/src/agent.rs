@@ -311,7 +311,7 @@ pub enum StartError {
         pid: Option<u32>,
     },
     /// The state folder cannot be used.
-    #[error("the state folder {}: {cause}", state.display())]
+    #[error("the state folder {} cannot be used: {cause}; name another with --data", state.display())]
     State {
         /// The folder.
         state: PathBuf,

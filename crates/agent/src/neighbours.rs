@@ -266,16 +266,20 @@ fn apart(other: &Neighbour, all: &[Neighbour], dynamic: &PortRanges) -> Result<(
 
 /// The split: what is left beside all others, and halves where there is one and both are to have the same room.
 fn advice(others: &[Neighbour], ours: &PortRanges) -> String {
-    let cards = others.iter().filter_map(|other| other.card.as_ref());
+    let meeting = others.iter().filter(|other| other.meets(ours));
+    let meeting: Vec<_> = meeting.map(|other| other.card.as_ref()).collect();
+    let cards = meeting.iter().copied().flatten();
     let left = cards.fold(ours.clone(), |left, card| left.difference(&card.dynamic));
-    let meeting = others.iter().filter(|other| other.meets(ours)).count();
-    let halves = ours.split(NonZeroU16::new(2).expect("2 is not 0"));
-    let half = format!("--ports {} there and --ports {} here", halves[0], halves[1]);
-    match (left.is_empty(), meeting > 1) {
-        (true, false) => half,
-        (false, false) => format!("--ports {left} here, or {half}"),
-        (false, true) => format!("--ports {left} here"),
-        (true, true) => "--ports with numbers that none of the others gives".to_owned(),
+    let halves = |of: &PortRanges| {
+        let halves = of.split(NonZeroU16::new(2).expect("2 is not 0"));
+        format!("--ports {} there and --ports {} here", halves[0], halves[1])
+    };
+    match (left.is_empty(), &meeting[..]) {
+        // Its pool is the larger one: of ours it would be left next to nothing.
+        (true, [Some(card)]) => halves(&card.dynamic),
+        (false, [Some(_)]) => format!("--ports {left} here, or {}", halves(ours)),
+        (false, _) => format!("--ports {left} here"),
+        (true, _) => "--ports with numbers that none of the others gives".to_owned(),
     }
 }
 
@@ -404,6 +408,8 @@ mod tests {
         assert!(
             refused("30000-40000").contains("give each its own: --ports 32768-40000 here, or "),
         );
+        // Half of so few would leave the other next to nothing.
+        assert!(refused("30000-30010").contains("--ports 20000-26383 there and --ports 26384-"));
         assert_eq!(apart(&other, one, &"32768-40000".parse().unwrap()), Ok(()));
         assert_eq!(apart(&other, one, &PortRanges::default()), Ok(()));
     }

@@ -22,7 +22,7 @@ pub enum StartError {
         pid: Option<u32>,
     },
     /// The data directory, or something in it, cannot be used.
-    #[error("{}: {reason}", path.display())]
+    #[error("the data directory cannot be used: {}: {reason}; name another with --data", path.display())]
     Data {
         /// What.
         path: PathBuf,

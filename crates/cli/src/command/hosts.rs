@@ -115,7 +115,7 @@ impl Host {
 /// The machine, its agent and its clock.
 fn machine(host: &HostView) -> String {
     let clock = match host.clock_skew_ms {
-        None => "-".to_owned(),
+        None => "not compared with the controller's yet".to_owned(),
         Some(skew) => {
             let side = if skew < 0 { "behind" } else { "ahead of" };
             let off = Duration::from_millis(skew.unsigned_abs()).as_secs_f64();

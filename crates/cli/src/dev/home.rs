@@ -27,8 +27,12 @@ impl Home {
     pub(crate) fn open(data: Option<PathBuf>) -> Result<Self, Failure> {
         let (path, temporary) = match data {
             Some(data) => {
-                std::fs::create_dir_all(&data)
-                    .map_err(|cause| Failure::plain(format!("{}: {cause}", data.display())))?;
+                std::fs::create_dir_all(&data).map_err(|cause| {
+                    let place = data.display();
+                    Failure::plain(format!(
+                        "the folder {place} cannot be made: {cause}; name another with --data"
+                    ))
+                })?;
                 (std::path::absolute(data)?, None)
             }
             None => {

@@ -117,6 +117,11 @@ impl StatusLines {
         if waiting.closed {
             return;
         }
+        let mut reports = reports.peekable();
+        // A line is a change: what is told a second time is none.
+        if waiting.status == status && reports.peek().is_none() {
+            return;
+        }
         waiting.status = status;
         waiting.new = waiting.status.is_some();
         for report in reports {
@@ -301,6 +306,20 @@ mod tests {
         assert!(lines.0.lock().closed);
         lines.tell(Some(status(2)), std::iter::once(Report::Ready));
         assert!(lines.0.lock().reports.is_empty());
+    }
+
+    #[test]
+    fn what_is_told_twice_is_one_line() {
+        let (lines, reader) = lines();
+        for seq in [1, 1, 2] {
+            lines.tell(Some(status(seq)), std::iter::empty());
+            lines.finish(SOON);
+        }
+        let told = BufReader::new(reader).lines().take(2);
+        let told: Vec<serde_json::Value> = told
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+            .collect();
+        assert_eq!((&told[0]["seq"], &told[1]["seq"]), (&1.into(), &2.into()));
     }
 
     #[test]

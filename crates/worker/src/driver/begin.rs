@@ -59,7 +59,10 @@ impl Driver {
             }
         };
         let now = self.clock.now();
-        tracing::info!("took over run {run}: {found:?}");
+        match found {
+            Found::Begun { .. } => tracing::info!("took over run {run}"),
+            Found::Nothing => tracing::info!("the worker before did not begin run {run}"),
+        }
         let alone = match found {
             Found::Begun { alone_since } => {
                 alone_since.map_or(Duration::ZERO, |since| now.mono.since(since))
