@@ -6,8 +6,8 @@ mod link;
 mod seek;
 mod signals;
 mod spec;
+mod voice;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use portreeve_worker::{Berth, Outcome, run_attached};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::command::daemon::log_from;
+use crate::command::daemon::log_by;
 use crate::command::submit::{Draft, Flags};
 use crate::exit::Failure;
 use crate::places::{self, Places};
@@ -33,6 +33,7 @@ use link::{Connected, Link};
 use seek::{Found, Seeker};
 use signals::Signals;
 use spec::{PortSpec, ReadySpec, RestartSpec};
+use voice::say;
 
 /// Run one replica inside a job of another scheduler (Slurm, LSF, PBS), with ports of this host.
 ///
@@ -94,18 +95,20 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 
 impl Run {
     pub(crate) async fn run(self) -> ExitCode {
-        match self.through().await {
-            Ok(code) => ExitCode::from(code),
+        let code = match self.through().await {
+            Ok(code) => code,
             Err(failure) => {
                 say(&failure.to_string());
-                ExitCode::from(OUR_FAILURE)
+                OUR_FAILURE
             }
-        }
+        };
+        voice::finish();
+        ExitCode::from(code)
     }
 
     async fn through(self) -> Result<u8, Failure> {
         // The service's output is the job's; ours stays out of it unless something is wrong.
-        log_from("warn");
+        log_by("warn", || voice::Log);
         let mut signals = Signals::listen()?;
         let job = Job::from_variables(|name| std::env::var(name).ok());
         let socket = self.agent.clone().or_else(usual_agent);
@@ -333,10 +336,4 @@ fn private_folder() -> Result<tempfile::TempDir, Failure> {
 fn random_key() -> Result<String, Failure> {
     let key = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     Ok(key.trim().to_owned())
-}
-
-/// A line beside the service's own on standard error.
-fn say(words: &str) {
-    // Nobody may be listening, which is no reason to end.
-    _ = writeln!(std::io::stderr(), "portreeve: {words}");
 }
