@@ -78,12 +78,17 @@ impl Registry {
             )));
         }
         let Some(host) = self.host_names.get(&attachment.host).copied() else {
-            return Err(unfit(format!(
-                "host {} has not reported to this controller yet",
-                attachment.host
-            )));
+            // Its agent asks, so it is there and will report: this passes.
+            return Err(Refusal::NoRoom {
+                service: name.clone(),
+                reason: format!(
+                    "host {} has not reported to this controller yet",
+                    attachment.host
+                ),
+                host: attachment.host,
+            });
         };
-        if let Some(known) = self.attached_by(&name, host, &attachment.key) {
+        if let Some(known) = self.attached_by(by, &name, host, &attachment.key) {
             return Ok(known);
         }
         let berth = self.berth(by, &attachment)?;
@@ -91,9 +96,19 @@ impl Registry {
         self.moor(by, attachment, &berth, host, grant)
     }
 
-    /// The answer to an ask that was granted before and whose answer may be lost.
-    fn attached_by(&self, name: &ServiceName, host: HostId, key: &str) -> Option<Answer> {
+    /// The answer to an ask that was granted before and whose answer may be lost. It has the replica's tokens, so it is
+    /// for the account of the first ask only.
+    fn attached_by(
+        &self,
+        by: &Caller,
+        name: &ServiceName,
+        host: HostId,
+        key: &str,
+    ) -> Option<Answer> {
         let service = self.truth.services.find(self.names.get(name)?)?;
+        if by.uid != Some(service.uid) {
+            return None;
+        }
         let (index, _) = self.truth.replicas_of(service.id).find(|(_, replica)| {
             matches!(&replica.phase, Phase::Placed(at)
                 if at.host == host && at.attached.as_ref().is_some_and(|it| it.key == key))

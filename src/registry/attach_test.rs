@@ -109,6 +109,36 @@ fn the_same_ask_again_is_answered_with_the_same_grant() {
     let mut rig = rig.restart();
     let again = rig.attach(&web("web", 1), "n1", None, "k").unwrap();
     assert_eq!(again.grant, first.grant);
+    // Who learned the key of another account's ask does not get that one's tokens by it.
+    let before = rig.everything();
+    let other = rig.ask_as(&caller("bob"), attachment(&web("web", 1), "n1", None, "k"));
+    assert!(other.is_err(), "{other:?}");
+    assert_eq!(rig.everything(), before);
+}
+
+#[test]
+fn an_end_that_is_told_twice_frees_its_numbers_once() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let first = rig.attach(&web("web", 1), "n1", None, "a").unwrap();
+    let mut end = rig.report("web", 0, |status| {
+        status.state = State::Final(Final::Stopped);
+    });
+    end.status.seq += 1;
+    // By the job itself, by its agent at its end, and in the full report of a restarted agent.
+    rig.tell(Input::Status(end.clone()));
+    let next = rig.attach(&web("web", 1), "n1", None, "b").unwrap();
+    let held = rig.everything();
+    end.status.seq += 1;
+    rig.tell(Input::Status(end.clone()));
+    assert_eq!(rig.everything(), held);
+    let mut facts = rig.facts("n1");
+    facts.replicas = vec![end];
+    rig.tell(Input::HostReport(facts));
+    assert_eq!((first.incarnation.0, next.incarnation.0), (0, 1));
+    assert_eq!(rig.replica("web", 0).job_state.as_str(), "RUN");
+    let third = rig.attach(&web("web", 1), "n1", None, "c").unwrap();
+    assert_ne!(first_port(&third), first_port(&next));
 }
 
 #[test]
@@ -179,6 +209,8 @@ fn after_a_controllers_start_a_host_takes_no_job_before_its_full_report() {
     let mut rig = rig.restart();
     let refused = rig.attach(&web("web", 1), "n1", None, "a").unwrap_err();
     assert!(refused.to_string().contains("not reported"), "{refused}");
+    // It will: who asks again is served.
+    assert!(matches!(refused, Refusal::NoRoom { .. }), "{refused}");
     rig.join("n1");
     rig.attach(&web("web", 1), "n1", None, "a").unwrap();
 }

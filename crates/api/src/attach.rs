@@ -122,6 +122,8 @@ impl Problem {
     pub const NO_PORT: &str = "no_port";
     /// The code of a refusal because the index lives.
     pub const REPLICA_TAKEN: &str = "replica_taken";
+    /// The code of a refusal because the agent does not know the replica, or not as the asker's.
+    pub const REPLICA_UNKNOWN: &str = "replica_unknown";
 
     /// Whether the same ask may be granted later: want of ports, or somebody who is away for a while.
     #[must_use]

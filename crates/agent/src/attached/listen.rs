@@ -3,6 +3,7 @@
 //! Everybody may connect; who it is, the kernel tells. What a job says is bounded in length and in time, and only
 //! ever about the replica that its own process was granted.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +11,17 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::Status;
-use portreeve_api::attach::{Again, Ask, Attached, FromAgent, MAX_LINE, Opening, Relayed};
+use portreeve_api::attach::{Again, Ask, Attached, FromAgent, Opening, Relayed};
 use portreeve_api::local::ProcessIdentity;
 use portreeve_api::{Client, ClientError, Problem, paths};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::BufReader;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use super::line::{IN_TIME, Room, line_of, read, read_long, say, unavailable};
 use super::message::{Message, Mooring};
 use super::socket::Socket;
 use crate::Config;
@@ -28,12 +30,12 @@ use crate::Config;
 const MAX_CONNECTIONS: usize = 2048;
 /// How many of them one account may have.
 const MAX_PER_USER: usize = 512;
-/// How long the first line may take to come, and an answer to be taken.
-const IN_TIME: Duration = Duration::from_secs(10);
 /// How long the controller may take to grant.
 const GRANTED_WITHIN: Duration = Duration::from_secs(20);
 /// The rest after a connection could not be taken.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The rest between two statuses of one job: the newest is what counts, and none may keep us busy.
+const BETWEEN_STATUSES: Duration = Duration::from_millis(20);
 /// Orders on their way to one job; one that does not read is cut off and comes back.
 const ORDERS: usize = 16;
 
@@ -56,13 +58,14 @@ pub(crate) async fn serve(
     };
     // Dropped with this task, and every connection with it.
     let mut connections: JoinSet<u32> = JoinSet::new();
-    let mut of_user = std::collections::BTreeMap::<u32, usize>::new();
+    let all = Room::for_all();
+    let mut of_user = BTreeMap::<u32, (usize, Room)>::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(ended) = connections.join_next() => {
                 let uid = ended.expect("a conversation with a job does not panic");
-                if let Some(count) = of_user.get_mut(&uid) {
+                if let Some((count, _)) = of_user.get_mut(&uid) {
                     *count -= 1;
                     if *count == 0 {
                         of_user.remove(&uid);
@@ -79,20 +82,32 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let Some(job) = job_at(&stream) else {
-            // Its process is gone already.
-            continue;
+        let job = match job_at(&stream) {
+            Ok(job) => job,
+            Err(Faceless::Gone) => continue,
+            Err(Faceless::OutOfSight) => {
+                turn_away(&stream, out_of_sight());
+                continue;
+            }
         };
-        let count = of_user.entry(job.uid).or_default();
+        let of_user = of_user.entry(job.uid);
+        let (count, room) = of_user.or_insert_with(|| (0, Room::of_user(&all)));
         if connections.len() >= MAX_CONNECTIONS || *count >= MAX_PER_USER {
-            turn_away(stream);
+            turn_away(
+                &stream,
+                unavailable(
+                    "too_many_connections",
+                    "the agent has as many jobs connected as it may have, of all or of you; ask again",
+                ),
+            );
             continue;
         }
         *count += 1;
+        let room = room.clone();
         let (config, client, moorage) = (config.clone(), client.clone(), moorage.clone());
         connections.spawn(async move {
             let uid = job.uid;
-            if let Err(cause) = converse(stream, job, &config, &client, &moorage).await {
+            if let Err(cause) = converse(stream, job, room, &config, &client, &moorage).await {
                 debug!("a job's connection ended: {cause}");
             }
             uid
@@ -100,30 +115,44 @@ pub(crate) async fn serve(
     }
 }
 
+/// Why nobody knows whose connection it is.
+enum Faceless {
+    /// Its process has ended already.
+    Gone,
+    /// Its process has no number here.
+    OutOfSight,
+}
+
 /// Whose connection it is. The process is named while it holds the connection, so that its number is its own.
-fn job_at(stream: &UnixStream) -> Option<Job> {
-    let peer = stream.peer_cred().ok()?;
-    let pid = u32::try_from(peer.pid()?).ok()?;
-    Some(Job {
+fn job_at(stream: &UnixStream) -> Result<Job, Faceless> {
+    let peer = stream.peer_cred().map_err(|_| Faceless::Gone)?;
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    // What is not in our namespace of processes, nor in one below it, has the number 0.
+    let pid = pid.filter(|pid| *pid > 0).ok_or(Faceless::OutOfSight)?;
+    Ok(Job {
         uid: peer.uid(),
-        run: ProcessIdentity::of(pid).ok()?,
+        run: ProcessIdentity::of(pid).map_err(|_| Faceless::Gone)?,
     })
 }
 
-fn turn_away(stream: UnixStream) {
-    let problem = Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too_many_connections",
-        "the agent has as many jobs connected as it may have, of all or of you; ask again",
-    );
-    let line = line_of(&FromAgent::Refused(Box::new(problem)));
+/// A process that cannot be seen could be neither watched nor ended.
+fn out_of_sight() -> Box<Problem> {
+    Box::new(Problem::new(
+        StatusCode::FORBIDDEN,
+        "not_allowed",
+        "this agent is in a process namespace (a container) that the job is not in, so it cannot see the job; run the agent in the host's own",
+    ))
+}
+
+fn turn_away(stream: &UnixStream, problem: Box<Problem>) {
     // A fresh socket's buffer takes it at once.
-    _ = stream.try_write(&line);
+    _ = stream.try_write(&line_of(&FromAgent::Refused(problem)));
 }
 
 async fn converse(
     stream: UnixStream,
     job: Job,
+    room: Room,
     config: &Config,
     client: &Client,
     moorage: &mpsc::Sender<Message>,
@@ -133,11 +162,11 @@ async fn converse(
         return say(&mut writer, &FromAgent::Refused(problem)).await;
     }
     let mut reader = BufReader::new(reader);
-    let opening = tokio::time::timeout(IN_TIME, read::<Opening>(&mut reader)).await;
+    let opening = tokio::time::timeout(IN_TIME, read_long::<Opening>(&mut reader, &room)).await;
     let (orders, to_job) = mpsc::channel(ORDERS);
     let name = match opening.map_err(|_| io::ErrorKind::TimedOut)?? {
         None => return Ok(()),
-        Some(Opening::Attach(ask)) => {
+        Some((Opening::Attach(ask), _place)) => {
             match attach(&job, *ask, orders, config, client, moorage).await {
                 Ok((name, granted)) => {
                     say(&mut writer, &granted).await?;
@@ -146,13 +175,15 @@ async fn converse(
                 Err(problem) => return say(&mut writer, &FromAgent::Refused(problem)).await,
             }
         }
-        Some(Opening::Again(again)) => match come_back(&job, *again, orders, moorage).await {
-            Ok(name) => {
-                say(&mut writer, &FromAgent::Known).await?;
-                name
+        Some((Opening::Again(again), _place)) => {
+            match come_back(&job, *again, orders, moorage).await {
+                Ok(name) => {
+                    say(&mut writer, &FromAgent::Known).await?;
+                    name
+                }
+                Err(problem) => return say(&mut writer, &FromAgent::Refused(problem)).await,
             }
-            Err(problem) => return say(&mut writer, &FromAgent::Refused(problem)).await,
-        },
+        }
     };
     follow(name, reader, writer, to_job, moorage).await
 }
@@ -187,6 +218,7 @@ async fn follow(
             let status = Box::new(status);
             // Fails only while the agent is being stopped.
             _ = moorage.send(Message::Told { name, status }).await;
+            tokio::time::sleep(BETWEEN_STATUSES).await;
         }
         Ok(())
     };
@@ -211,6 +243,14 @@ async fn attach(
     client: &Client,
     moorage: &mpsc::Sender<Message>,
 ) -> Result<(ReplicaName, FromAgent), Box<Problem>> {
+    let stopping = || unavailable("stopping", "the agent is going down; ask again");
+    let (reply, has_room) = oneshot::channel();
+    let asked = moorage.send(Message::Room {
+        uid: job.uid,
+        reply,
+    });
+    asked.await.map_err(|_| stopping())?;
+    has_room.await.map_err(|_| stopping())??;
     let folder = ask.folder.clone();
     let relayed = Relayed { uid: job.uid, ask };
     let path = paths::host_part(&config.host, "attach");
@@ -232,14 +272,8 @@ async fn attach(
         reply,
     };
     let sent = moorage.send(Message::Moor(Box::new(mooring))).await;
-    let stopping = || unavailable("stopping", "the agent is going down; ask again");
     sent.map_err(|_| stopping())?;
-    let assignment = moored.await.map_err(|_| stopping())?.map_err(|cause| {
-        unavailable(
-            "not_recorded",
-            format!("the agent cannot write down what was granted: {cause}"),
-        )
-    })?;
+    let assignment = moored.await.map_err(|_| stopping())??;
     let granted = FromAgent::Granted {
         assignment,
         notes: attached.notes,
@@ -273,40 +307,8 @@ async fn come_back(
     match known.await {
         Ok(true) => Ok(name),
         _ => Err(unavailable(
-            "replica_unknown",
+            Problem::REPLICA_UNKNOWN,
             format!("this agent does not know {name}, or not as this process; come back later"),
         )),
     }
-}
-
-fn unavailable(code: &str, detail: impl Into<String>) -> Box<Problem> {
-    Box::new(Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail))
-}
-
-/// One line; `None` at the end of the connection.
-async fn read<T: serde::de::DeserializeOwned>(
-    reader: &mut BufReader<OwnedReadHalf>,
-) -> io::Result<Option<T>> {
-    let mut line = Vec::new();
-    reader.take(MAX_LINE).read_until(b'\n', &mut line).await?;
-    if line.is_empty() {
-        return Ok(None);
-    }
-    if !line.ends_with(b"\n") {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Some(serde_json::from_slice(&line)?))
-}
-
-async fn say(writer: &mut OwnedWriteHalf, line: &FromAgent) -> io::Result<()> {
-    let line = line_of(line);
-    tokio::time::timeout(IN_TIME, writer.write_all(&line))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-}
-
-fn line_of(line: &FromAgent) -> Vec<u8> {
-    let mut text = serde_json::to_vec(line).expect("plain data is written as JSON");
-    text.push(b'\n');
-    text
 }

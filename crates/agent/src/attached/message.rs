@@ -1,11 +1,11 @@
 //! What other tasks say to the moorage, and hear of it.
 
-use std::io;
 use std::path::PathBuf;
 
 use portreeve::registry::ReplicaReport;
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::Status;
+use portreeve_api::Problem;
 use portreeve_api::attach::FromAgent;
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::local::Assignment;
@@ -21,6 +21,11 @@ pub(crate) enum Message {
     Wanted(Vec<DesiredReplica>),
     /// A controller wants to know everything.
     Newest(oneshot::Sender<Vec<ReplicaReport>>),
+    /// A job of this account is about to ask: whether one more may be had.
+    Room {
+        uid: u32,
+        reply: oneshot::Sender<Result<(), Box<Problem>>>,
+    },
     /// The controller granted something to a job.
     Moor(Box<Mooring>),
     /// A job that was cut off is back.
@@ -49,8 +54,11 @@ pub(crate) struct Mooring {
     pub(super) folder: PathBuf,
     pub(super) orders: mpsc::Sender<FromAgent>,
     /// Answered once it is written down.
-    pub(super) reply: oneshot::Sender<io::Result<Box<Assignment>>>,
+    pub(super) reply: Reply,
 }
+
+/// Where a job's connection hears what it was given.
+pub(super) type Reply = oneshot::Sender<Result<Box<Assignment>, Box<Problem>>>;
 
 /// Its ends of the channels to the other tasks.
 pub(crate) struct Channels {

@@ -6,6 +6,7 @@
 //! the replica lives any more.
 
 mod ending;
+mod line;
 mod listen;
 mod message;
 mod moorage;

@@ -14,27 +14,34 @@ use std::time::Duration;
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{ReplicaName, Told, Want};
 use portreeve::supervision::{State, Status};
+use portreeve_api::Problem;
 use portreeve_api::attach::FromAgent;
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ProcessIdentity};
 use portreeve_api::service_manager::BackendKind;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tracing::{error, info};
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::{error, info, warn};
 
-use super::ending::unknown_end;
+use super::ending::{slim, unknown_end};
+use super::line::unavailable;
 use super::listen::Job;
-use super::message::{Channels, Message, Mooring};
+use super::message::{Channels, Message, Mooring, Reply};
 use super::record::{Record, Records};
 use super::remains::{self, Mark};
+use super::wanted::Looked;
 use crate::Config;
 use crate::facts::Granted;
 use crate::household::{Addresses, Worker, numbers};
 
 /// How often what is waited for is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How many living replicas jobs of this host may have, and those of one account: each has a record, a watch and a
+/// place in the host's full report.
+const MAX_LIVING: usize = 2048;
+const MAX_LIVING_OF_USER: usize = 512;
 
 /// Owns the attached replicas of this host.
 pub(crate) struct Moorage {
@@ -47,6 +54,10 @@ pub(crate) struct Moorage {
     pub(super) unclaimed: BTreeMap<ReplicaName, Instant>,
     /// Ends of jobs, and of what they left.
     watches: JoinSet<(ReplicaName, ProcessIdentity, Gone)>,
+    /// A look for what lives of unclaimed replicas; at most one.
+    pub(super) looks: JoinSet<Vec<Looked>>,
+    /// Looks for what killed jobs left, one at a time: each goes through every process.
+    one_look: Arc<Semaphore>,
     pub(super) channels: Channels,
 }
 
@@ -94,6 +105,8 @@ impl Moorage {
             wanted: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             watches: JoinSet::new(),
+            looks: JoinSet::new(),
+            one_look: Arc::new(Semaphore::new(1)),
             channels,
         };
         for (name, record) in found {
@@ -118,16 +131,12 @@ impl Moorage {
 
     /// Acts for ever.
     pub(crate) async fn run(mut self) {
+        // Not a rest between two messages: those may come for ever.
+        let mut looks = tokio::time::interval(LOOK_AGAIN);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let waits =
                 !self.unclaimed.is_empty() || self.berths.values().any(|it| it.ended.is_some());
-            let pause = async {
-                if waits {
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                } else {
-                    std::future::pending::<()>().await;
-                }
-            };
             tokio::select! {
                 message = self.channels.inbox.recv() => match message {
                     Some(message) => self.hear(message),
@@ -143,7 +152,10 @@ impl Moorage {
                     }
                     self.tell_address();
                 }
-                () = pause => self.look().await,
+                Some(looked) = self.looks.join_next() => {
+                    self.looked(looked.expect("looking for processes does not panic"));
+                }
+                _ = looks.tick(), if waits => self.look(),
             }
             self.tell_granted();
         }
@@ -163,7 +175,12 @@ impl Moorage {
                 // The asker may have given up; it will ask again.
                 _ = answer.send(reports.collect());
             }
-            Message::Moor(mooring) => self.moor(*mooring),
+            // The asker may be gone.
+            Message::Room { uid, reply } => _ = reply.send(self.has_room(uid)),
+            Message::Moor(mooring) => {
+                let (reply, moored) = self.moor(*mooring);
+                _ = reply.send(moored);
+            }
             Message::Back {
                 name,
                 job,
@@ -187,7 +204,27 @@ impl Moorage {
         }
     }
 
-    fn moor(&mut self, mooring: Mooring) {
+    /// Whether jobs of this account may have one more replica here.
+    fn has_room(&self, uid: u32) -> Result<(), Box<Problem>> {
+        let living = self.berths.values().filter(|it| it.ended.is_none());
+        let (mut all, mut own) = (0, 0);
+        for berth in living {
+            all += 1;
+            own += usize::from(berth.record.uid == uid);
+        }
+        if all < MAX_LIVING && own < MAX_LIVING_OF_USER {
+            return Ok(());
+        }
+        Err(unavailable(
+            "too_many_replicas",
+            format!(
+                "jobs of this host have {all} replicas and yours {own} of them; {MAX_LIVING} and {MAX_LIVING_OF_USER} are the most"
+            ),
+        ))
+    }
+
+    /// Gives the job what was granted to it, once that is written down.
+    fn moor(&mut self, mooring: Mooring) -> (Reply, Result<Box<Assignment>, Box<Problem>>) {
         let Mooring {
             replica,
             job,
@@ -196,6 +233,17 @@ impl Moorage {
             reply,
         } = mooring;
         let name = replica.desired.name();
+        // The answer to the same ask before was lost.
+        if let Some(berth) = self.berths.get_mut(&name) {
+            if berth.record.run != job.run || berth.ended.is_some() {
+                let detail = format!("{name} is another process's, or has just ended; ask again");
+                return (reply, Err(unavailable(Problem::REPLICA_UNKNOWN, detail)));
+            }
+            berth.orders = Some(orders);
+            berth.told = None;
+            self.tell(&name);
+            return (reply, Ok(Box::new(self.assignment(replica))));
+        }
         let record = Record {
             desired: replica.desired.clone(),
             run: job.run.clone(),
@@ -206,8 +254,8 @@ impl Moorage {
         if let Err(cause) = self.records.write(&name, &record) {
             error!("{name} cannot be written down: {cause}");
             // Its job is told, and the controller when nobody has claimed it for a while.
-            _ = reply.send(Err(cause));
-            return;
+            let detail = format!("the agent cannot write down what was granted: {cause}");
+            return (reply, Err(unavailable("not_recorded", detail)));
         }
         let assignment = self.assignment(replica);
         let known = (
@@ -215,7 +263,7 @@ impl Moorage {
             assignment.desired.addresses.clone(),
         );
         self.insert((name, record), Some(known), orders);
-        _ = reply.send(Ok(Box::new(assignment)));
+        (reply, Ok(Box::new(assignment)))
     }
 
     /// Whether the job that came back has the replica.
@@ -293,6 +341,10 @@ impl Moorage {
         if known.is_some_and(|known| place(known) >= place(&status)) {
             return;
         }
+        let Some(status) = slim(status) else {
+            warn!("{name}: its job tells a status that no worker writes; it is left out");
+            return;
+        };
         let is_end = matches!(status.state, State::Final(_));
         berth.record.status = Some(status);
         // The rest is told again by a job that comes back.
@@ -339,9 +391,9 @@ impl Moorage {
         if gone == Gone::Run && !berth.record.has_ended() {
             info!("the job of {name} is gone without a last word");
             let mark = Mark::of(&name, &self.config.prefix, berth.record.uid);
-            let run = run.clone();
+            let (run, one_look) = (run.clone(), self.one_look.clone());
             self.watches.spawn(async move {
-                remains::end(&name, mark).await;
+                remains::end(&name, mark, one_look).await;
                 (name, run, Gone::All)
             });
             return;

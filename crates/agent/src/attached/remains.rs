@@ -9,11 +9,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use portreeve::residency::ReplicaName;
 use portreeve_api::local::ProcessIdentity;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 /// How long until it is looked again whether something is left, at first and at most.
@@ -118,20 +120,23 @@ fn parent_and_end(stat: &str) -> Option<(u32, bool)> {
     Some((fields.next()?.parse().ok()?, matches!(state, "Z" | "X")))
 }
 
-/// Waits for the end of everything of the mark and kills what stays; returns when nothing is left, however long that takes: its ports are held till then.
-pub(super) async fn end(name: &ReplicaName, mark: Mark) {
-    end_within(name, mark, BY_ITSELF).await;
+/// Waits for the end of everything of the mark and kills what stays; returns when nothing is left, however long that
+/// takes: its ports are held till then. Looks only while it has the place of `one_look`.
+pub(super) async fn end(name: &ReplicaName, mark: Mark, one_look: Arc<Semaphore>) {
+    end_within(name, mark, BY_ITSELF, one_look).await;
 }
 
-async fn end_within(name: &ReplicaName, mark: Mark, patience: Duration) {
+async fn end_within(name: &ReplicaName, mark: Mark, patience: Duration, one_look: Arc<Semaphore>) {
     let since = tokio::time::Instant::now();
     let mut wait = AGAIN.0;
     let mut told = false;
     loop {
         let looked = {
             let mark = mark.clone();
+            let place = one_look.clone().acquire_owned().await;
             let is_late = since.elapsed() >= patience;
             tokio::task::spawn_blocking(move || {
+                let _place = place;
                 let left = mark.living()?;
                 if is_late {
                     left.iter().for_each(kill);
@@ -216,7 +221,8 @@ mod tests {
                 .is_empty()
         );
         let reaped = std::thread::spawn(move || marked.wait());
-        end_within(&name(), mark.clone(), Duration::ZERO).await;
+        let one_look = Arc::new(Semaphore::new(1));
+        end_within(&name(), mark.clone(), Duration::ZERO, one_look).await;
         assert!(mark.living().unwrap().is_empty());
         reaped.join().unwrap().unwrap();
         assert!(later.try_wait().unwrap().is_none());

@@ -260,3 +260,59 @@ async fn what_is_no_line_of_ours_only_ends_its_own_connection() {
     assert!(matches!(job.hear().await, Some(FromAgent::Granted { .. })));
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn a_record_of_an_earlier_boot_is_removed_and_is_nobody_s() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let before = agent(&house).await;
+    controller.want(|set| set.grants = vec![attached(0, Want::Run)]);
+    let mut job = Job::open(&socket(&house), &ask()).await;
+    assert!(matches!(job.hear().await, Some(FromAgent::Granted { .. })));
+    before.stop().await;
+    let records = house.state().join("attached");
+    let record = std::fs::read_dir(&records).unwrap().next();
+    let record = record.unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&record).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let old = text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000");
+    assert_ne!(old, text);
+    std::fs::write(&record, old).unwrap();
+    // The process number lives, but it is another's since the boot.
+    let after = agent(&house).await;
+    assert!(!record.exists());
+    let mut job = Job::open(&socket(&house), &again("secret")).await;
+    assert!(matches!(job.hear().await, Some(FromAgent::Refused(_))));
+    after.stop().await;
+}
+
+#[tokio::test]
+async fn a_granted_ask_is_of_one_process_and_its_repetition_by_another_is_refused() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let agent = agent(&house).await;
+    let again = || controller.want(|set| set.grants = vec![attached(0, Want::Run)]);
+    again();
+    let mut job = Job::open(&socket(&house), &ask()).await;
+    assert!(matches!(job.hear().await, Some(FromAgent::Granted { .. })));
+    // The answer was lost.
+    again();
+    let mut same = Job::open(&socket(&house), &ask()).await;
+    assert!(matches!(same.hear().await, Some(FromAgent::Granted { .. })));
+    // Somebody who learned the key.
+    again();
+    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+         s.sendall(sys.argv[2].encode()+b'\\n')\nprint(s.recv(65536).decode())";
+    let mut other = Command::new("python3");
+    other
+        .args(["-c", script])
+        .arg(socket(&house))
+        .arg(serde_json::to_string(&ask()).unwrap());
+    let other = tokio::task::spawn_blocking(move || other.output());
+    let said = String::from_utf8(other.await.unwrap().unwrap().stdout).unwrap();
+    assert!(said.contains("another process"), "{said}");
+    // Orders go to the connection that came last.
+    controller.want(|set| set.replicas = vec![attached(0, Want::Stop)]);
+    assert!(matches!(same.hear().await, Some(FromAgent::Order(_))));
+    agent.stop().await;
+}

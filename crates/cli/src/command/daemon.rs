@@ -382,16 +382,19 @@ impl Told {
 
 /// Log lines go to standard error; `PORTREEVE_LOG=debug` says more.
 pub(crate) fn log_to_stderr() {
-    log_from("info");
+    log_by("info", std::io::stderr);
 }
 
-/// The same, by default from this level on.
-pub(crate) fn log_from(level: &str) {
+/// Log lines go to what `writer` makes, by default from this level on.
+pub(crate) fn log_by<W>(level: &str, writer: W)
+where
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
     let filter = tracing_subscriber::EnvFilter::try_from_env("PORTREEVE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_target(false)
         // It would say on standard error that a line is lost, and die where that is full or closed as well.
         .log_internal_errors(false)

@@ -90,6 +90,12 @@ pub(crate) async fn ask(socket: &Path, ask: &Ask) -> io::Result<Answered> {
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
+/// What a cut-off run meets at its agent.
+enum Back {
+    Known(Connected),
+    Unknown,
+}
+
 /// The link of one incarnation.
 pub(crate) struct Link {
     pub(crate) socket: PathBuf,
@@ -115,19 +121,30 @@ impl Link {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(BACK.1);
             match self.come_back().await {
-                Ok(back) => connected = Some(back),
+                Ok(Back::Known(back)) => connected = Some(back),
+                // Nothing follows an end, and it has heard of this one or has lost all about us.
+                Ok(Back::Unknown) if self.is_over() => return,
+                Ok(Back::Unknown) => tracing::debug!("the agent does not know this replica yet"),
                 Err(cause) => tracing::debug!("the agent does not answer: {cause}"),
             }
         }
     }
 
-    async fn come_back(&mut self) -> io::Result<Connected> {
+    fn is_over(&self) -> bool {
+        let told = self.again.status.as_ref();
+        told.is_some_and(|status| matches!(status.state, State::Final(_)))
+    }
+
+    async fn come_back(&mut self) -> io::Result<Back> {
         self.again.status = self.newest.borrow_and_update().clone();
         let opening = Opening::Again(Box::new(self.again.clone()));
         let exchange = async {
             let mut connected = Connected::open(&self.socket, &opening).await?;
             match connected.hear().await? {
-                FromAgent::Known => Ok(connected),
+                FromAgent::Known => Ok(Back::Known(connected)),
+                FromAgent::Refused(problem) if problem.code == Problem::REPLICA_UNKNOWN => {
+                    Ok(Back::Unknown)
+                }
                 FromAgent::Refused(problem) => Err(io::Error::other(problem.detail)),
                 _ => Err(io::ErrorKind::InvalidData.into()),
             }

@@ -7,8 +7,9 @@ mod notices;
 mod seek;
 mod signals;
 mod spec;
+mod voice;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use portreeve_worker::{Berth, Outcome, run_attached};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::command::daemon::log_from;
+use crate::command::daemon::log_by;
 use crate::command::submit::{Draft, Flags};
 use crate::exit::{Code, Failure};
 use crate::places::{self, Places};
@@ -35,6 +36,7 @@ use notices::Notices;
 use seek::{Found, Seeker};
 use signals::Signals;
 use spec::{PortSpec, ReadySpec, RestartSpec};
+use voice::say;
 
 /// Run one replica inside a job of another scheduler (Slurm, LSF, PBS), with ports of this host.
 ///
@@ -99,13 +101,15 @@ impl Run {
         if let Err(failure) = self.is_whole() {
             return failure.report();
         }
-        match self.through().await {
-            Ok(code) => ExitCode::from(code),
+        let code = match self.through().await {
+            Ok(code) => code,
             Err(failure) => {
                 say(&failure.to_string());
-                ExitCode::from(OUR_FAILURE)
+                OUR_FAILURE
             }
-        }
+        };
+        voice::finish();
+        ExitCode::from(code)
     }
 
     /// Whether the words together say what to run.
@@ -128,7 +132,7 @@ impl Run {
 
     async fn through(self) -> Result<u8, Failure> {
         // The service's output is the job's; ours stays out of it unless something is wrong.
-        log_from("warn");
+        log_by("warn", || voice::Log);
         let mut signals = Signals::listen()?;
         let job = Job::from_variables(|name| std::env::var(name).ok());
         let socket = self.agent.clone().or_else(usual_agent);
@@ -369,10 +373,4 @@ fn private_folder() -> Result<tempfile::TempDir, Failure> {
 fn random_key() -> Result<String, Failure> {
     let key = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     Ok(key.trim().to_owned())
-}
-
-/// A line beside the service's own on standard error.
-fn say(words: &str) {
-    // Nobody may be listening, which is no reason to end.
-    _ = writeln!(std::io::stderr(), "portreeve: {words}");
 }

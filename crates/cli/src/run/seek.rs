@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::exit::Failure;
 
 use super::link::{self, Answered, Connected};
-use super::say;
 use super::signals::Signals;
+use super::voice::say;
 
 /// Asks until there are ports.
 pub(super) struct Seeker {
