@@ -124,7 +124,7 @@ mod tests {
             let begun = Instant::now();
             while !condition() {
                 assert!(begun.elapsed() < Duration::from_secs(20), "never {what}");
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::park_timeout(Duration::from_millis(5));
             }
         };
         // Only what this thread starts is inside from here on.
