@@ -20,6 +20,9 @@ use clap::Parser;
 use command::Cli;
 
 fn main() -> ExitCode {
+    // What a parent blocked would never be heard: neither Ctrl-C nor the TERM of a scheduler. Nothing is refused here
+    // but an invalid argument.
+    _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let ended = lean::run(std::env::args_os().skip(1)).unwrap_or_else(|| Cli::parse().run());
     match ended {
         Ok(code) => code,

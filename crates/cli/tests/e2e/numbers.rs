@@ -76,34 +76,94 @@ fn a_local_end_of_an_outgoing_connection_is_skipped_without_spending_restarts() 
     assert!(eventually(cured), "{}", world.ok(&["host", &host(&world)]));
 }
 
+/// Stands for `ray`: binds and keeps every number its arguments tell, one of each named one, the whole block of
+/// workers, and the one for serving, of which Ray hears by its configuration; then answers its own health checks.
+const RAY: &str = r#"#!/usr/bin/env python3
+import http.server, os, socket, sys, threading, time
+told = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--") and "=" in word)
+assert sys.argv[1] == "start", sys.argv
+asked = ["agent", "dashboard"]
+name = {"port": "gcs", "ray-client-server-port": "client", "dashboard-port": "dashboard",
+        "metrics-export-port": "metrics", "dashboard-agent-listen-port": "agent",
+        "node-manager-port": "nodemgr", "object-manager-port": "objmgr"}
+numbers = {ours: int(told[theirs]) for theirs, ours in name.items()}
+numbers["serve"] = int(os.environ["PORTREEVE_PORT_SERVE"])
+for ours, number in numbers.items():
+    assert os.environ["PORTREEVE_PORT_" + ours.upper()] == str(number), (ours, number)
+class Health(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_): pass
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"success")
+kept = []
+for ours, number in numbers.items():
+    if ours in asked:
+        threading.Thread(target=http.server.ThreadingHTTPServer(("0.0.0.0", number), Health).serve_forever).start()
+        continue
+    kept.append(socket.socket())
+    kept[-1].bind(("0.0.0.0", number))
+    kept[-1].listen()
+for number in range(int(told["min-worker-port"]), int(told["max-worker-port"]) + 1):
+    kept.append(socket.socket())
+    kept[-1].bind(("0.0.0.0", number))
+    kept[-1].listen()
+print("bound", len(kept) + len(asked), flush=True)
+time.sleep(1000000)
+"#;
+
 #[test]
 fn named_ports_and_a_block_of_two_neighbours_are_all_different_and_reach_them_by_name() {
-    // P10: six named ports and a block of 50, twice on one host.
+    // P10: the shipped profile, eight named ports and a block of 50, twice on one host and at the same moment.
     let Some(world) = World::new() else { return };
     let _dev = quiet_dev(&world, &[]);
-    let six = ["gcs", "dashboard", "client", "node", "object", "metrics"];
-    let mut ports: String = six
+    std::fs::create_dir(world.path("bin")).unwrap();
+    let ray = world.path("bin/ray");
+    std::fs::write(&ray, RAY).unwrap();
+    let mut rights = std::fs::metadata(&ray).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
+    std::fs::set_permissions(&ray, rights).unwrap();
+    let shipped = include_str!("../../../../profiles/ray-head.toml");
+    let path = format!(
+        "env.PATH={}:{}",
+        world.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let submits: Vec<_> = ["ray-head", "neighbour"]
         .iter()
-        .map(|name| format!("{name} = \"any\"\n"))
+        .map(|name| {
+            let text = shipped.replace("name = \"ray-head\"", &format!("name = \"{name}\""));
+            let file = world.profile(&format!("{name}.toml"), &text);
+            let mut submit = world.portreeve(&["submit", &file, "--set", &path]);
+            // Its own checks, sooner.
+            submit.args(["--set", "readiness.initial_delay=0s"]);
+            submit.args(["--set", "readiness.interval=1s"]);
+            submit.args(["--set", "readiness.timeout=1s"]);
+            submit.spawn().unwrap()
+        })
         .collect();
-    ports.push_str("workers = { any = 50 }\n");
-    let binder = binder(&world);
-    let mut all = BTreeSet::new();
-    for name in ["head", "other"] {
-        let text = service(name, 1, &binder, &ports);
-        world.ok(&["submit", &world.profile(&format!("{name}.toml"), &text)]);
+    for mut submit in submits {
+        assert!(submit.wait().unwrap().success());
     }
-    for name in ["head", "other"] {
-        // Ready is: a listener of its own on every one of them.
+    let mut all = BTreeSet::new();
+    for name in ["ray-head", "neighbour"] {
         world.ok(&["wait", name, "--timeout", "60s"]);
         let replica = world.replica(name, 0);
-        assert_eq!(replica["restarts_total"], 0, "{replica:#}");
+        assert_eq!(
+            (&replica["restarts_total"], &replica["run"]),
+            (&0.into(), &1.into()),
+            "{replica:#}"
+        );
         let block = &replica["ports"]["workers"];
         let (first, last) = (block["first"].as_u64(), block["last"].as_u64());
         assert_eq!(last.unwrap() - first.unwrap(), 49);
-        all.extend(numbers(&replica));
+        assert_eq!(world.ok(&["logs", name]), "bound 58\n");
+        for number in numbers(&replica) {
+            assert!(world.listens(number), "{name}: {number}");
+            all.insert(number);
+        }
     }
-    assert_eq!(all.len(), 112);
+    assert_eq!(all.len(), 2 * 58);
 }
 
 #[test]
@@ -191,48 +251,16 @@ fn a_fixed_number_is_taken_wherever_a_stranger_listens_on_it() {
         let reason = &pending["reasons"][0];
         assert_eq!(reason["number"], port, "{reason:#}");
         assert_eq!(reason["pid"], strangers.pid(), "{reason:#}");
+        let words = pending["reason"].as_str().unwrap();
+        assert!(words.contains(&format!("{port}/tcp")), "{words}");
         assert_eq!(pending["pid"], Value::Null);
     }
     strangers.leave();
     for port in 8001..=8003 {
-        world.ok(&["wait", &format!("on-{port}"), "--timeout", "60s"]);
+        let name = format!("on-{port}");
+        world.ok(&["wait", &name, "--timeout", "60s"]);
+        assert_eq!(world.replica(&name, 0)["restarts_total"], 0);
     }
-}
-
-#[test]
-fn a_number_that_is_grabbed_before_the_bind_gives_all_four_back_and_the_next_start_has_others() {
-    // P38: the program ends with "address already in use", as MPI programs do.
-    let Some(world) = World::new() else { return };
-    let _dev = quiet_dev(&world, &[]);
-    let go = world.path("go");
-    let binder = binder(&world);
-    let waits = format!(
-        "while [ ! -e {} ]; do sleep 0.05; done; {binder}",
-        go.display()
-    );
-    let ports = "a = \"any\"\nb = \"any\"\nc = \"any\"\nd = \"any\"";
-    world.ok(&[
-        "submit",
-        &world.profile("mpi.toml", &service("mpi", 1, &waits, ports)),
-    ]);
-    let before = world.replica_when("mpi", 0, "ran", |replica| replica["pid"].is_u64());
-    let grabbed = before["ports"]["b"].as_u64().unwrap();
-    let _stranger = Stranger::new(&world, "0.0.0.0", u16::try_from(grabbed).unwrap());
-    std::fs::write(&go, "").unwrap();
-    let after = world.replica_when("mpi", 0, "became ready elsewhere", |replica| {
-        replica["ready"] == true
-    });
-    assert_eq!(after["restarts_total"], 0, "{after:#}");
-    assert!(after["incarnation"].as_u64() > before["incarnation"].as_u64());
-    assert!(!numbers(&after).contains(&grabbed), "{after:#}");
-    let listed = world.ok(&["ports", &host(&world)]);
-    assert!(
-        !listed.contains(&format!("{grabbed}/tcp\theld")),
-        "{listed}"
-    );
-    let events = world.ok(&["events", "mpi"]);
-    let told = format!("port {grabbed}/tcp is taken by python3");
-    assert!(events.contains(&told), "{events}");
 }
 
 #[test]

@@ -106,12 +106,49 @@ fn a_service_on_loopback_alone_is_ready_only_where_its_clients_are() {
 }
 
 #[test]
-fn on_a_single_host_loopback_is_where_clients_are() {
-    // P18
+fn on_a_single_host_loopback_is_where_clients_are_whatever_a_name_means() {
+    // P18: `localhost` is ::1 alone for the host and its services, and nobody listens there.
     let Some(world) = World::new() else { return };
-    let profile = world.profile("hello.toml", &hello("hello", 1, "--bind 127.0.0.1", USUAL));
-    let _dev = world.dev(&[&profile]);
-    world.ok(&["wait", "hello", "--timeout", "30s"]);
+    let hosts = world.profile("hosts", "::1 localhost\n");
+    let mount = format!("mount --bind {hosts} /etc/hosts && exec \"$@\"");
+    let through = ["unshare", "--mount", "sh", "-c", &mount, "sh"];
+    let run = world.path("run").display().to_string();
+    let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
+    let quiet = world.profile("quiet.toml", quiet);
+    let dev = ["dev", "--run-dir", &run, &quiet];
+    let _dev = world.start_through(world.network(), "dev", &through, &dev);
+    let named = USUAL.replace("{ path", "{ host = \"127.0.0.1\", path");
+    let tcp = "[ports]\nhttp = \"any\"\n[readiness]\ntcp = {}\ninterval = \"200ms\"\n";
+    let look = "[ports]\nhttp = \"any\"\n";
+    for (name, more) in [
+        ("asked", USUAL),
+        ("named", &named),
+        ("connected", tcp),
+        ("looked", look),
+    ] {
+        let text = hello(name, 1, "--bind 127.0.0.1", more);
+        world.ok(&["submit", &world.profile(&format!("{name}.toml"), &text)]);
+    }
+    for name in ["asked", "named", "connected", "looked"] {
+        world.ok(&["wait", name, "--timeout", "30s"]);
+    }
+    let pid = world.replica("asked", 0)["pid"].as_i64().unwrap();
+    let seen = std::fs::read_to_string(format!("/proc/{pid}/root/etc/hosts")).unwrap();
+    assert_eq!(seen, "::1 localhost\n");
+    // Another address is tried where the profile says so, and told.
+    let other = USUAL.replace("{ path", "{ host = \"::1\", path");
+    let text = hello("other", 1, "--bind 127.0.0.1", &other);
+    world.ok(&["submit", &world.profile("other.toml", &text)]);
+    let tried = told(&world, "other", "[::1]:");
+    assert_eq!(tried["ready"], false);
+    // A name is no address.
+    let name = USUAL.replace("{ path", "{ host = \"localhost\", path");
+    let file = world.profile("name.toml", &hello("name", 1, "", &name));
+    let refused = world.run(&["submit", &file]);
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("localhost"),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -479,3 +479,38 @@ fn the_example_of_the_users_page_runs_as_it_stands() {
     assert!(said.starts_with("ready: "), "{said} {words}");
     assert!(said.ends_with("ended with 0\n"), "{said} {words}");
 }
+
+#[test]
+fn who_was_started_with_blocked_signals_hears_term_all_the_same() {
+    // D8 worker started with blocked signals: some schedulers and threaded launchers block them all in what they start.
+    const CARELESS: &str = "import os, signal, sys\n\
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\nos.execvp(sys.argv[1], sys.argv[1:])\n";
+    let Some(world) = World::new() else { return };
+    let through = ["python3", "-c", CARELESS];
+    let path = |name: &str| world.path(name).display().to_string();
+    let (data, run) = (path("data"), path("run"));
+    let arguments = ["controller", "--data", &data, "--run-dir", &run];
+    let controller = world.start_through(world.network(), "controller", &through, &arguments);
+    assert_eq!(controller.end("TERM"), Some(0));
+
+    let mut careless = world.command("python3");
+    careless
+        .args(&through[1..])
+        .args(["sh", "-c", "exec \"$@\" 3>>\"$STATUS\"", "sh", PORTREEVE])
+        .args([
+            "worker",
+            "--profile",
+            &web(&world, ""),
+            "--grant",
+            &grant(&world),
+        ])
+        .args(["--status-fd", "3", "--folder"])
+        .arg(world.path("folder"))
+        .env("STATUS", world.path("status"));
+    let mut worker = Worker::start_by(&world, &mut careless);
+    worker.reported(0, "READY");
+    worker.signal("TERM");
+    worker.reported(0, "STOPPED");
+    assert_eq!(worker.code(), Some(0));
+    assert_eq!(left(&world), []);
+}

@@ -193,6 +193,12 @@ fn a_restart_waits_for_the_last_process_of_the_old_run_and_is_counted_once() {
             before["run"].as_u64().unwrap() + 1,
             "{rung}"
         );
+        // As ordered, and not a failure of its own.
+        assert_eq!(
+            (&after["restarts"], &after["last_failure"]),
+            (&before["restarts"], &Value::Null),
+            "{rung}: {after:#}"
+        );
         let log = world.ok(&["logs", "fixed", "--stderr"]);
         assert!(!log.to_lowercase().contains("in use"), "{rung}: {log}");
     });
@@ -321,34 +327,45 @@ fn an_agent_killed_in_each_state_changes_nothing_of_it() {
 }
 
 #[test]
-fn a_controller_that_is_away_answers_garbage_or_hangs_ends_nothing() {
+fn a_controller_that_is_away_fails_answers_garbage_or_hangs_ends_nothing() {
     // P21
     let Some(world) = World::new() else { return };
     let first = controller(&world);
     let Some(_agent) = agent(&world, "cgroup") else {
         return;
     };
-    world.ok(&[
-        "submit",
-        &world.profile("hello.toml", &hello("hello", 2, "", USUAL)),
-    ]);
-    world.ok(&["wait", "hello", "--timeout", "60s"]);
+    for (name, replicas) in [("hello", 2), ("fails", 1)] {
+        let text = hello(name, replicas, "", USUAL);
+        world.ok(&["submit", &world.profile(&format!("{name}.toml"), &text)]);
+        world.ok(&["wait", name, "--timeout", "60s"]);
+    }
     // News is written with the next truth.
     let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
     world.ok(&["submit", &world.profile("quiet.toml", quiet)]);
     let before = standing(&world, "hello");
+    let failing = world.replica("fails", 0);
+    let port = |replica: &Value| replica["ports"]["http"].as_u64().unwrap();
+    let ports = [0, 1].map(|index| port(&world.replica("hello", index)));
+    let serving = |port: u64| running(&world, &format!("hello --port {port} "));
     let endpoints = world.ok(&["endpoints", "hello"]);
     assert_eq!(first.end("KILL"), None);
-    let services = running(&world, "hello --port");
+    let services = ports.map(serving);
     let socket = world.path("run/controller.sock");
-    // One that talks nonsense, then one that takes everything and never says a word.
-    for (what, answer) in [
+    let problem = "b'HTTP/1.1 500 Internal Server Error\\r\\ncontent-type: application/json\\r\\n\
+                   content-length: 2\\r\\n\\r\\n{}'";
+    let unknown = problem.replace("500 Internal Server Error", "404 Not Found");
+    let answers = [
+        ("failures", problem),
+        ("unknown", &unknown),
         (
             "garbage",
             "b'HTTP/1.1 200 OK\\r\\ncontent-length: 4\\r\\n\\r\\n{}}}'",
         ),
+        ("noise", "b'\\0\\xff' * 5000"),
+        // Takes everything and never says a word.
         ("silence", "None"),
-    ] {
+    ];
+    for (what, answer) in &answers {
         _ = std::fs::remove_file(&socket);
         let code = format!(
             "import os, socket\n\
@@ -357,24 +374,34 @@ fn a_controller_that_is_away_answers_garbage_or_hangs_ends_nothing() {
              c, _ = s.accept()\n \
              open('{}', 'a').write('x')\n \
              kept.append(c)\n \
-             if answer:\n  c.recv(65536)\n  c.sendall(answer)\n  c.close()\n",
+             if answer:\n  try:\n   c.recv(65536)\n   c.sendall(answer)\n  except OSError: pass\n  c.close()\n",
             socket.display(),
             world.path(what).display()
         );
         let script = world.profile(&format!("{what}.py"), &code);
         let mut false_controller = world.command("python3").arg(script).spawn().unwrap();
+        // What fails meanwhile is restarted by who watches it, and that is told to this one in vain.
+        let number = port(&failing);
+        let old = serving(number);
+        old.iter().for_each(|pid| kill(*pid, "KILL"));
+        let restarted = eventually(|| {
+            let now = serving(number);
+            !now.is_empty() && now != old && world.listens(number)
+        });
         let asked = || {
             std::fs::read_to_string(world.path(what))
                 .unwrap_or_default()
                 .len()
         };
-        let heard = eventually(|| asked() >= 2);
+        let heard = eventually(|| asked() >= 3);
         for _ in 0..50 {
             pause();
         }
-        assert_eq!(running(&world, "hello --port"), services, "{what}");
+        assert_eq!(ports.map(serving), services, "{what}");
+        assert!(ports.iter().all(|port| world.listens(*port)), "{what}");
         false_controller.kill().unwrap();
         false_controller.wait().unwrap();
+        assert!(restarted, "{what}: nobody watches any more");
         assert!(heard, "{what} was never asked");
     }
     _ = std::fs::remove_file(&socket);
@@ -384,6 +411,13 @@ fn a_controller_that_is_away_answers_garbage_or_hangs_ends_nothing() {
         || world.json(&["hosts"])["hosts"][0]["state"] == "up"
     ));
     assert_eq!(standing(&world, "hello"), before);
+    // Each end is told once, late or not.
+    let failed = world.replica_when("fails", 0, "was told with every restart", |it| {
+        it["ready"] == true && it["restarts"] == answers.len()
+    });
+    for field in ["incarnation", "ports", "host"] {
+        assert_eq!(failed[field], failing[field], "{field}");
+    }
 }
 
 #[test]
