@@ -245,6 +245,7 @@ mod tests {
                 uid: rustix::process::geteuid().as_raw(),
                 last_status: None,
                 attached: true,
+                addresses: Default::default(),
             },
             tokens: Tokens {
                 worker: "secret".to_owned(),
