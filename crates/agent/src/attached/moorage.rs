@@ -241,7 +241,9 @@ impl Moorage {
             }
             berth.orders = Some(orders);
             berth.told = None;
+            berth.addresses = None;
             self.tell(&name);
+            self.tell_address();
             return (reply, Ok(Box::new(self.assignment(replica))));
         }
         let record = Record {

@@ -246,6 +246,7 @@ mod tests {
                 last_status: None,
                 addresses: std::collections::BTreeMap::new(),
                 attached: true,
+                addresses: Default::default(),
             },
             tokens: Tokens {
                 worker: "secret".to_owned(),
@@ -301,6 +302,8 @@ mod tests {
             .env(format!("{prefix}REPLICA"), "3")
             .env(format!("{prefix}INCARNATION"), "7")
             .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         alone.want(Want::Run).await;

@@ -56,6 +56,11 @@ impl Seeker {
                         let reason = format!("no ports within {waited} s: {}", problem.detail);
                         return Ok(Found::TooLate(reason));
                     }
+                    if problem.code == Problem::REPLICA_UNKNOWN {
+                        // What was granted is another process's here, as after a controller lost its data: the next ask
+                        // is for another.
+                        self.ask.key = super::random_key()?;
+                    }
                     problem.detail
                 }
                 Ok(Answered::Refused(problem)) if problem.code == Problem::REPLICA_TAKEN => {
