@@ -91,6 +91,14 @@ parsed_text!(
     "a host name: write 1 to 253 of A-Z, a-z, 0-9 and . _ -, a letter or digit first"
 );
 
+parsed_text!(
+    /// The name of a network of the site: a label as of a service.
+    NetworkName,
+    ParseNetworkNameError,
+    is_label,
+    "a network name: write 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+);
+
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&text.len())

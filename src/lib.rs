@@ -52,6 +52,7 @@
 //!         run: Run(1),
 //!         host: &"n1".parse()?,
 //!         host_address: "10.0.0.1".parse()?,
+//!         port_addresses: &std::collections::BTreeMap::new(),
 //!         grant: &grant,
 //!         scratch: "/tmp/web",
 //!         controller: "http://10.0.0.9:7373",

@@ -80,6 +80,8 @@ impl Site {
                 "--map-root-user",
                 "--net",
                 "--pid",
+                // Processes are named by what `/proc` tells; that of the outer namespace tells of others.
+                "--mount-proc",
                 "--fork",
                 "--kill-child",
             ])

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Incarnation, ServiceName};
+use crate::identity::{HostName, Incarnation, NetworkName, ServiceName};
 use crate::port::{PortName, PortRange, Protocol};
 use crate::time::WallClock;
 
@@ -109,6 +109,23 @@ pub struct EndpointPort {
     pub app_protocol: Option<String>,
     /// A path for readers.
     pub path: Option<String>,
+    /// The network that it is in, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkName>,
+    /// The host's address in that network; `None` without a network, or where the host has none in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+}
+
+impl Endpoint {
+    /// Where clients of this port of it are sent.
+    #[must_use]
+    pub const fn address_of(&self, port: &EndpointPort) -> Option<IpAddr> {
+        match port.network {
+            None => self.address,
+            Some(_) => port.address,
+        }
+    }
 }
 
 /// Whether clients may be sent to an endpoint.

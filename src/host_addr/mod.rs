@@ -4,6 +4,7 @@
 //! address is published that another host cannot use. One bad candidate never drops the rest.
 
 mod candidate;
+mod network;
 mod rule;
 
 use std::fmt;
@@ -12,6 +13,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use crate::port::Port;
 
 pub use candidate::{Candidate, Scope, Unfit};
+pub use network::{
+    NamedNetwork, Networks, NetworksError, ParseNetworkError, ParsePrefixError, Prefix,
+};
 pub use rule::{AddressRule, Family, ParseRuleError, Selector};
 
 /// Chooses the published address of a host among `candidates`.

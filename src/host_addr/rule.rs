@@ -59,7 +59,10 @@ impl AddressRule {
     }
 
     /// The best of these by rank; the first word that differs decides.
-    fn best<'a>(&self, candidates: impl Iterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
+    pub(super) fn best<'a>(
+        &self,
+        candidates: impl Iterator<Item = &'a Candidate>,
+    ) -> Option<&'a Candidate> {
         candidates.min_by_key(|candidate| {
             let address = candidate.address;
             (

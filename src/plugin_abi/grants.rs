@@ -1,5 +1,6 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -145,6 +146,7 @@ fn environment(
         run: Run::default(),
         host: &placed.host_name,
         host_address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+        port_addresses: &BTreeMap::new(),
         grant: &placed.grant,
         scratch: "",
         controller: "",

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Label};
+use crate::identity::{HostName, Label, NetworkName};
 use crate::port::{PortName, PortRanges, Protocol};
 use crate::port_pool::{Want, WantedPort};
 use crate::supervision;
@@ -128,8 +128,8 @@ pub struct DeclaredPort {
     pub app_protocol: Option<String>,
     /// A path for readers.
     pub path: Option<String>,
-    /// A named network instead of the published address.
-    pub network: Option<String>,
+    /// The site's network in which its address lies, instead of the published one.
+    pub network: Option<NetworkName>,
     /// Whose listener counts as this replica's.
     pub owner: ListenerOwner,
 }

@@ -379,7 +379,7 @@ impl Registry {
             let Phase::Placed(placement) = &replica.phase else {
                 return None;
             };
-            Some(super::orders::placed(service, index, replica, placement))
+            Some(self.placed(service, index, replica, placement))
         });
         Answer {
             granted: placed.map(Box::new),

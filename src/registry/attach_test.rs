@@ -257,7 +257,9 @@ fn stop_restart_and_kill_reach_an_attached_replica_and_placement_does_not() {
         service: service.clone(),
         index: 1,
     };
-    rig.ask(kill).unwrap();
+    let told = rig.ask(kill).unwrap();
+    // Nobody is sent to `portreeve start`, which is refused here.
+    assert_eq!(told.notes, ["stopping replica 1; its job ends with it"]);
     rig.ends("web", 1, Final::Stopped);
     let stop = Command::Stop {
         service: service.clone(),

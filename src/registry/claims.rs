@@ -1,4 +1,4 @@
-//! The published address of each host: of several machines that claim one address, one is published there.
+//! The addresses at which a host is published: of several machines that claim one, one is published there.
 //!
 //! Else clients of one host's services would reach another's. Who was there first stays; a machine that has been
 //! silent for a while makes way, so that a host may be given another name.
@@ -17,25 +17,30 @@ const KEPT_FOR: Duration = Duration::from_secs(20);
 
 /// Which hosts say that an address is theirs.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<IpAddr, BTreeSet<HostId>>);
+pub(super) struct Claims {
+    by_address: BTreeMap<IpAddr, BTreeSet<HostId>>,
+    of_host: BTreeMap<HostId, BTreeSet<IpAddr>>,
+}
 
 impl Claims {
     /// Notes what a host claims now in place of what it claimed before.
-    pub(super) fn note(&mut self, host: HostId, before: Option<IpAddr>, now: Option<IpAddr>) {
-        if before == now {
-            return;
-        }
-        if let Some(address) = before
-            && let Some(hosts) = self.0.get_mut(&address)
-        {
-            hosts.remove(&host);
-            if hosts.is_empty() {
-                self.0.remove(&address);
+    pub(super) fn note(&mut self, host: HostId, mut now: BTreeSet<IpAddr>) {
+        // Each machine has a loopback of its own; only `single_host` lets one through to here.
+        now.retain(|address| !address.is_loopback());
+        let before = self.of_host.remove(&host).unwrap_or_default();
+        for address in before.difference(&now) {
+            if let Some(hosts) = self.by_address.get_mut(address) {
+                hosts.remove(&host);
+                if hosts.is_empty() {
+                    self.by_address.remove(address);
+                }
             }
         }
-        // Each machine has a loopback of its own; only `single_host` lets one through to here.
-        if let Some(address) = now.filter(|address| !address.is_loopback()) {
-            self.0.entry(address).or_default().insert(host);
+        for address in &now {
+            self.by_address.entry(*address).or_default().insert(host);
+        }
+        if !now.is_empty() {
+            self.of_host.insert(host, now);
         }
     }
 }
@@ -45,38 +50,43 @@ impl Registry {
     pub(super) fn published(&self, id: HostId) -> Option<IpAddr> {
         let host = self.truth.hosts.find(&id)?;
         let life = self.lives.get(&id);
-        let is_double = life.is_some_and(|life| life.double_of.is_some());
-        host.facts.published.filter(|_| !is_double)
+        let is_double = |address: &IpAddr| life.is_some_and(|it| it.doubles.contains_key(address));
+        host.facts.published.filter(|address| !is_double(address))
     }
 
     /// Takes up what the stored hosts claim.
     pub(super) fn take_up_claims(&mut self) {
         let stored = self.truth.hosts.iter();
-        let stored: Vec<_> = stored
-            .map(|(id, host)| (*id, host.facts.published))
-            .collect();
-        for (id, published) in stored {
+        let stored: Vec<_> = stored.map(|(id, host)| (*id, host.facts.clone())).collect();
+        for (id, facts) in stored {
             // One after the other, so that the first of several has it.
-            self.claims.note(id, None, published);
+            self.claim_addresses(id, &facts);
             self.settle_address(id);
         }
     }
 
-    /// Finds out anew whether another host is published at this one's address, and tells whom it concerns.
+    /// Finds out anew whether another host is published at an address of this one, and tells whom it concerns.
     pub(super) fn settle_address(&mut self, id: HostId) {
-        let double_of = self.published_there(id);
+        let claimed = self.claims.of_host.get(&id).into_iter().flatten();
+        let doubles = claimed
+            .filter_map(|address| Some((*address, self.published_there(id, *address)?)))
+            .collect();
         let Some(life) = self.lives.get_mut(&id) else {
             return;
         };
-        if std::mem::replace(&mut life.double_of, double_of) != double_of {
+        if life.doubles != doubles {
+            life.doubles = doubles;
+            if !life.networks.is_empty() {
+                self.shown.orders.insert(id);
+            }
             self.address_moved(id);
         }
     }
 
-    /// The other machine that is published at the address that this host claims.
-    fn published_there(&self, id: HostId) -> Option<HostId> {
+    /// The other machine that is published at an address that this host claims.
+    fn published_there(&self, id: HostId, address: IpAddr) -> Option<HostId> {
         let host = self.truth.hosts.find(&id)?;
-        let claimants = self.claims.0.get(&host.facts.published?)?;
+        let claimants = self.claims.by_address.get(&address)?;
         let mut others = claimants.iter().copied().filter(|other| *other != id);
         others.find(|other| {
             // Agents of one machine may share its address: their numbers are disjoint.
@@ -86,7 +96,7 @@ impl Registry {
                 .find(other)
                 .is_some_and(|other| other.facts.boot_id != host.facts.boot_id);
             let is_there = self.lives.get(other).is_some_and(|life| {
-                life.double_of.is_none() && self.now.mono.since(life.heard) < KEPT_FOR
+                !life.doubles.contains_key(&address) && self.now.mono.since(life.heard) < KEPT_FOR
             });
             elsewhere && is_there
         })

@@ -189,7 +189,12 @@ impl Registry {
             return Ok(answer(name, false, vec![note]));
         }
         self.halt((id, index), StopWhy::Killed, &by.user);
-        let note = format!("stopping replica {index}; `portreeve start {name}` runs it again");
+        let after = if self.is_attached(id) {
+            "its job ends with it".to_owned()
+        } else {
+            format!("`portreeve start {name}` runs it again")
+        };
+        let note = format!("stopping replica {index}; {after}");
         Ok(answer(name, true, vec![note]))
     }
 

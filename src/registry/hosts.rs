@@ -1,9 +1,10 @@
 //! Hosts as they report themselves: facts, addresses, ranges, strangers; and what is known since this start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::identity::{HostId, HostName};
+use crate::identity::{HostId, HostName, NetworkName};
 use crate::residency::ReplicaName;
 use crate::time::{Monotonic, WallClock};
 
@@ -20,8 +21,10 @@ pub(super) struct HostLife {
     pub(super) last_seen: WallClock,
     /// The same for decisions.
     pub(super) heard: Monotonic,
-    /// The other machine that is published at its address.
-    pub(super) double_of: Option<HostId>,
+    /// Its address in each network in which it has one.
+    pub(super) networks: BTreeMap<NetworkName, IpAddr>,
+    /// Of the addresses it claims, those at which another machine is published, with that.
+    pub(super) doubles: BTreeMap<IpAddr, HostId>,
     /// How far its clock is ahead of ours, in milliseconds, as it last measured; within [`SKEW_STEP_MS`].
     pub(super) skew_ms: Option<i64>,
     /// The number of its wanted set.
@@ -66,7 +69,7 @@ impl Registry {
             let now = self.now.mono;
             life.leftovers
                 .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);
-            let is_double = life.double_of.is_some();
+            let is_double = !life.doubles.is_empty();
             self.shown.hosts_seen.insert(id);
             if is_double {
                 self.settle_address(id);
@@ -117,10 +120,9 @@ impl Registry {
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
         let old = self.truth.hosts.find(&id).map(|host| &host.facts);
-        let before = old.and_then(|old| old.published);
-        self.claims.note(id, before, facts.published);
         let moved =
             old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
+        let moved = self.claim_addresses(id, &facts) || moved;
         let host = Host {
             id,
             facts,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::Conflict;
+use crate::host_addr::Networks;
 use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub cooling: Duration,
     /// How long a number rests on which a stranger was met at a start.
     pub foreign_rest: Duration,
+    /// The networks that ports may name.
+    pub networks: Networks,
     /// How long news may wait for a commit, and how long refused truth waits before it is decided again.
     pub news_delay: Duration,
 }
@@ -33,6 +36,7 @@ impl Default for Config {
         Self {
             cooling: Duration::from_secs(60),
             foreign_rest: Duration::from_secs(60),
+            networks: Networks::default(),
             news_delay: Duration::from_secs(1),
         }
     }

@@ -19,6 +19,7 @@ mod hosts;
 mod input;
 mod ledger;
 mod machine;
+mod networks;
 mod news;
 mod orders;
 mod outbox;
@@ -58,8 +59,8 @@ pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, PortCounts, PortView, ReplicaView,
-    ServiceView, View,
+    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
+    ReplicaView, ServiceView, View,
 };
 
 #[cfg(test)]
@@ -68,6 +69,8 @@ mod attach_test;
 mod ends_test;
 #[cfg(test)]
 mod model_test;
+#[cfg(test)]
+mod networks_test;
 #[cfg(test)]
 mod placement_test;
 #[cfg(test)]

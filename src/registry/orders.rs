@@ -51,7 +51,37 @@ impl Registry {
         let service = self.truth.services.durable(&key.0)?;
         // What was placed in an earlier boot must not begin in this one: its ports are about to be freed.
         (placement.host == host && !self.was_rebooted(placement))
-            .then(|| placed(service, key.1, replica, placement))
+            .then(|| self.placed(service, key.1, replica, placement))
+    }
+
+    /// The order for a replica where it is placed.
+    pub(super) fn placed(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+        placement: &Placement,
+    ) -> Desired {
+        let profile = service.profile_of(replica.generation);
+        Desired {
+            service: service.name.clone(),
+            service_id: service.id,
+            index,
+            incarnation: replica.incarnation,
+            want: if placement.stop.is_some() {
+                Want::Stop
+            } else {
+                Want::Run
+            },
+            restart_no: replica.restart_no,
+            grant: placement.grant.clone(),
+            addresses: self.own_addresses(placement.host, profile),
+            profile: profile.as_ref().clone(),
+            user: service.owner.user.clone(),
+            uid: service.uid,
+            last_status: replica.status.clone(),
+            attached: placement.attached.is_some(),
+        }
     }
 
     /// Numbers the wanted sets of these hosts anew and wakes their agents.
@@ -67,33 +97,6 @@ impl Registry {
     }
 }
 
-/// The order for a replica where it is placed.
-pub(super) fn placed(
-    service: &Service,
-    index: u32,
-    replica: &Replica,
-    placement: &Placement,
-) -> Desired {
-    Desired {
-        service: service.name.clone(),
-        service_id: service.id,
-        index,
-        incarnation: replica.incarnation,
-        want: if placement.stop.is_some() {
-            Want::Stop
-        } else {
-            Want::Run
-        },
-        restart_no: replica.restart_no,
-        grant: placement.grant.clone(),
-        profile: service.profile_of(replica.generation).as_ref().clone(),
-        user: service.owner.user.clone(),
-        uid: service.uid,
-        last_status: replica.status.clone(),
-        attached: placement.attached.is_some(),
-    }
-}
-
 /// The order for an earlier incarnation of which only the name is known.
 pub(super) fn leftover(service: &Service, key: &ReplicaName) -> Desired {
     Desired {
@@ -104,6 +107,7 @@ pub(super) fn leftover(service: &Service, key: &ReplicaName) -> Desired {
         want: Want::Stop,
         restart_no: 0,
         grant: PortGrant::default(),
+        addresses: std::collections::BTreeMap::new(),
         profile: service.profile().as_ref().clone(),
         user: service.owner.user.clone(),
         uid: service.uid,

@@ -2,10 +2,11 @@
 //! `explain` are two readings of it.
 
 use crate::allocator::HostSet;
-use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
+use crate::host_addr::Prefix;
+use crate::identity::{HostId, HostName, NetworkName, ReplicaId, ServiceId};
 use crate::port::{PortRanges, Protocol};
 use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
-use crate::profile::Profile;
+use crate::profile::{DeclaredPort, Profile};
 
 use super::machine::Registry;
 use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed, TakenOf};
@@ -88,10 +89,10 @@ impl Registry {
             ..Survey::default()
         };
         for (place, (name, host)) in named.into_iter().enumerate() {
-            let mut against = match self.against_host(host, &candidates) {
-                Some(cause) => vec![bare(cause)],
-                None => self.against_ports(seeker, host, place),
-            };
+            let mut against = self.against_host(seeker.profile, host, &candidates);
+            if against.is_empty() {
+                against = self.against_ports(seeker, host, place);
+            }
             let left_out = against.len().saturating_sub(depth.causes);
             against.truncate(depth.causes);
             survey.named.push(Surveyed {
@@ -124,8 +125,9 @@ impl Registry {
     ) {
         survey.asked = survey.eligible;
         for host in eligible {
-            if let Some(cause) = self.against_host(*host, candidates) {
-                *survey.by_code.entry(bare(cause).code()).or_default() += 1;
+            let against = self.against_host(seeker.profile, *host, candidates);
+            if let Some(first) = against.first() {
+                *survey.by_code.entry(first.code()).or_default() += 1;
             }
         }
         let summary =
@@ -137,22 +139,33 @@ impl Registry {
         }
     }
 
-    /// What keeps any replica of the profile from the host, before ports are looked at.
-    fn against_host(&self, host: HostId, candidates: &HostSet) -> Option<Obstruction> {
+    /// What keeps any replica of the profile from the host, before numbers are looked at.
+    fn against_host(&self, profile: &Profile, host: HostId, candidates: &HostSet) -> Vec<Obstacle> {
         if candidates.contains(host) {
-            return None;
+            return Vec::new();
         }
-        Some(if !self.has_reported(host) {
-            Obstruction::Allocator(Cause::HostNotReported)
-        } else if self.has_address(host) {
-            Obstruction::OnePerHost
-        } else {
-            Obstruction::Allocator(Cause::NoAddress)
-        })
-    }
-
-    fn has_address(&self, host: HostId) -> bool {
-        self.published(host).is_some()
+        if !self.has_reported(host) {
+            return vec![bare(Obstruction::Allocator(Cause::HostNotReported))];
+        }
+        if self.published(host).is_none() && profile.ports.iter().any(|port| port.publish) {
+            return vec![bare(Obstruction::Allocator(Cause::NoAddress))];
+        }
+        let lacking = self.lacking(host, &profile.ports);
+        if lacking.is_empty() {
+            return vec![bare(Obstruction::OnePerHost)];
+        }
+        let obstacle = |(port, network): (&DeclaredPort, &NetworkName)| Obstacle {
+            port: Some(WhyPort {
+                name: port.name.clone(),
+                protocol: port.protocol,
+                number: None,
+            }),
+            ..bare(Obstruction::NotInNetwork {
+                network: network.clone(),
+                prefixes: self.config.networks.find(network).map(<[Prefix]>::to_vec),
+            })
+        };
+        lacking.into_iter().map(obstacle).collect()
     }
 
     /// Every cause in the host's pool, with what makes it readable. `place`: how many hosts are named before it.

@@ -260,6 +260,7 @@ impl Registry {
             .into_iter()
             .filter(|host| self.has_reported(host.id))
             .filter(|host| !needs_address || self.published(host.id).is_some())
+            .filter(|host| self.lacking(host.id, &profile.ports).is_empty())
             .map(|host| host.id)
             .filter(|host| !one_each || !crowd.of_service.contains_key(&(service, *host)))
             .collect()

@@ -26,14 +26,14 @@ impl Registry {
                 let labels = labels
                     .entry(replica.generation)
                     .or_insert_with(|| Arc::new(profile.labels.clone()));
-                let (state, reason) = self.condition(replica, placement);
+                let (state, reason) = self.condition(profile, replica, placement);
                 let host = self.truth.hosts.find(&placement.host)?;
                 Some(Endpoint {
                     replica: index,
                     incarnation: replica.incarnation,
                     host: host.name().clone(),
                     address: self.published(host.id),
-                    ports: published_ports(profile, placement),
+                    ports: self.published_ports(profile, placement),
                     state,
                     reason,
                     ready_since: replica.ready_since.filter(|_| state.is_listed()),
@@ -62,6 +62,7 @@ impl Registry {
     /// Whether clients may be sent to a placed replica, and why not.
     pub(super) fn condition(
         &self,
+        profile: &Profile,
         replica: &Replica,
         placement: &Placement,
     ) -> (EndpointState, Option<String>) {
@@ -79,18 +80,45 @@ impl Registry {
             return (state, Some(format!("stop ordered by {}", order.by)));
         }
         if is_up {
-            return match self.published(placement.host) {
-                Some(_) => (EndpointState::Ready, None),
-                None => (
-                    EndpointState::NotReady,
-                    Some("its host has no address to publish".to_owned()),
-                ),
+            let unpublished = |why: String| (EndpointState::NotReady, Some(why));
+            if self.published(placement.host).is_none() {
+                return unpublished("its host has no address to publish".to_owned());
+            }
+            let published = profile.ports.iter().filter(|port| port.publish);
+            return match self.lacking(placement.host, published).first() {
+                None => (EndpointState::Ready, None),
+                Some((port, network)) => unpublished(format!(
+                    "its host has no address in network {network} for port {}",
+                    port.name
+                )),
             };
         }
         (
             EndpointState::NotReady,
             Some(not_ready(replica.status.as_ref())),
         )
+    }
+
+    /// The published ports, in the order of the profile.
+    fn published_ports(&self, profile: &Profile, placement: &Placement) -> Vec<EndpointPort> {
+        profile
+            .ports
+            .iter()
+            .filter(|port| port.publish)
+            .filter_map(|port| {
+                let granted = placement.grant.port(&port.name)?;
+                let network = port.network.as_ref();
+                Some(EndpointPort {
+                    name: port.name.clone(),
+                    numbers: granted.numbers,
+                    protocol: granted.protocol,
+                    app_protocol: port.app_protocol.clone(),
+                    path: port.path.clone(),
+                    network: network.cloned(),
+                    address: network.and_then(|it| self.address_in(placement.host, it)),
+                })
+            })
+            .collect()
     }
 }
 
@@ -119,23 +147,4 @@ fn not_ready(status: Option<&Status>) -> String {
         State::Stuck => told("its processes cannot be removed"),
         State::Final(end) => end.to_string(),
     }
-}
-
-/// The published ports, in the order of the profile.
-fn published_ports(profile: &Profile, placement: &Placement) -> Vec<EndpointPort> {
-    profile
-        .ports
-        .iter()
-        .filter(|port| port.publish)
-        .filter_map(|port| {
-            let granted = placement.grant.port(&port.name)?;
-            Some(EndpointPort {
-                name: port.name.clone(),
-                numbers: granted.numbers,
-                protocol: granted.protocol,
-                app_protocol: port.app_protocol.clone(),
-                path: port.path.clone(),
-            })
-        })
-        .collect()
 }

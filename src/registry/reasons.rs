@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, ServiceName};
+use crate::identity::{HostName, NetworkName, ServiceName};
 use crate::port::{Port, PortName, PortRanges, Protocol};
 
 /// One cause that keeps a replica from one host. What does not belong to a cause is left out.
@@ -45,6 +45,9 @@ pub struct ReasonView {
     /// The numbers that the host offers for such a port, where none of them will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<PortRanges>,
+    /// The network in which the host has no address for the port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkName>,
     /// The same in words.
     pub sentence: String,
 }

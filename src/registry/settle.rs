@@ -108,13 +108,13 @@ impl Registry {
         let Some((service, replica)) = found else {
             return;
         };
+        let desired = self.placed(service, key.1, replica, placement);
         if is_known_there && let Some(life) = self.lives.get_mut(&placement.host) {
             let name = ReplicaName {
                 service: service.name.clone(),
                 index: key.1,
                 incarnation: replica.incarnation,
             };
-            let desired = super::orders::placed(service, key.1, replica, placement);
             let leftover = Leftover {
                 ended: true,
                 at: self.now.mono,

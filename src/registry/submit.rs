@@ -106,11 +106,8 @@ impl Registry {
             service: name.clone(),
             reason,
         };
-        let mut ports = profile.ports.iter();
-        if let Some(network) = ports.find_map(|port| port.network.as_ref()) {
-            return Err(unfit(format!(
-                "a port names the network {network:?}, but no network is configured; leave `network` out to use the published address"
-            )));
+        if let Some(reason) = self.unknown_network(profile) {
+            return Err(unfit(reason));
         }
         let privileged = profile.ports.iter().find_map(|port| match port.want {
             Want::Fixed(number) if number < UNPRIVILEGED => Some((number, port.protocol)),

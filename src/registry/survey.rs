@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::identity::{HostName, ReplicaId, ServiceName, Visibility};
+use crate::host_addr::Prefix;
+use crate::identity::{HostName, NetworkName, ReplicaId, ServiceName, Visibility};
 use crate::port::PortRanges;
 use crate::port_pool::{Cause, CauseCode, WhyPort};
 use crate::rights::Caller;
@@ -63,6 +64,13 @@ pub(super) enum Obstruction {
     Allocator(Cause),
     /// The host has a replica of a service that runs one on each.
     OnePerHost,
+    /// The host has no address in the network that a port names: a `NO ADDRESS` for that port.
+    NotInNetwork {
+        /// Which.
+        network: NetworkName,
+        /// What it stands for; `None`: the controller does not have it any more.
+        prefixes: Option<Vec<Prefix>>,
+    },
 }
 
 /// The numbers that a host offers for a port.
@@ -264,6 +272,7 @@ impl Obstacle {
         match &self.cause {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
+            Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::host_addr::Prefix;
 use crate::identity::HostName;
 use crate::port::PortRanges;
 use crate::port_pool::{Cause, Stranger};
@@ -41,9 +42,11 @@ impl Teller<'_> {
             have: None,
             want: None,
             range: it.offer.as_ref().map(|offer| offer.range.clone()),
+            network: None,
             sentence: self.sentence(host, &[it]),
         };
         match &it.cause {
+            Obstruction::NotInNetwork { network, .. } => view.network = Some(network.clone()),
             Obstruction::Allocator(Cause::Foreign(stranger)) => {
                 view.pid = stranger.pid;
                 view.comm = stranger.comm.as_ref().map(ToString::to_string);
@@ -92,8 +95,24 @@ impl Teller<'_> {
     /// One cause of one or several ports of a host, in words.
     fn sentence(&self, host: &HostName, group: &[&Obstacle]) -> String {
         let it = group[0];
-        let Obstruction::Allocator(cause) = &it.cause else {
-            return format!("host {host} has a replica of the service already");
+        let cause = match &it.cause {
+            Obstruction::Allocator(cause) => cause,
+            Obstruction::OnePerHost => {
+                return format!("host {host} has a replica of the service already");
+            }
+            Obstruction::NotInNetwork { network, prefixes } => {
+                let port = it.port.as_ref().map_or("", |port| port.name.as_str());
+                return match prefixes {
+                    Some(prefixes) => format!(
+                        "host {host} has no address in network {network} ({}) for port {port}; \
+                         `portreeve host {host}` shows those it has",
+                        Prefix::alternatives(prefixes)
+                    ),
+                    None => format!(
+                        "host {host} has no address for port {port}: the controller has no network {network} any more"
+                    ),
+                };
+            }
         };
         let Some(port) = &it.port else {
             return about_host(host, cause);
@@ -198,6 +217,7 @@ impl Teller<'_> {
                 Some(format!(" ({have} of {want})"))
             }
             Obstruction::Allocator(Cause::NoBlock { size }) => Some(format!(" OF {size}")),
+            Obstruction::NotInNetwork { network, .. } => Some(format!(" in network {network}")),
             _ => None,
         };
         format!("{subject} {word}{} on {host}", detail.unwrap_or_default())

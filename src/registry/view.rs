@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
+use crate::host_addr::Prefix;
+use crate::identity::{HostName, Incarnation, NetworkName, ServiceId, ServiceName};
 use crate::port::{PortName, PortRange, PortRanges, Protocol};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
@@ -110,6 +111,9 @@ pub struct ReplicaView {
     pub host: Option<HostName>,
     /// The host's published address.
     pub address: Option<IpAddr>,
+    /// The addresses of its ports that name a network, by port name; the others have the host's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addresses: BTreeMap<PortName, IpAddr>,
     /// Its numbers by port name: `20001`, or `20001-20004` for a block.
     pub ports: BTreeMap<String, PortRange>,
     /// The process of the living run.
@@ -146,6 +150,9 @@ pub struct HostView {
     pub address: Option<IpAddr>,
     /// Which rule chose it.
     pub address_rule: String,
+    /// The site's networks, each with the host's address there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub networks: BTreeMap<NetworkName, NetworkView>,
     /// The addresses it may be reached at, as it found them.
     #[serde(default)]
     pub addresses: Vec<ReportedAddress>,
@@ -175,6 +182,15 @@ pub struct HostView {
     pub capabilities: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+}
+
+/// One network of the site, as a host sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkView {
+    /// Which addresses are in it; an earlier one is preferred.
+    pub prefixes: Vec<Prefix>,
+    /// The host's address in it: where clients of ports that name it are sent.
+    pub address: Option<IpAddr>,
 }
 
 /// Every number of a host that is not free.
@@ -332,6 +348,10 @@ pub struct Desired {
     pub restart_no: u64,
     /// Its ports.
     pub grant: PortGrant,
+    /// Where clients of those ports are sent that name a network; one without is left out, and what was told before
+    /// stands.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addresses: BTreeMap<PortName, IpAddr>,
     /// What to run.
     pub profile: Profile,
     /// The submitting account.

@@ -57,7 +57,7 @@ impl Registry {
             revision: 0,
             replicas: replicas
                 .into_iter()
-                .map(|(index, replica)| self.replica_view((service.id, index), replica))
+                .map(|(index, replica)| self.replica_view(service, index, replica))
                 .collect(),
             profile: service.profile().as_ref().clone(),
             attached: service.attached,
@@ -66,7 +66,9 @@ impl Registry {
         view.told_as_found(&service.owner)
     }
 
-    fn replica_view(&self, key: ReplicaKey, replica: &Replica) -> ReplicaView {
+    fn replica_view(&self, service: &Service, index: u32, replica: &Replica) -> ReplicaView {
+        let key = (service.id, index);
+        let profile = service.profile_of(replica.generation);
         let status = replica.status.as_ref();
         let failure = status
             .and_then(|status| status.last_failure.clone())
@@ -90,6 +92,7 @@ impl Registry {
             run: status.map_or(Run::default(), |status| status.run),
             host: None,
             address: None,
+            addresses: BTreeMap::new(),
             ports: BTreeMap::new(),
             pid: None,
             since: replica.since,
@@ -101,7 +104,7 @@ impl Registry {
         match &replica.phase {
             Phase::Waiting(waiting) => self.fill_waiting(&mut view, key, waiting),
             Phase::Placed(placement) => {
-                let (condition, reason) = self.condition(replica, placement);
+                let (condition, reason) = self.condition(profile, replica, placement);
                 let host = self.truth.hosts.find(&placement.host);
                 view.job_state = "RUN".to_owned();
                 view.state = running(replica, placement.stop.is_some(), condition.is_listed());
@@ -109,6 +112,7 @@ impl Registry {
                 view.reason = reason;
                 view.host = host.map(|host| host.name().clone());
                 view.address = self.published(placement.host);
+                view.addresses = self.own_addresses(placement.host, profile);
                 view.ports = placement
                     .grant
                     .ports
@@ -166,6 +170,7 @@ impl Registry {
             state: self.host_state(id).to_owned(),
             address: self.published(id),
             address_rule: facts.address_rule.clone(),
+            networks: self.network_views(id),
             addresses: facts.addresses.clone(),
             unusable: facts.unusable.clone(),
             agent: facts.agent.clone(),
@@ -205,13 +210,19 @@ impl Registry {
             ));
         }
         warnings.extend(self.lives.get(&id).and_then(|life| skewed(life.skew_ms?)));
-        let double_of = self.lives.get(&id).and_then(|life| life.double_of);
-        if let Some((other, address)) = double_of.zip(host.facts.published) {
-            warnings.push(format!(
-                "{address} is published as the address of {} already, so nothing of this host is listed; \
-                 name one that is its own with `agent --address`",
-                self.host_name(other)
-            ));
+        let doubles = self.lives.get(&id).map(|life| &life.doubles);
+        for (address, other) in doubles.into_iter().flatten() {
+            let other = self.host_name(*other);
+            warnings.push(if host.facts.published == Some(*address) {
+                format!(
+                    "{address} is published as the address of {other} already, so nothing of this host is listed; \
+                     name one that is its own with `agent --address`"
+                )
+            } else {
+                format!(
+                    "{address} is published as an address of {other} already, so this host has none in that network"
+                )
+            });
         }
         for conflict in &self.conflicts {
             if let Conflict::Shared {

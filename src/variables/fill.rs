@@ -22,7 +22,7 @@ pub fn fill(
             Segment::Text(plain) => text.push_str(plain),
             Segment::Port(name) => text.push_str(&first(name, setting)?.to_string()),
             Segment::Addr(name) => {
-                text.push_str(&address(setting.host_address, first(name, setting)?));
+                text.push_str(&address(setting.address_of(name), first(name, setting)?));
             }
             Segment::HostAddress => text.push_str(&setting.host_address.to_string()),
             Segment::HostName => text.push_str(setting.host.as_str()),

@@ -6,6 +6,7 @@
 
 mod fill;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
@@ -33,6 +34,8 @@ pub struct Setting<'a> {
     pub host: &'a HostName,
     /// The host's published address.
     pub host_address: IpAddr,
+    /// The addresses of ports that have one of their own; the others have the host's.
+    pub port_addresses: &'a BTreeMap<PortName, IpAddr>,
     /// The ports it holds.
     pub grant: &'a PortGrant,
     /// A directory of the run's own, new and empty.
@@ -41,6 +44,14 @@ pub struct Setting<'a> {
     pub controller: &'a str,
     /// A file with the replica's token, 0600.
     pub token_file: &'a str,
+}
+
+impl Setting<'_> {
+    /// Where clients of this port are sent.
+    fn address_of(&self, port: &PortName) -> IpAddr {
+        let own = self.port_addresses.get(port);
+        own.copied().unwrap_or(self.host_address)
+    }
 }
 
 /// The variables of a run: ours, the aliases, and `PORT` where the profile has exactly one port and no
@@ -92,7 +103,7 @@ pub fn variables<'n>(
         }
         set(
             &format!("ADDR_{name}"),
-            address(setting.host_address, first),
+            address(setting.address_of(&port.name), first),
         );
     }
     set("HOST", setting.host.to_string());

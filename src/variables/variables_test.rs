@@ -35,11 +35,39 @@ fn with_setting<T>(grant: &PortGrant, address: &str, run: impl FnOnce(&Setting<'
         run: Run(3),
         host: &"n1".parse().unwrap(),
         host_address: address.parse().unwrap(),
+        port_addresses: &BTreeMap::new(),
         grant,
         scratch: "/s",
         controller: "http://c:7373",
         token_file: "/t",
     })
+}
+
+#[test]
+fn a_port_with_an_address_of_its_own_is_told_with_it_and_the_others_with_the_hosts() {
+    let grant = grant(&[("http", 20000, 20000), ("admin", 20001, 20001)]);
+    let own = [("http".parse().unwrap(), "fd00:20::7".parse().unwrap())].into();
+    with_setting(&grant, "10.1.0.17", |setting| {
+        let setting = Setting {
+            port_addresses: &own,
+            ..*setting
+        };
+        let seen = variables(&setting, []);
+        let value = |name: &str| {
+            let found = seen.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value("PORTREEVE_ADDR_HTTP"), Some("[fd00:20::7]:20000"));
+        assert_eq!(value("PORTREEVE_ADDR_ADMIN"), Some("10.1.0.17:20001"));
+        assert_eq!(value("PORTREEVE_HOST_ADDR"), Some("10.1.0.17"));
+        let text = "name = \"web\"\ncommand = [\"x\", \"${addr.http} ${addr.admin} ${host.address}\"]\n[ports]\nhttp = \"any\"\nadmin = \"any\"";
+        let profile = Profile::from_toml(text).unwrap().profile;
+        let crate::profile::Command::Argv(argv) = &profile.command else {
+            panic!("{:?}", profile.command)
+        };
+        let filled = fill(&argv[1], &setting, &|_| None).unwrap();
+        assert_eq!(filled, "[fd00:20::7]:20000 10.1.0.17:20001 10.1.0.17");
+    });
 }
 
 #[test]

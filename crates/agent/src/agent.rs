@@ -140,37 +140,37 @@ impl Agent {
         let mut tasks = JoinSet::new();
         tasks.spawn(async {
             observer.run(observed).await;
-            "facts"
+            "look at the host"
         });
         tasks.spawn(async {
             presence.answer().await;
-            "neighbours"
+            "answer to other agents"
         });
         tasks.spawn(async {
             household.run().await;
-            "household"
+            "care of its replicas"
         });
         tasks.spawn(async {
             moorage.run().await;
-            "moorage"
+            "care of replicas inside jobs"
         });
         tasks.spawn(async {
             both.run().await;
-            "grants"
+            "count of held ports"
         });
         if let Some(serving) = serving {
             tasks.spawn(async {
                 serving.await;
-                "socket"
+                "socket for jobs"
             });
         }
         tasks.spawn(async {
             uplink.run().await;
-            "uplink"
+            "reporting"
         });
         tasks.spawn(async {
             orders.run().await;
-            "orders"
+            "hearing of orders"
         });
         Ok(Self {
             tasks,

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What: `address`, `ports`, `neighbours`, `processes`, `controller`, `name` or `clock`.
+    /// What: `address`, `ports`, `neighbours`, `processes`, `controller`, `name` or `clock`; callers may add theirs.
     pub what: &'static str,
     /// Whether it is well.
     pub verdict: Verdict,
@@ -183,6 +183,28 @@ pub const ABILITIES: [(&str, &str); 3] = [
     ),
 ];
 
+/// The words of a host's report for people: what it can do, then what holds processes together and what could.
+#[must_use]
+pub fn told_abilities(can: &[String]) -> String {
+    let behind = |prefix: &str| -> Vec<&str> {
+        let words = can.iter().filter_map(|word| word.strip_prefix(prefix));
+        words.collect()
+    };
+    let (used, possible) = (behind("containment:"), behind("rung:"));
+    let others = can.iter().map(String::as_str);
+    let others =
+        others.filter(|word| !word.starts_with("containment:") && !word.starts_with("rung:"));
+    let mut text = others.collect::<Vec<_>>().join(", ");
+    if !used.is_empty() {
+        text.push_str(&format!("; containment: {}", used.join(", ")));
+    }
+    // A unit is held by its manager, whatever else is possible.
+    if !possible.is_empty() && !used.iter().any(|word| word.starts_with("systemd")) {
+        text.push_str(&format!(" (possible: {})", possible.join(", ")));
+    }
+    text
+}
+
 fn processes(config: &Config) -> Finding {
     // The state folder is made by the agent itself; until then any folder stands for it.
     let mut above = config.state.ancestors();
@@ -207,7 +229,7 @@ fn processes(config: &Config) -> Finding {
         .map(|(word, means)| format!("without {word}: {means}"))
         .collect();
     if lacks.is_empty() {
-        Finding::ok("processes", can.join(", "))
+        Finding::ok("processes", told_abilities(&can))
     } else {
         Finding::warning("processes", lacks.join("; "))
     }
@@ -275,5 +297,33 @@ fn clock_of(skew_ms: i64) -> Finding {
         Finding::warning("clock", format!("{words}; keep both by NTP"))
     } else {
         Finding::ok("clock", words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_processes_is_told_apart_from_what_could() {
+        let told = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            told_abilities(&words)
+        };
+        assert_eq!(
+            told(&[
+                "pidfd",
+                "owner-proof",
+                "containment:freezer",
+                "rung:freezer",
+                "rung:process-tree"
+            ]),
+            "pidfd, owner-proof; containment: freezer (possible: freezer, process-tree)"
+        );
+        assert_eq!(
+            told(&["pidfd", "containment:systemd-user", "rung:process-tree"]),
+            "pidfd; containment: systemd-user"
+        );
+        assert_eq!(told(&["pidfd"]), "pidfd");
     }
 }

@@ -27,6 +27,6 @@ mod uplink;
 
 pub use agent::{Agent, StartError};
 pub use attached::SocketError;
-pub use check::{ABILITIES, Finding, Verdict, check, chosen_address};
+pub use check::{ABILITIES, Finding, Verdict, check, chosen_address, told_abilities};
 pub use config::{Config, Ephemeral, SocketPlace};
 pub use neighbours::SharedNumbers;

@@ -142,17 +142,18 @@ impl Presence {
         };
         // After the own socket is there: of two that start at once, at least one sees the other.
         let uid = rustix::process::geteuid().as_raw();
-        for other in others(Some(&own.name)) {
+        let all = others(Some(&own.name));
+        for other in &all {
             let is_older = other.card.as_ref().is_none_or(|card| {
                 (card.since_ms, &card.folder) < (own.card.since_ms, &own.card.folder)
             });
-            if is_older && let Err(shared) = apart(&other, &config.dynamic) {
+            if is_older && let Err(shared) = apart(other, &all, &config.dynamic) {
                 if other.counts_for(uid) {
                     return Err(shared.into());
                 }
                 warn!("{shared}; an ordinary user's agent does not keep this one away");
             }
-            own.warn_of_fixed(&other, config);
+            own.warn_of_fixed(other, config);
         }
         Ok(own)
     }
@@ -205,15 +206,15 @@ impl Presence {
 pub(crate) fn in_the_way(others: &[Neighbour], dynamic: &PortRanges) -> Result<(), SharedNumbers> {
     let uid = rustix::process::geteuid().as_raw();
     let mut count = others.iter().filter(|other| other.counts_for(uid));
-    count.try_for_each(|other| apart(other, dynamic))
+    count.try_for_each(|other| apart(other, others, dynamic))
 }
 
-/// Whether this other agent can give none of these numbers.
+/// Whether this other agent can give none of these numbers. `all` are all of them, for the advice.
 ///
 /// # Errors
 ///
 /// [`SharedNumbers`].
-fn apart(other: &Neighbour, dynamic: &PortRanges) -> Result<(), SharedNumbers> {
+fn apart(other: &Neighbour, all: &[Neighbour], dynamic: &PortRanges) -> Result<(), SharedNumbers> {
     if !other.meets(dynamic) {
         return Ok(());
     }
@@ -225,19 +226,22 @@ fn apart(other: &Neighbour, dynamic: &PortRanges) -> Result<(), SharedNumbers> {
         pid: other.pid,
         theirs: card.dynamic.clone(),
         ours: dynamic.clone(),
-        advice: advice(&card.dynamic, dynamic),
+        advice: advice(all, dynamic),
     })
 }
 
-/// The split: what is left beside the other, and halves where both are to have the same room.
-fn advice(theirs: &PortRanges, ours: &PortRanges) -> String {
+/// The split: what is left beside all others, and halves where there is one and both are to have the same room.
+fn advice(others: &[Neighbour], ours: &PortRanges) -> String {
+    let cards = others.iter().filter_map(|other| other.card.as_ref());
+    let left = cards.fold(ours.clone(), |left, card| left.difference(&card.dynamic));
+    let meeting = others.iter().filter(|other| other.meets(ours)).count();
     let halves = ours.split(NonZeroU16::new(2).expect("2 is not 0"));
     let half = format!("--ports {} there and --ports {} here", halves[0], halves[1]);
-    let left = ours.difference(theirs);
-    if left.is_empty() {
-        half
-    } else {
-        format!("--ports {left} here, or {half}")
+    match (left.is_empty(), meeting > 1) {
+        (true, false) => half,
+        (false, false) => format!("--ports {left} here, or {half}"),
+        (false, true) => format!("--ports {left} here"),
+        (true, true) => "--ports with numbers that none of the others gives".to_owned(),
     }
 }
 
@@ -346,8 +350,9 @@ mod tests {
     #[test]
     fn pools_that_meet_are_refused_with_the_split() {
         let other = neighbour(Some(card("n1", "20000-32767")));
+        let one = std::slice::from_ref(&other);
         let refused = |ours: &str| {
-            apart(&other, &ours.parse().unwrap())
+            apart(&other, one, &ours.parse().unwrap())
                 .unwrap_err()
                 .to_string()
         };
@@ -359,14 +364,28 @@ mod tests {
         assert!(
             refused("30000-40000").contains("give each its own: --ports 32768-40000 here, or "),
         );
-        assert_eq!(apart(&other, &"32768-40000".parse().unwrap()), Ok(()));
-        assert_eq!(apart(&other, &PortRanges::default()), Ok(()));
+        assert_eq!(apart(&other, one, &"32768-40000".parse().unwrap()), Ok(()));
+        assert_eq!(apart(&other, one, &PortRanges::default()), Ok(()));
+    }
+
+    #[test]
+    fn the_advice_leaves_every_other_agent_its_numbers() {
+        // Three of `dev --hosts 3`: what the first of them leaves is the others'.
+        let thirds = ["20000-24255", "24256-28511", "28512-32767"];
+        let all = thirds.map(|numbers| neighbour(Some(card("n", numbers))));
+        let refused = |ours: &str| {
+            apart(&all[0], &all, &ours.parse().unwrap())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refused("20000-33000").ends_with("own: --ports 32768-33000 here"));
+        assert!(refused("20000-32767").ends_with("numbers that none of the others gives"));
     }
 
     #[test]
     fn one_that_does_not_answer_may_give_any_number() {
         let silent = neighbour(None);
-        let refused = apart(&silent, &"20000".parse().unwrap()).unwrap_err();
+        let refused = apart(&silent, &[], &"20000".parse().unwrap()).unwrap_err();
         assert_eq!(refused, SharedNumbers::Silent { pid: Some(811) });
         // But an ordinary user's does not keep root's away.
         assert!(!silent.counts_for(0) && silent.counts_for(1000) && silent.counts_for(1001));

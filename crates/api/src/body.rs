@@ -116,6 +116,23 @@ pub struct EndpointPort {
     /// A path for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The network that it is in, where it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Where clients of it are sent, where it names a network; without, at the address of the [`Endpoint`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+}
+
+impl Endpoint {
+    /// Where clients of this port of it are sent.
+    #[must_use]
+    pub const fn address_of(&self, port: &EndpointPort) -> Option<IpAddr> {
+        match port.network {
+            None => self.address,
+            Some(_) => port.address,
+        }
+    }
 }
 
 const fn one() -> u16 {

@@ -14,6 +14,7 @@ pub mod local;
 mod log_parts;
 pub mod paths;
 mod problem;
+pub mod removal;
 pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;

@@ -1,5 +1,6 @@
 //! What agent and worker of one host share: the replica's folder, the worker's socket, identities of processes.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
-use portreeve::port::PortRanges;
+use portreeve::port::{PortName, PortRanges};
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Status;
 use serde::{Deserialize, Serialize};
@@ -274,10 +275,13 @@ pub enum WorkerCommand {
         /// Above the one acted on: restart.
         restart_no: u64,
     },
-    /// The host's published address changed; takes effect at the next start and for probes.
+    /// Where clients are sent now; takes effect at the next start and for probes.
     Address {
-        /// The new one.
+        /// The host's published address.
         address: IpAddr,
+        /// Those of ports that name a network; what was told of a port before stands where it is left out.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        ports: BTreeMap<PortName, IpAddr>,
     },
     /// Stop, and wait no longer: what is left of drain and grace is skipped.
     Hurry,

@@ -93,7 +93,11 @@ impl ServiceManager {
         let words = String::from_utf8_lossy(&output.stderr);
         match words.trim() {
             "" => Err(format!("systemd-run ended with {}", output.status)),
-            words => Err(words.chars().take(512).collect()),
+            // Several lines, and what is told of it is one.
+            words => {
+                let lines: Vec<_> = words.lines().map(str::trim).collect();
+                Err(lines.join(" ").chars().take(512).collect())
+            }
         }
     }
 

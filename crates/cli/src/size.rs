@@ -43,7 +43,7 @@ impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no size from {} bytes to 1000G; write 50M",
+            "{:?} is no size from {} bytes to 1000G; write a number with a unit, such as 512K, 50M or 2G",
             self.text,
             LogBounds::MIN_SIZE
         )

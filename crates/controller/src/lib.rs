@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use portreeve::host_addr::Networks;
 use portreeve::registry::{self, Registry, Seats, Store};
 use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
@@ -66,6 +67,8 @@ pub struct Config {
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
     pub cooling: Duration,
+    /// The networks that ports may name.
+    pub networks: Networks,
     /// The site's profiles that submitted ones may extend.
     pub site_profiles: SiteFolder,
 }
@@ -106,6 +109,7 @@ impl Controller {
         let key = TokenKey::of(data.path())?;
         let registry = registry::Config {
             cooling: config.cooling,
+            networks: config.networks.clone(),
             ..registry::Config::default()
         };
         let epoch = random_name()?;

@@ -149,6 +149,7 @@ impl Seen {
 
 pub(crate) fn config(folder: &TempDir) -> Config {
     Config {
+        networks: portreeve::host_addr::Networks::default(),
         data: folder.path().join("data"),
         socket: folder.path().join("run/controller.sock"),
         listen: vec!["127.0.0.1:0".parse().unwrap()],

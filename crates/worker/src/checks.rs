@@ -1,5 +1,6 @@
 //! The probes of a profile, made ready to be run: numbers for names, values for references.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use portreeve::port::{Port, PortName};
@@ -23,6 +24,10 @@ pub(crate) struct Checks<'a> {
     pub(crate) job: Option<&'a Job>,
     /// This host's published address.
     pub(crate) address: IpAddr,
+    /// Whether that has been an address of this host.
+    pub(crate) own_address: bool,
+    /// The addresses of ports that name a network.
+    pub(crate) port_addresses: &'a BTreeMap<PortName, IpAddr>,
     /// Where the run lives.
     pub(crate) root: Option<&'a Root>,
     /// Where connections of ours begin.
@@ -43,6 +48,7 @@ impl<'a> Checks<'a> {
                 .filter_map(|port| self.target_port(port))
                 .collect(),
             address: self.address,
+            own_address: self.own_address,
             single_host: self.assignment.single_host,
             anywhere: false,
             root: self.root.cloned(),
@@ -52,8 +58,10 @@ impl<'a> Checks<'a> {
 
     fn target_port(self, port: &DeclaredPort) -> Option<TargetPort> {
         let granted = self.assignment.desired.grant.port(&port.name)?;
+        let own = self.port_addresses.get(&port.name);
         Some(TargetPort {
             numbers: granted.numbers,
+            own: own.map(|address| (port.name.clone(), *address)),
             publish: port.publish,
             owner: port.owner,
         })

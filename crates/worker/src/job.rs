@@ -9,11 +9,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::Run;
+use portreeve::port::PortName;
 use portreeve::profile::{Command, Profile, Template};
 use portreeve::supervision::ProbeKind;
 use portreeve::variables::{self, FillError, Setting};
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
+use portreeve_api::removal::remove_folder;
 
 use crate::env_file::{self, EnvFileError};
 use crate::shim::{Launch, RunFolder, pre_exec_done};
@@ -30,6 +32,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(crate) struct Job {
     run: Run,
     host_address: IpAddr,
+    port_addresses: BTreeMap<PortName, IpAddr>,
     scratch: String,
     token_file: String,
     controller: String,
@@ -47,12 +50,13 @@ impl Job {
         assignment: &Assignment,
         folder: &ReplicaFolder,
         run: Run,
-        host_address: IpAddr,
+        (host_address, port_addresses): (IpAddr, &BTreeMap<PortName, IpAddr>),
     ) -> Result<Self, PrepareError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let mut job = Self {
             run,
             host_address,
+            port_addresses: port_addresses.clone(),
             scratch: text(&RunFolder::of(folder, run).scratch()),
             token_file: text(&folder.token()),
             controller: assignment
@@ -196,6 +200,7 @@ impl Job {
             run: self.run,
             host: &assignment.host,
             host_address: self.host_address,
+            port_addresses: &self.port_addresses,
             grant: &desired.grant,
             scratch: &self.scratch,
             controller: &self.controller,
@@ -242,7 +247,7 @@ pub(crate) fn runs_after(folder: &ReplicaFolder, run: Run) -> Vec<Run> {
 /// Removes the run's folder.
 pub(crate) fn remove_run(folder: &ReplicaFolder, run: Run) {
     // What cannot be removed only takes room, until the replica's folder goes.
-    _ = fs::remove_dir_all(RunFolder::of(folder, run).path());
+    _ = remove_folder(RunFolder::of(folder, run).path());
 }
 
 fn runs(folder: &ReplicaFolder) -> impl Iterator<Item = Run> {
@@ -256,10 +261,7 @@ fn runs(folder: &ReplicaFolder) -> impl Iterator<Item = Run> {
 
 /// Makes `path` an empty folder of our own, whatever was there.
 fn new_folder(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        _ => {}
-    }
+    remove_folder(path)?;
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 

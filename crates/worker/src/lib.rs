@@ -27,6 +27,7 @@ mod log_cut;
 mod logs;
 mod news;
 mod orders;
+mod own_log;
 pub mod probe;
 mod probing;
 mod process;

@@ -1,4 +1,4 @@
-//! How many processes a worker may start, and when: by the limits that all workers of the host share, or by the
+//! How many probes by a command a worker may run, and when it may start its service again: by the limits that all workers of the host share, or by the
 //! same limits for this process alone where there is no agent.
 
 use std::cell::{Cell, RefCell};
@@ -9,8 +9,6 @@ use portreeve::residency::Pace;
 use portreeve::time::Monotonic;
 use portreeve_api::host_limits::{HostLimits, MOST_COMMAND_PROBES, Note};
 use tokio::time::Instant;
-
-use crate::clock;
 
 /// The limits as one worker sees them. A copy is the same limits.
 #[derive(Clone, Debug)]
@@ -74,18 +72,16 @@ impl Limits {
         }
     }
 
-    /// Waits for a place and a token for a probe; `None` if there was none within `patience`.
+    /// Waits for a place for a probe; `None` if there was none within `patience`.
     pub(crate) async fn probe(&self, patience: Duration) -> Option<Place> {
         let until = Instant::now() + patience;
-        let mut place = None;
         loop {
-            let wait = match self.try_probe(&mut place) {
-                Ok(place) => return Some(place),
-                Err(wait) => wait,
-            };
-            // So that many who wait for one token do not all come at once.
+            if let Some(place) = self.take_place() {
+                return Some(place);
+            }
+            // So that many who wait do not all come at once.
             let spread = SPREAD * (random() % 1000) / 1000;
-            let next = Instant::now() + wait + spread;
+            let next = Instant::now() + PLACE_AGAIN + spread;
             if next >= until {
                 tokio::time::sleep_until(until).await;
                 self.note(Note::Late);
@@ -93,23 +89,6 @@ impl Limits {
             }
             tokio::time::sleep_until(next).await;
         }
-    }
-
-    /// A place with a token, or after about how long to try again; `place` is what was got so far.
-    fn try_probe(&self, place: &mut Option<Place>) -> Result<Place, Duration> {
-        if place.is_none() {
-            *place = self.take_place();
-        }
-        let Some(held) = place.take() else {
-            return Err(PLACE_AGAIN);
-        };
-        let wait = match self.pace(|pace| pace.probe(clock::monotonic())) {
-            Some(Ok(())) => return Ok(held),
-            Some(Err(wait)) => wait,
-            None => BUSY_AGAIN,
-        };
-        *place = Some(held);
-        Err(wait)
     }
 
     fn take_place(&self) -> Option<Place> {
@@ -174,18 +153,23 @@ pub(crate) const BUSY_AGAIN: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     #[tokio::test(start_paused = true)]
     async fn a_worker_of_its_own_runs_so_many_probes_at_once_and_no_more() {
         let limits = Limits::of_process();
         let mut held = Vec::new();
         let patience = Duration::from_secs(20);
+        let begun = Instant::now();
         while held.len() < 64 {
-            // The bucket counts real time, which stands still here.
-            limits.0.pace.replace(Pace::default());
             held.push(limits.probe(patience).await.unwrap());
         }
-        limits.0.pace.replace(Pace::default());
+        // None of them waited, and none of them holds up a restart.
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(
+            limits.restart(clock::monotonic()),
+            Start::After(Duration::ZERO)
+        );
         let begun = Instant::now();
         assert!(limits.probe(patience).await.is_none());
         assert_eq!(begun.elapsed(), patience);
@@ -196,12 +180,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_without_a_token_within_its_patience_does_not_begin_and_holds_no_place() {
+    async fn a_storm_of_restarts_holds_up_no_probe() {
         let limits = Limits::of_process();
-        let due = Monotonic::from_millis(clock::monotonic().as_millis() + 100_000);
-        limits.0.pace.replace(Pace::next_at(due));
-        assert!(limits.probe(Duration::from_secs(5)).await.is_none());
-        assert_eq!(limits.0.places.get(), 0);
+        let now = clock::monotonic();
+        for _ in 0..500 {
+            limits.restart(now);
+        }
+        let begun = Instant::now();
+        assert!(limits.probe(Duration::from_secs(5)).await.is_some());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
         assert!(!limits.are_shared());
     }
 

@@ -7,22 +7,38 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portreeve_api::local::{LogBounds, LogStream, ReplicaFolder};
 
 use crate::log_cut::Log;
+use crate::own_log;
 
 /// How long until the files are looked at again: while they grow fast, and while they do not.
 const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
-/// Keeps the output of the replica in `folder` within `bounds` for ever.
+/// How often what the worker and its shims say of themselves is looked at. They say little.
+pub(crate) const OWN_LOOK: Duration = Duration::from_secs(60);
+
+/// Keeps the output of the replica in `folder` within `bounds` for ever, and what is said of it within its own.
 ///
 /// Looks at two sizes every 10 s while little is written and more often the faster the files grow; copies on
 /// another thread.
 pub(crate) async fn keep(folder: ReplicaFolder, bounds: LogBounds) {
     let mut pace = Pace::default();
+    let mut own_look = Instant::now();
     loop {
+        if own_look <= Instant::now() {
+            let place = folder.clone();
+            // A thread of its own is for the rare case.
+            if own_log::is_too_long(&folder)
+                && let Err(cause) =
+                    tokio::task::spawn_blocking(move || own_log::bound(&place)).await
+            {
+                tracing::error!("cutting the worker's own log broke: {cause}");
+            }
+            own_look = Instant::now() + OWN_LOOK;
+        }
         tokio::time::sleep(pace.wait).await;
         let lengths = LogStream::OUTPUT.map(|stream| length(&folder.log(stream)));
         let longest = lengths.into_iter().max().unwrap_or(0);

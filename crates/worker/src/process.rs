@@ -90,26 +90,36 @@ fn below(root: u32, all: impl Iterator<Item = Stat>) -> Vec<Stat> {
 }
 
 /// Processes at and below `root`, as the kernel lists the children of each: its cost grows with them alone, not with
-/// what else runs on the host. It may miss some, while others of them end or where the kernel keeps no such lists.
-pub(crate) fn near(root: u32) -> Vec<u32> {
+/// what else runs on the host, and those that are not asked for are not looked for. It may miss some, while others of
+/// them end or where the kernel keeps no such lists.
+pub(crate) fn near(root: u32) -> impl Iterator<Item = u32> {
     /// A tree that is larger, or grows as fast as it is read, is for the other way.
     const MOST: usize = 1_000;
     let mut found = vec![root];
     let mut next = 0;
-    while let Some(parent) = found.get(next).filter(|_| next < MOST) {
-        let threads = fs::read_dir(format!("/proc/{parent}/task"));
-        let mut children = Vec::new();
-        for thread in threads.into_iter().flatten().flatten() {
-            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            children.extend(
-                text.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
+    std::iter::from_fn(move || {
+        if next > 0 && next <= MOST {
+            let parent = found[next - 1];
+            let mut children = children(parent);
+            // Numbers may pass to others meanwhile; none is walked twice.
+            children.retain(|child| !found.contains(child));
+            found.append(&mut children);
         }
-        // Numbers may pass to others meanwhile; none is walked twice.
-        children.retain(|child| !found.contains(child));
-        found.append(&mut children);
         next += 1;
+        found.get(next - 1).copied()
+    })
+}
+
+/// The children of a process, each listed by the kernel with the thread that has it.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let threads = fs::read_dir(format!("/proc/{parent}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        found.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
     }
     found
 }
@@ -130,6 +140,8 @@ pub(crate) fn living() -> io::Result<Vec<Stat>> {
             Ok(stat) if stat.is_dead() => {}
             Ok(stat) => found.push(stat),
             Err(cause) if is_gone(&cause) => {}
+            // One of another user, on a host that hides those (`hidepid=1`): neither ours nor ours to end.
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {}
             Err(cause) => return Err(cause),
         }
     }
@@ -311,8 +323,7 @@ mod tests {
     #[test]
     fn what_is_near_is_below() {
         let me = std::process::id();
-        let near = near(me);
-        assert_eq!(near[0], me);
+        assert_eq!(near(me).next(), Some(me));
         let mut child = std::process::Command::new("/bin/sh")
             .args(["-c", "/bin/sh -c 'read line; :'; :"])
             .stdin(std::process::Stdio::piped())
@@ -320,11 +331,11 @@ mod tests {
             .unwrap();
         let begun = std::time::Instant::now();
         // The shell, and the shell of the shell.
-        while self::near(child.id()).len() < 2 {
+        while near(child.id()).count() < 2 {
             assert!(begun.elapsed() < std::time::Duration::from_secs(10));
             std::thread::yield_now();
         }
-        assert!(self::near(me).contains(&child.id()));
+        assert!(near(me).any(|pid| pid == child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();
     }
@@ -339,7 +350,7 @@ mod tests {
         let me = std::process::id();
         assert!(descendants(me).iter().any(|stat| stat.pid == child.id()));
         if std::path::Path::new("/proc/thread-self/children").exists() {
-            assert!(near(me).contains(&child.id()));
+            assert!(near(me).any(|pid| pid == child.id()));
         }
         drop(child.stdin.take());
         child.wait().unwrap();

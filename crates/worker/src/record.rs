@@ -1,9 +1,11 @@
 //! What a worker writes down, so that the next one takes over without a restart.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
 use portreeve::identity::Run;
+use portreeve::port::PortName;
 use portreeve::supervision::{Failure, Final, Machine, ProbeKind, Reason, State, Status};
 use portreeve::time::{Monotonic, Now, WallClock};
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
@@ -25,6 +27,12 @@ pub(crate) struct Record {
     pub(crate) restart_no: u64,
     /// This host's published address, as last told.
     pub(crate) host_address: IpAddr,
+    /// Whether this host was seen to have it, at any time since.
+    #[serde(default)]
+    pub(crate) address_seen: bool,
+    /// The addresses of ports that name a network, as last told.
+    #[serde(default)]
+    pub(crate) port_addresses: BTreeMap<PortName, IpAddr>,
     /// The main process of the living run.
     pub(crate) process: Option<ProcessIdentity>,
     /// The newest run that was ready once.

@@ -1,6 +1,6 @@
 //! One worker from its folder to its end.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         Ended::Forgotten | Ended::Over(_) => Ok(()),
         Ended::LifelineGone => {
             containment::leave_for_good(&held);
-            fs::remove_dir_all(folder.path())
+            portreeve_api::removal::remove_folder(folder.path())
                 .with_context(|| format!("{} cannot be removed", folder.path().display()))
         }
     }
@@ -319,6 +319,8 @@ pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Resu
         refused: refusal(assignment, boot_id),
         restart_no: assignment.desired.restart_no,
         host_address: assignment.host_address,
+        address_seen: false,
+        port_addresses: assignment.desired.addresses.clone(),
         process: None,
         ready_run: None,
         status: None,

@@ -179,9 +179,10 @@ impl<'d> Reader<'d> {
         port.app_protocol = (table.field("app_protocol"))
             .and_then(|field| self.line(&field, 64, short))
             .map(str::to_owned);
-        port.network = (table.field("network"))
-            .and_then(|field| self.line(&field, 64, "write the name of a network"))
-            .map(str::to_owned);
+        port.network = table.field("network").and_then(|field| {
+            const NAME: &str = "write 1 to 63 of a-z, 0-9 and -, as the site calls it";
+            self.parsed(&field, "the name of a network", NAME)
+        });
         if let Some(field) = table.field("path") {
             const PATH: &str = "write a path that begins with /";
             let path = self.line(&field, 1024, PATH);

@@ -31,7 +31,7 @@ use super::record::{Record, Records};
 use super::remains::{self, Mark};
 use crate::Config;
 use crate::facts::Granted;
-use crate::household::{Worker, numbers};
+use crate::household::{Addresses, Worker, numbers};
 
 /// How often what is waited for is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -57,6 +57,8 @@ pub(super) struct Berth {
     pub(super) orders: Option<mpsc::Sender<FromAgent>>,
     /// What it was told.
     pub(super) told: Option<Told>,
+    /// What it was last told of addresses; `None`: what it knows is not known.
+    pub(super) addresses: Option<Addresses>,
     pub(super) ended: Option<Instant>,
 }
 
@@ -104,6 +106,7 @@ impl Moorage {
                 record,
                 orders: None,
                 told: None,
+                addresses: None,
                 ended,
             };
             moorage.berths.insert(name.clone(), berth);
@@ -171,6 +174,10 @@ impl Moorage {
                 reply,
             } => {
                 let known = self.back(&name, &job, folder, &token, orders);
+                if known {
+                    // It may have changed while there was no agent.
+                    self.tell_address();
+                }
                 if let (true, Some(status)) = (known, status) {
                     self.told(&name, *status);
                 }
@@ -203,7 +210,11 @@ impl Moorage {
             return;
         }
         let assignment = self.assignment(replica);
-        self.insert(name, record, orders);
+        let known = (
+            assignment.host_address,
+            assignment.desired.addresses.clone(),
+        );
+        self.insert((name, record), Some(known), orders);
         _ = reply.send(Ok(Box::new(assignment)));
     }
 
@@ -223,7 +234,9 @@ impl Moorage {
             info!("{name} is back");
             berth.orders = Some(orders);
             berth.told = None;
+            berth.addresses = None;
             self.tell(name);
+            self.tell_address();
             return true;
         }
         // The records are lost: what the controller wants here says who may have it.
@@ -245,16 +258,23 @@ impl Moorage {
             return false;
         }
         info!("{name} is claimed by its job");
-        self.insert(name.clone(), record, orders);
+        self.insert((name.clone(), record), None, orders);
+        self.tell_address();
         true
     }
 
-    fn insert(&mut self, name: ReplicaName, record: Record, orders: mpsc::Sender<FromAgent>) {
+    fn insert(
+        &mut self,
+        (name, record): (ReplicaName, Record),
+        addresses: Option<Addresses>,
+        orders: mpsc::Sender<FromAgent>,
+    ) {
         let run = record.run.clone();
         let berth = Berth {
             record,
             orders: Some(orders),
             told: None,
+            addresses,
             ended: None,
         };
         self.unclaimed.remove(&name);

@@ -15,6 +15,7 @@ use super::remains::Mark;
 impl Moorage {
     pub(super) fn follow_wanted(&mut self) {
         let names: Vec<ReplicaName> = self.wanted.keys().cloned().collect();
+        self.tell_address();
         for name in &names {
             let Some(wanted) = self.wanted.get(name) else {
                 continue;
@@ -68,8 +69,17 @@ impl Moorage {
     pub(super) fn tell_address(&mut self) {
         let published = self.channels.observed.borrow_and_update().published;
         let Some(address) = published else { return };
-        for berth in self.berths.values_mut() {
-            berth.say(WorkerCommand::Address { address });
+        for (name, berth) in &mut self.berths {
+            let wanted = self.wanted.get(name);
+            let desired = wanted.map_or(&berth.record.desired, |it| &it.desired);
+            let now = (address, desired.addresses.clone());
+            if berth.orders.is_none() || berth.addresses.as_ref() == Some(&now) {
+                continue;
+            }
+            let (address, ports) = now.clone();
+            if berth.say(WorkerCommand::Address { address, ports }) {
+                berth.addresses = Some(now);
+            }
         }
     }
 

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use portreeve::residency::Pace;
 use portreeve_api::host_limits::{HostLimits, MOST_COMMAND_PROBES, Tallies};
 
 /// How long a condition is told after it was met last. Shorter, it would come and go with each probe.
@@ -54,9 +53,7 @@ impl Conditions {
         if lasts(self.late) {
             words.push(format!(
                 "checks by a command do not begin within their interval and say nothing: this host runs at most \
-                 {MOST_COMMAND_PROBES} at once and starts {} processes a second; use http, tcp or listening probes, or \
-                 longer intervals",
-                Pace::PER_SECOND
+                 {MOST_COMMAND_PROBES} at once; use http, tcp or listening probes, longer intervals or shorter timeouts"
             ));
         }
         if lasts(self.shortage) {

@@ -279,13 +279,17 @@ fn spelled(choice: &Published) -> String {
     let unusable: Vec<_> = unusable
         .map(|(one, why)| format!("{} ({why})", listed(one)))
         .collect();
+    let or_none = |listed: Vec<String>| match listed.is_empty() {
+        true => "none".to_owned(),
+        false => listed.join(", "),
+    };
     let published = choice
         .address
         .map_or("none".to_owned(), |address| address.to_string());
     format!(
         "published address: {published} ({}); usable: {}; not usable: {}",
         choice.rule,
-        usable.join(", "),
-        unusable.join(", ")
+        or_none(usable),
+        or_none(unusable)
     )
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -10,6 +10,7 @@ use nix::libc;
 use portreeve::residency::{Life, ReplicaName};
 use portreeve::supervision::Status;
 use portreeve_api::local::{Assignment, LogStream, ProcessIdentity, ReplicaFolder};
+use portreeve_api::removal::remove_folder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -42,7 +43,9 @@ pub(super) fn prepare(folder: &ReplicaFolder, assignment: &Assignment) -> io::Re
     if !owner.is_own() {
         write_json(&kept_assignment(folder), assignment)?;
     }
-    owner.acting(|| write_json(&folder.assignment(), assignment))?;
+    let file = folder.assignment();
+    let files = [file.clone(), file.with_extension("new")];
+    with_room(folder, &files, || write_json(&file, assignment))?;
     File::open(folder.path())?.sync_all()
 }
 
@@ -65,25 +68,35 @@ const KEPT: &str = "assignments";
 ///
 /// The system's.
 pub(super) fn store_status(folder: &ReplicaFolder, status: &Status) -> io::Result<()> {
-    let owner = match Owner::of(folder.path()) {
-        Ok(owner) => owner,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => {
-            make(folder, Owner::own())?;
-            Owner::own()
-        }
+    match Owner::of(folder.path()) {
+        Ok(_) => {}
+        Err(cause) if cause.kind() == ErrorKind::NotFound => make(folder, Owner::own())?,
         Err(cause) => return Err(cause),
-    };
-    owner.acting(|| write_json(&folder.status(), status))
+    }
+    let file = folder.status();
+    let files = [file.clone(), file.with_extension("new")];
+    with_room(folder, &files, || write_json(&file, status))
 }
 
-/// Marks the folder as ended and keeps its logs, its record of events and its last status alone: the assignment holds a token.
+/// Marks the folder as ended; [`clear`] is to follow.
 ///
 /// # Errors
 ///
 /// The system's; repeated, it goes on where it stopped.
 pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
-    Owner::of(folder.path())?.acting(|| create(&folder.ended()))?;
-    forget_assignment(folder)?;
+    with_room(folder, &[folder.ended()], || {
+        create(&folder.ended()).map(drop)
+    })?;
+    forget_assignment(folder)
+}
+
+/// Removes everything of an ended replica but its logs, its record of events and its last status: the assignment
+/// holds a token. May take long.
+///
+/// # Errors
+///
+/// The system's; repeated, it goes on where it stopped.
+pub(super) fn clear(folder: &ReplicaFolder) -> io::Result<()> {
     let kept = [
         folder.ended(),
         folder.status(),
@@ -105,11 +118,7 @@ pub(super) fn end(folder: &ReplicaFolder) -> io::Result<()> {
         {
             continue;
         }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(&path)?;
-        } else {
-            fs::remove_file(&path)?;
-        }
+        remove_folder(&path)?;
     }
     Ok(())
 }
@@ -120,18 +129,27 @@ pub(super) fn has_ended(folder: &ReplicaFolder) -> bool {
         && fs::symlink_metadata(kept_assignment(folder)).is_err()
 }
 
-/// Removes the folder and everything in it.
-///
-/// # Errors
-///
-/// The system's; repeated, it goes on where it stopped.
-pub(super) fn remove(folder: &ReplicaFolder) -> io::Result<()> {
-    forget_assignment(folder)?;
-    // No link in it is followed, whatever the job does meanwhile.
-    fs::remove_dir_all(folder.path())
+/// Does the work with the rights of the folder's owner. If it fails, once more: the job may have closed its folder, or
+/// put folders where these files are to be.
+fn with_room(
+    folder: &ReplicaFolder,
+    files: &[PathBuf],
+    work: impl Fn() -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let owner = Owner::of(folder.path())?;
+    owner.acting(&work).or_else(|_| {
+        // The folder itself is no link, and what holds it is the agent's.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700))?;
+        for file in files {
+            if fs::symlink_metadata(file).is_ok_and(|found| found.is_dir()) {
+                owner.acting(|| remove_folder(file))?;
+            }
+        }
+        owner.acting(&work)
+    })
 }
 
-fn forget_assignment(folder: &ReplicaFolder) -> io::Result<()> {
+pub(super) fn forget_assignment(folder: &ReplicaFolder) -> io::Result<()> {
     match fs::remove_file(kept_assignment(folder)) {
         Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
         _ => Ok(()),
@@ -146,12 +164,16 @@ fn forget_assignment(folder: &ReplicaFolder) -> io::Result<()> {
 pub(super) fn open_worker_log(folder: &ReplicaFolder) -> io::Result<File> {
     let path = worker_log(folder);
     Owner::of(folder.path())?.acting(|| {
-        OpenOptions::new()
+        let log = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
+            .open(path)?;
+        match log.metadata()?.is_file() {
+            true => Ok(log),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
     })
 }
 
@@ -205,7 +227,7 @@ const THROUGH: u32 = 0o711;
 ///
 /// The system's.
 pub(crate) fn open_through(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
     let about = fs::metadata(folder)?;
     let closed = about.mode() & 0o777 == 0o700;
     if nix::unistd::geteuid().is_root() && Owner::of(folder)?.is_own() && closed {
@@ -220,7 +242,7 @@ fn read(name: ReplicaName, folder: ReplicaFolder, owner: Owner, boot_id: &str) -
     } else {
         read_json(Owner::own(), &kept_assignment(&folder))
     };
-    let worker: Option<ProcessIdentity> = read_json(owner, &folder.worker());
+    let worker: Option<ProcessIdentity> = read_bounded(owner, &folder.worker(), MOST_IDENTITY);
     let earlier = |boot: &str| boot != boot_id;
     let life = if has_ended(&folder) {
         Life::Ended
@@ -233,7 +255,7 @@ fn read(name: ReplicaName, folder: ReplicaFolder, owner: Owner, boot_id: &str) -
         name,
         life,
         assignment,
-        status: read_json(owner, &folder.status()),
+        status: read_status(owner, &folder),
         worker,
         owner,
         folder,
@@ -254,7 +276,7 @@ pub(crate) fn parse_name(text: &str) -> Option<ReplicaName> {
 /// The newest status on disk.
 pub(super) fn status(folder: &ReplicaFolder) -> Option<Status> {
     let owner = Owner::of(folder.path()).ok()?;
-    read_json(owner, &folder.status())
+    read_status(owner, folder)
 }
 
 /// Makes the folder unless it is there, and gives it to its owner.
@@ -304,6 +326,20 @@ fn create(path: &Path) -> io::Result<File> {
 pub(crate) fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Option<T> {
     /// Far above anything that is written there: a profile holds at most a few hundred KiB.
     const MOST: u64 = 16 << 20;
+    read_bounded(owner, path, MOST)
+}
+
+/// What a job may write has a bound of its own: the agent keeps it, and tells it with that of every other replica.
+fn read_status(owner: Owner, folder: &ReplicaFolder) -> Option<Status> {
+    read_bounded(owner, &folder.status(), MOST_STATUS)
+}
+
+/// Three texts of 4 KiB, each byte of which may be written as six, and the words of two reasons.
+pub(super) const MOST_STATUS: u64 = 128 << 10;
+/// A boot, a number and a time.
+const MOST_IDENTITY: u64 = 4 << 10;
+
+fn read_bounded<T: DeserializeOwned>(owner: Owner, path: &Path, most: u64) -> Option<T> {
     let file = match owner.open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return None,
@@ -313,7 +349,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Optio
         }
     };
     let mut content = Vec::new();
-    let read = file.take(MOST).read_to_end(&mut content);
+    let read = file.take(most).read_to_end(&mut content);
     match read.and_then(|_| Ok(serde_json::from_slice(&content)?)) {
         Ok(value) => Some(value),
         Err(cause) => {
@@ -326,7 +362,6 @@ pub(crate) fn read_json<T: DeserializeOwned>(owner: Owner, path: &Path) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn name() -> ReplicaName {
         parse_name("web.alice~0~3").unwrap()
@@ -377,6 +412,7 @@ mod tests {
         }
         fs::create_dir_all(folder.path().join("run/1")).unwrap();
         end(&folder).unwrap();
+        clear(&folder).unwrap();
         let mut left: Vec<_> = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,8 +1,10 @@
 //! What the agent keeps of a resident beside what residency decides on.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use portreeve::port::PortName;
 use portreeve::residency::ReplicaName;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, ReplicaFolder};
@@ -12,14 +14,18 @@ use tracing::{error, warn};
 
 use super::worker::Worker;
 
+/// Where clients are sent: the published address, and those of ports that name a network.
+pub(crate) type Addresses = (IpAddr, BTreeMap<PortName, IpAddr>);
+
 /// What only the agent needs to know of a resident.
 pub(super) struct Keeping {
     pub(super) folder: ReplicaFolder,
     pub(super) assignment: Option<Assignment>,
     /// The process of its worker.
     pub(super) worker: Option<u32>,
-    /// The published address that its worker knows.
-    pub(super) address: Option<IpAddr>,
+    /// What its worker is known to know of addresses: one that was adopted, or took over from another, may have been
+    /// told of several since its assignment was written.
+    pub(super) addresses: Option<Addresses>,
     /// Workers started for it in a row that soon ended.
     pub(super) attempts: u32,
     pub(super) started: Option<Instant>,
@@ -40,7 +46,7 @@ impl Keeping {
             folder,
             assignment: None,
             worker: None,
-            address: None,
+            addresses: None,
             attempts: 0,
             started: None,
             start_after: None,
@@ -105,7 +111,7 @@ pub(super) fn admit(worker: &Worker, held: &Containment) {
     }
 }
 
-/// Removes a control group whose last process may end only now.
+/// Removes a control group whose last process may end only now; one that does not is killed.
 fn remove_soon(held: Containment) {
     /// A group is busy for about a millisecond after its end; one that is not empty by then is swept at our next start.
     const TRIES: usize = 50;
@@ -116,10 +122,21 @@ fn remove_soon(held: Containment) {
     tokio::spawn(async move {
         for _ in 0..TRIES {
             tokio::time::sleep(PAUSE).await;
-            if held.remove() {
+            let again = held.clone();
+            let removed = tokio::task::spawn_blocking(move || {
+                // Nobody watches it any more and its numbers are free: what claimed to have ended and goes on, or
+                // was hidden in a group of its own, ends here.
+                _ = again.end();
+                again.remove()
+            });
+            if removed.await.unwrap_or(false) {
                 return;
             }
         }
-        warn!("a control group is not empty and stays: {held:?}");
+        let group = held.group.unwrap_or_default();
+        warn!(
+            "the control group {} is not empty and stays",
+            group.display()
+        );
     });
 }

@@ -3,6 +3,7 @@
 //! One task owns it all, so that no two decisions about a replica can cross. What to do is decided by
 //! [`portreeve::residency`]; here it is done, and what failed is tried again later.
 
+mod clearing;
 mod expiry;
 mod folder;
 mod keeping;
@@ -29,7 +30,9 @@ use crate::Config;
 use crate::account::Accounts;
 use crate::facts::{Granted, Observed};
 
+use clearing::Clearing;
 pub(crate) use folder::{open_through, parse_name, read_json, write_json};
+pub(crate) use keeping::Addresses;
 use keeping::Keeping;
 pub(crate) use worker::Worker;
 
@@ -50,6 +53,7 @@ pub(crate) struct Household {
     boot_id: String,
     ladder: Ladder,
     accounts: Accounts,
+    clearing: Clearing,
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping>,
     wanted: Option<Wanted>,
@@ -93,11 +97,13 @@ impl Household {
         channels: Channels,
     ) -> io::Result<Self> {
         let found = folder::scan(&config.state, &boot_id)?;
+        let clearing = Clearing::begin(&config.state)?;
         let mut household = Self {
             config,
             boot_id,
             ladder,
             accounts: Accounts::default(),
+            clearing,
             residents: Residents::new(),
             keeping: BTreeMap::new(),
             wanted: None,
@@ -133,10 +139,13 @@ impl Household {
                 return;
             }
         }
+        if life == Life::Ended {
+            // The agent may have ended before that was done.
+            self.clearing.unkept(&keeping.folder);
+        }
         if life == Life::Rebooted {
             info!("{} ended with the boot of this host", found.name);
         }
-        keeping.address = found.assignment.as_ref().map(|one| one.host_address);
         let resident = Resident {
             life,
             told: None,
@@ -257,6 +266,7 @@ impl Household {
         resident.told = None;
         if folder::has_ended(&keeping.folder) {
             // Dismissed, it has cleared the folder itself.
+            self.clearing.unkept(&keeping.folder);
             resident.life = Life::Ended;
             keeping.let_go();
             info!("{name} is forgotten; its logs are kept");
@@ -308,9 +318,10 @@ impl Household {
         let Some(keeping) = self.keeping.get_mut(name) else {
             return false;
         };
-        if let Err(cause) = folder::end(&keeping.folder) {
+        match folder::end(&keeping.folder) {
+            Ok(()) => self.clearing.unkept(&keeping.folder),
             // An end in memory only: the folder is seen again after the next start of the agent.
-            error!("the folder of {name} cannot be cleared: {cause}");
+            Err(cause) => error!("the folder of {name} cannot be marked as ended: {cause}"),
         }
         keeping.let_go();
         if let Some(resident) = self.residents.get_mut(name) {
@@ -323,7 +334,9 @@ impl Household {
     fn remove(&mut self, name: &ReplicaName) -> bool {
         if let Some(mut keeping) = self.keeping.remove(name) {
             keeping.let_go();
-            if let Err(cause) = folder::remove(&keeping.folder) {
+            let removed = folder::forget_assignment(&keeping.folder)
+                .and_then(|()| self.clearing.whole(keeping.folder.path()));
+            if let Err(cause) = removed {
                 error!("the old logs of {name} cannot be removed: {cause}");
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 use portreeve::identity::Run;
 use portreeve::registry::Desired;
-use portreeve::residency::{Life, ReplicaName, Resident, Told};
+use portreeve::residency::{Life, ReplicaName, Resident, Told, Want};
 use portreeve::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use portreeve::time::WallClock;
 use portreeve_api::containment::{Containment, NotPossible};
@@ -24,6 +24,8 @@ use super::{Household, Keeping, folder, told_of};
 
 /// When a replica whose account cannot be looked up is tried again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// When it is looked again whether what was killed is gone.
+const AFTER_FORCE: Duration = Duration::from_millis(100);
 /// A worker that ends this often in a row without a word will not say one.
 const SILENT_ATTEMPTS: u32 = 5;
 
@@ -44,6 +46,15 @@ impl Household {
             warn!("{name} waits: this host publishes no address");
             return false;
         };
+        let mut named = desired.profile.ports.iter();
+        let lacking = named
+            .find(|port| port.network.is_some() && !desired.addresses.contains_key(&port.name));
+        if let Some((port, network)) = lacking.and_then(|it| Some((&it.name, it.network.as_ref()?)))
+        {
+            // Woken when the controller tells one; until then it knows that there is none.
+            warn!("{name} waits: this host has no address in network {network} for port {port}");
+            return false;
+        }
         let mut assignment = self.assignment(desired, tokens, address);
         match self.job_user(&assignment.desired).await {
             Ok(user) => assignment.user = user,
@@ -87,7 +98,33 @@ impl Household {
             .residents
             .get(name)
             .is_some_and(|one| one.status.is_none());
-        if silent && keeping.attempts >= SILENT_ATTEMPTS {
+        let hopeless = keeping.attempts >= SILENT_ATTEMPTS;
+        let to_end = told.is_some_and(|told| told.want != Want::Run);
+        if hopeless && (silent || to_end) {
+            // A job can see to it that no worker can work in its folder. What holds it does not ask the job.
+            let held = keeping
+                .assignment
+                .as_ref()
+                .map(|one| one.containment.clone());
+            let ended = tokio::task::spawn_blocking(move || held?.end());
+            match ended.await.unwrap_or(Some(false)) {
+                Some(true) if !silent => {
+                    warn!("no worker can take {name} over: its processes were ended by force");
+                    self.conclude(name, Final::Stopped, None);
+                    return true;
+                }
+                Some(false) => {
+                    self.later(Instant::now() + AFTER_FORCE);
+                    return false;
+                }
+                // Without a group nobody but a worker can know its processes.
+                Some(true) | None => {}
+            }
+        }
+        let Some(keeping) = self.keeping.get(name) else {
+            return false;
+        };
+        if silent && hopeless {
             let log = folder::worker_log(&keeping.folder);
             let words = format!(
                 "its worker ended {SILENT_ATTEMPTS} times before it could say a word; see {}",
@@ -120,6 +157,10 @@ impl Household {
         match self.launch(name, assignment).await {
             Ok(pid) => {
                 info!("worker {pid} takes {name} over");
+                if let Some(keeping) = self.keeping.get_mut(name) {
+                    // It goes by what its predecessor wrote down.
+                    keeping.addresses = None;
+                }
                 true
             }
             Err(cause) => {
@@ -164,7 +205,10 @@ impl Household {
         let folder = self.folder_of(name);
         let program = self.config.worker_program.clone();
         let told = told_of(&assignment.desired);
-        let address = assignment.host_address;
+        let addresses = (
+            assignment.host_address,
+            assignment.desired.addresses.clone(),
+        );
         let (place, written) = (folder.clone(), assignment.clone());
         let launched = tokio::task::spawn_blocking(move || {
             if written.user.is_some() {
@@ -186,8 +230,9 @@ impl Household {
             .keeping
             .entry(name.clone())
             .or_insert_with(|| Keeping::new(folder));
-        keeping.assignment = Some(assignment);
-        keeping.address = Some(address);
+        // One that takes over goes by what an earlier worker was told, which may be something else.
+        let is_first = keeping.assignment.replace(assignment).is_none();
+        keeping.addresses = is_first.then_some(addresses);
         keeping.watch(name, worker, &mut self.watches);
         let resident = self.residents.entry(name.clone()).or_insert(Resident {
             life: Life::Watched,
@@ -311,6 +356,9 @@ impl Household {
             desired.want = told.want;
             desired.restart_no = told.restart_no.max(desired.restart_no);
         }
+        if let Some(wanted) = wanted {
+            desired.addresses.extend(wanted.desired.addresses.clone());
+        }
         let published = self.observed.borrow().published;
         let address = published.or_else(|| Some(stood?.host_address))?;
         let mut assignment = self.assignment(desired, tokens, address);
@@ -365,7 +413,7 @@ fn words(why: &StartFailure) -> String {
     match why {
         StartFailure::Errno(_) | StartFailure::Exec { .. } => format!("the worker program: {why}"),
         StartFailure::Prepare(words) => words.clone(),
-        StartFailure::PreExec(status) => format!("pre-exec: {status:?}"),
+        StartFailure::PreExec(_) => why.to_string(),
     }
 }
 

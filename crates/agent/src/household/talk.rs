@@ -1,7 +1,7 @@
 //! Speaking with the workers over their sockets, many at once.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use portreeve::registry::ReplicaReport;
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use super::keeping::Addresses;
 use super::{Household, folder, worker};
 
 /// How many workers are spoken with at once: each takes two descriptors.
@@ -22,44 +23,63 @@ const AGAIN: Duration = Duration::from_millis(500);
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// One thing to say to a worker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Talk {
     /// What is wanted of it.
     Want(Told),
     /// That it should say how it is.
     Ask,
-    /// The host's published address.
-    Address(IpAddr),
+    /// Where clients are sent.
+    Address(Addresses),
 }
 
 impl Talk {
-    const fn command(self) -> WorkerCommand {
+    fn command(&self) -> WorkerCommand {
         match self {
-            Self::Want(Told { want, restart_no }) => WorkerCommand::Want { want, restart_no },
+            Self::Want(told) => WorkerCommand::Want {
+                want: told.want,
+                restart_no: told.restart_no,
+            },
             Self::Ask => WorkerCommand::Tell,
-            Self::Address(address) => WorkerCommand::Address { address },
+            Self::Address((address, ports)) => WorkerCommand::Address {
+                address: *address,
+                ports: ports.clone(),
+            },
         }
     }
 }
 
 impl Household {
-    /// Workers that do not know the published address yet.
+    /// Workers that do not know yet where clients are sent.
     pub(super) fn address_news(&self) -> Vec<(ReplicaName, Talk)> {
         let Some(address) = self.observed.borrow().published else {
             return Vec::new();
         };
+        let wanted = self.wanted.as_ref().map(|wanted| &wanted.replicas);
         let watched = self
             .residents
             .iter()
             .filter(|(_, one)| one.life == Life::Watched);
-        let unaware = watched.filter(|(name, _)| {
-            self.keeping
-                .get(*name)
-                .is_some_and(|keeping| keeping.address != Some(address))
+        let unaware = watched.filter_map(|(name, _)| {
+            let known = self.keeping.get(name)?.addresses.as_ref();
+            let told = wanted.and_then(|wanted| wanted.get(name));
+            let nothing = BTreeMap::new();
+            let ports = told.map_or(&nothing, |one| &one.desired.addresses);
+            // A port that is left out keeps what was told of it.
+            let is_known = known.is_some_and(|(host, of_ports)| {
+                *host == address
+                    && ports
+                        .iter()
+                        .all(|(port, at)| of_ports.get(port) == Some(at))
+            });
+            if is_known {
+                return None;
+            }
+            let mut all = known.map_or_else(BTreeMap::new, |(_, of_ports)| of_ports.clone());
+            all.extend(ports.clone());
+            Some((name.clone(), Talk::Address((address, all))))
         });
-        unaware
-            .map(|(name, _)| (name.clone(), Talk::Address(address)))
-            .collect()
+        unaware.collect()
     }
 
     /// Says all of it; says whether anything changed.
@@ -124,7 +144,7 @@ impl Household {
                 has_ended
             }
             Talk::Address(address) => {
-                keeping.address = Some(address);
+                keeping.addresses = Some(address);
                 true
             }
             Talk::Want(told) => {

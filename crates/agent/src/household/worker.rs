@@ -51,7 +51,10 @@ impl Worker {
             .and_then(|path| HostLimits::open(&path).ok());
         let nothing = File::open("/dev/null").map_err(system)?;
         let input = limits.as_ref().map_or(nothing.as_fd(), AsFd::as_fd);
-        let log = folder::open_worker_log(replica).map_err(system)?;
+        // What a job puts in its place keeps nobody from supervising the job.
+        let log = folder::open_worker_log(replica)
+            .or_else(|_| File::options().write(true).open("/dev/null"))
+            .map_err(system)?;
         let mut actions = PosixSpawnFileActions::init()?;
         actions.add_dup2(input.as_raw_fd(), 0)?;
         actions.add_dup2(log.as_raw_fd(), 1)?;
@@ -205,8 +208,8 @@ pub(super) async fn tell(
 }
 
 async fn exchange(replica: &ReplicaFolder, command: &WorkerCommand) -> io::Result<WorkerAnswer> {
-    /// An answer holds one status, with at most 4 KiB of a probe's output.
-    const MOST: u64 = 1 << 20;
+    /// An answer holds one status, a refusal and a few numbers.
+    const MOST: u64 = folder::MOST_STATUS + (8 << 10);
     let owner = Owner::of(replica.path())?;
     let path = HeldSocket::of(owner, &replica.worker_socket())?;
     let mut stream = UnixStream::connect(path.as_path()).await?;

@@ -106,6 +106,7 @@ pub(crate) fn wanted(incarnation: u32, want: Want) -> DesiredReplica {
             incarnation: Incarnation(incarnation),
             want,
             restart_no: 0,
+            addresses: std::collections::BTreeMap::new(),
             grant: PortGrant::default(),
             profile: checked.unwrap_or_else(|errors| panic!("{errors}")).profile,
             user: "alice".to_owned(),

@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use portreeve::profile::Profile;
 use portreeve::registry::Want;
 use portreeve::supervision::{Final, Reason, StartFailure, State};
 use portreeve_agent::{Agent, Config};
 use portreeve_api::local::Assignment;
 
-use crate::house::{House, kill, until, wanted};
+use crate::house::{House, holding, kill, until, wanted};
 
 #[tokio::test]
 async fn a_wanted_replica_gets_its_folder_and_one_worker() {
@@ -223,5 +224,63 @@ async fn readers_of_logs_get_their_piece_once() {
         .until("the piece", |heard| !heard.pieces.is_empty())
         .await;
     assert_eq!(heard.pieces, [(42, 6, b"6789".to_vec())]);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_is_told_another_address_of_its_port_and_nothing_else_is_done() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let at = |address: &str| [("http".parse().unwrap(), address.parse().unwrap())].into();
+    controller.want(|set| {
+        let mut one = holding(wanted(0, Want::Run), 20_000);
+        one.desired.addresses = at("10.20.0.7");
+        set.replicas = vec![one];
+    });
+    let agent = house.agent().await;
+    house.worker(0).await;
+    let told = || std::fs::read_to_string(house.folder(0).path().join("told")).ok();
+    let tells = |what: &str| told()?.contains(what).then_some(());
+    until("it is told what is wanted", || tells("\"want\"")).await;
+    // What it begins with stands in its assignment.
+    assert!(!told().unwrap().contains("10.20.0.7"), "{:?}", told());
+    controller.want(|set| set.replicas[0].desired.addresses = at("10.20.0.9"));
+    until("the new address is told", || tells("10.20.0.9")).await;
+    let again = told().unwrap();
+    // Without an address nothing is told, and an adopted worker hears once of what it may not know.
+    controller.want(|set| set.replicas[0].desired.addresses.clear());
+    agent.stop().await;
+    controller.want(|set| set.replicas[0].desired.addresses = at("10.20.0.11"));
+    let agent = house.agent().await;
+    until("the adopted one is told", || tells("10.20.0.11")).await;
+    assert_eq!(again.matches("10.20.0.9").count(), 1);
+    assert_eq!(house.starts().len(), 1);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_replica_whose_port_has_no_address_in_its_network_waits_until_there_is_one() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let profile = "kind = \"service\"\nname = \"web\"\ncommand = [\"true\"]\n\
+                   [ports]\nhttp = { any = 1, network = \"data\" }\n";
+    controller.want(|set| {
+        let mut one = holding(wanted(0, Want::Run), 20_000);
+        one.desired.profile = Profile::from_toml(profile).unwrap().profile;
+        let mut other = wanted(1, Want::Run);
+        other.desired.index = 1;
+        set.replicas = vec![one, other];
+    });
+    let agent = house.agent().await;
+    until("the other one is started", || {
+        (house.starts().len() == 1).then_some(())
+    })
+    .await;
+    assert!(!house.folder(0).path().exists());
+    controller.want(|set| {
+        set.replicas[0].desired.addresses =
+            [("http".parse().unwrap(), "10.20.0.7".parse().unwrap())].into();
+    });
+    house.worker(0).await;
     agent.stop().await;
 }

@@ -131,15 +131,19 @@ impl Ladder {
     }
 }
 
-/// Whether a process is in the group or below it; unknown counts as one.
-fn is_populated(group: &Path) -> bool {
+/// Whether a process is in the group or below it; unknown counts as one, a group that is not there is empty.
+pub(super) fn is_populated(group: &Path) -> bool {
+    if !group.exists() {
+        return false;
+    }
     if let Ok(events) = fs::read_to_string(group.join("cgroup.events")) {
         return !events.lines().any(|line| line == "populated 0");
     }
     let procs = fs::read_to_string(group.join("cgroup.procs"));
-    let below = fs::read_dir(group).into_iter().flatten().flatten();
-    let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    procs.map_or(true, |procs| !procs.is_empty()) || below.any(|one| is_populated(&one.path()))
+    let unknown = |cause: io::Error| cause.kind() != io::ErrorKind::NotFound;
+    let has_any = |procs: io::Result<String>| procs.map_or_else(unknown, |procs| !procs.is_empty());
+    let mut below = super::tree(group).into_iter().skip(1);
+    has_any(procs) || below.any(|one| has_any(fs::read_to_string(one.join("cgroup.procs"))))
 }
 
 /// The name of the group of all replicas of an agent.

@@ -97,7 +97,7 @@ impl FromStr for Rung {
 
 /// A word that is no rung.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no containment; there are cgroup, pid-namespace, freezer and process-tree")]
+#[error("{0:?} is no containment; there are auto, cgroup, pid-namespace, freezer and process-tree")]
 pub struct UnknownRung(String);
 
 /// How one replica is held, from its first run to its last.
@@ -128,6 +128,16 @@ impl Containment {
         };
         let worker = group.join(Self::WORKER);
         fs::create_dir_all(&worker).map_err(|cause| about(&worker, &cause))?;
+        // Whoever owns a group may make others in it, and each takes memory of the kernel. Not handed over.
+        for (file, most) in [
+            ("cgroup.max.descendants", MOST_GROUPS),
+            ("cgroup.max.depth", DEEPEST_GROUP),
+        ] {
+            let limit = group.join(file);
+            if owner.is_some() && limit.exists() {
+                fs::write(&limit, most.to_string()).map_err(|cause| about(&limit, &cause))?;
+            }
+        }
         let Some((user, of)) = owner else {
             return Ok(());
         };
@@ -156,6 +166,20 @@ impl Containment {
         fs::write(&door, pid.to_string()).map_err(|cause| about(&door, &cause))
     }
 
+    /// Kills every process in the replica's group and below, its worker and shims too: for an agent whose replica is
+    /// over, or has to be, and has no worker that would see to it. Whether none is left; `None` for a rung without a
+    /// group, of which that cannot be told here. Does not wait: asked again a moment later, it may have another answer.
+    #[must_use]
+    pub fn end(&self) -> Option<bool> {
+        let group = self.group.as_ref()?;
+        match self.rung {
+            // Without the file there is no group.
+            Rung::Cgroup => _ = fs::write(group.join("cgroup.kill"), "1"),
+            _ => end_frozen(group),
+        }
+        Some(!ladder::is_populated(group))
+    }
+
     /// Removes the replica's group with everything below it; whether nothing of it is left. Ends no process: what
     /// still has one stays. A group can be busy for a moment after its last process ended.
     #[must_use]
@@ -182,18 +206,63 @@ const HANDED_OVER: [&str; 6] = [
     "freezer.state",
 ];
 
-/// Removes a tree of empty control groups; whether it is gone.
+/// Groups that a job may have in its own, and how deep; what runs containers of its own needs a few.
+const MOST_GROUPS: usize = 1_000;
+const DEEPEST_GROUP: usize = 16;
+
+/// Removes a tree of empty control groups; whether it is gone. Bounded: of a tree that is larger than any job may
+/// make, something stays.
 #[must_use]
 pub fn remove_tree(group: &Path) -> bool {
-    let entries = fs::read_dir(group).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    for child in folders {
-        // What is left of it keeps this one too.
-        _ = remove_tree(&child.path());
+    let groups = tree(group);
+    for below in groups.iter().rev() {
+        // What is left of it keeps those above too.
+        _ = fs::remove_dir(below);
     }
-    match fs::remove_dir(group) {
-        Ok(()) => true,
-        Err(cause) => cause.kind() == io::ErrorKind::NotFound,
+    !group.exists()
+}
+
+/// A group and those below it, parents before children; at most about [`MOST_GROUPS`].
+#[must_use]
+pub fn tree(group: &Path) -> Vec<PathBuf> {
+    let mut found = vec![group.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next).filter(|_| found.len() <= MOST_GROUPS) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let room = MOST_GROUPS * 2 - found.len();
+        let below: Vec<_> = folders.map(|entry| entry.path()).take(room).collect();
+        found.extend(below);
+        next += 1;
+    }
+    found
+}
+
+/// Freezes a group of version 1, so that nothing in it forks, kills what is in it and below, and thaws it: a frozen
+/// process does not end.
+fn end_frozen(group: &Path) {
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    let groups = tree(group);
+    let members = |group: &Path| {
+        let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let pids = text.lines().filter_map(|line| line.parse::<i32>().ok());
+        pids.collect::<Vec<_>>()
+    };
+    _ = fs::write(group.join("freezer.state"), "FROZEN");
+    for one in &groups {
+        let held = members(one).into_iter().filter_map(|pid| {
+            let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty());
+            Some((pid, process.ok()?))
+        });
+        let held: Vec<_> = held.collect();
+        // Who is named again after it was pinned is inside, whatever its number meant before.
+        let still = members(one);
+        for (_, process) in held.iter().filter(|(pid, _)| still.contains(pid)) {
+            _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+    for one in &groups {
+        _ = fs::write(one.join("freezer.state"), "THAWED");
     }
 }
 

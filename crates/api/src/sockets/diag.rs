@@ -4,25 +4,38 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use rustix::buffer::spare_capacity;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::{Listener, Side};
 
 /// Every listening socket of both families, on `port` only unless it is 0.
 pub(super) fn listeners(side: Side, port: u16) -> io::Result<Vec<Listener>> {
+    // The older question is answered for both families in one walk through the kernel's table; each probe asks it.
+    if side == Side::Tcp
+        && let Ok(found) = answers(&dump_of_both(port))
+    {
+        return Ok(found);
+    }
     let mut found = Vec::new();
     for family in [AF_INET, AF_INET6] {
-        let socket = ask(&dump(side, family, port))?;
-        // The kernel fills at most 32 KiB at a time.
-        let mut buffer = vec![0_u8; 32 * 1024];
-        loop {
-            let (received, _) = rustix::net::recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-            if take_messages(&buffer[..received], &mut found)? {
-                break;
-            }
-        }
+        found.append(&mut answers(&dump(side, family, port))?);
     }
     Ok(found)
+}
+
+fn answers(request: &[u8]) -> io::Result<Vec<Listener>> {
+    let socket = ask(request)?;
+    let mut found = Vec::new();
+    // The kernel fills at most 32 KiB at a time.
+    let mut buffer = Vec::with_capacity(32 * 1024);
+    loop {
+        buffer.clear();
+        rustix::net::recv(&socket, spare_capacity(&mut buffer), RecvFlags::empty())?;
+        if take_messages(&buffer, &mut found)? {
+            return Ok(found);
+        }
+    }
 }
 
 /// The uid of the one TCP connection; [`io::ErrorKind::NotFound`] if there is none.
@@ -53,6 +66,18 @@ fn dump(side: Side, family: u8, port: u16) -> [u8; 72] {
     };
     let mut request = head(NLM_F_REQUEST | NLM_F_DUMP, family, protocol, states);
     request[24..26].copy_from_slice(&port.to_be_bytes());
+    request
+}
+
+/// The same in the form from before `SOCK_DIAG_BY_FAMILY`, for every family: TCP only.
+fn dump_of_both(port: u16) -> [u8; 76] {
+    let mut request = [0; 76];
+    let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &76_u32.to_ne_bytes());
+    put(4, &TCPDIAG_GETSOCK.to_ne_bytes());
+    put(6, &(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    put(20, &port.to_be_bytes());
+    put(68, &(1_u32 << TCP_LISTEN).to_ne_bytes());
     request
 }
 
@@ -93,9 +118,13 @@ fn take_messages(mut bytes: &[u8], found: &mut Vec<Listener>) -> io::Result<bool
             break;
         };
         match kind {
+            // It ends with the error number where the kernel has nobody to answer.
+            NLMSG_DONE if u32_at(message, 0).is_some_and(|errno| errno.cast_signed() < 0) => {
+                return Err(refusal(message));
+            }
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => return Err(refusal(message)),
-            SOCK_DIAG_BY_FAMILY => found.extend(listener(message)),
+            SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => found.extend(listener(message)),
             _ => {}
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -175,6 +204,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 // linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const TCPDIAG_GETSOCK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
@@ -195,8 +225,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn both_questions_for_listeners_are_answered_the_same() {
+        let v4 = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let v6 = std::net::TcpListener::bind("[::]:0").unwrap();
+        for listener in [&v4, &v6] {
+            let port = listener.local_addr().unwrap().port();
+            let at_once = answers(&dump_of_both(port)).unwrap();
+            let mut each = answers(&dump(Side::Tcp, AF_INET, port)).unwrap();
+            each.append(&mut answers(&dump(Side::Tcp, AF_INET6, port)).unwrap());
+            assert_eq!((at_once.len(), &at_once), (1, &each));
+        }
+    }
+
+    #[test]
     fn torn_answers_are_refused_or_ignored_without_panic() {
         let mut found = Vec::new();
+        // Nobody can answer: ENOENT.
+        let mut nobody = [0; 20];
+        nobody[0] = 20;
+        nobody[4] = 3;
+        nobody[16..].copy_from_slice(&(-2_i32).to_ne_bytes());
+        let refused = take_messages(&nobody, &mut found).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
         for bytes in [&[][..], &[0; 15], &[0xff; 64], &[0; 64]] {
             assert!(!take_messages(bytes, &mut found).unwrap_or(false));
         }

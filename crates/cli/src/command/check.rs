@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use portreeve::host_addr::{Candidate, Published};
-use portreeve_agent::{Config, Verdict};
+use portreeve_agent::{Config, Finding, Verdict};
 use portreeve_api::Client;
+use portreeve_api::service_manager::BackendKind;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -41,13 +42,15 @@ pub(crate) fn address(config: &Config, output: Format) -> Result<ExitCode, Failu
     )))
 }
 
-/// Whether an agent could start and join. Exit code 1 if not.
+/// Whether an agent could start and join; `backend` is what was found of the one that it was told. Exit code 1 if not.
 pub(crate) async fn readiness(
     config: &Config,
     client: &Client,
+    backend: Result<BackendKind, Failure>,
     output: Format,
 ) -> Result<ExitCode, Failure> {
-    let findings = portreeve_agent::check(config, client).await;
+    let mut findings = portreeve_agent::check(config, client).await;
+    findings.extend(backend_finding(backend));
     let ready = findings.iter().all(|it| it.verdict != Verdict::NotReady);
     match output {
         Format::Json => print_json(&serde_json::json!({
@@ -76,6 +79,20 @@ pub(crate) async fn readiness(
         "{} is not ready; nothing was started or joined",
         config.host
     )))
+}
+
+/// Nothing is to be said of the workers themselves, which are always there.
+fn backend_finding(backend: Result<BackendKind, Failure>) -> Option<Finding> {
+    let (verdict, words) = match backend {
+        Ok(BackendKind::Process) => return None,
+        Ok(BackendKind::Systemd(manager)) => (Verdict::Ok, format!("{manager} runs units")),
+        Err(failure) => (Verdict::NotReady, failure.to_string()),
+    };
+    Some(Finding {
+        what: "backend",
+        verdict,
+        words,
+    })
 }
 
 #[derive(Serialize)]

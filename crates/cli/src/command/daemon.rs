@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use portreeve::host_addr::AddressRule;
+use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command::check;
 use crate::connect::Connect;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::output::{self, Format};
 use crate::places::{self, Places};
 use crate::size::Size;
@@ -44,9 +44,27 @@ pub(crate) struct Controller {
     /// All on one machine: loopback addresses are published
     #[arg(long)]
     single_host: bool,
+    #[command(flatten)]
+    networks: NetworkOptions,
     /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
     site_profiles: Option<PathBuf>,
+}
+
+/// The site's networks; shared by `controller` and `dev`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NetworkOptions {
+    /// A network that ports may name, such as data=10.20.0.0/16 (repeatable): a port with `network = "data"` is given
+    /// out at the host's address in it, and only on hosts that have one; further parts follow after a comma
+    #[arg(long = "network", value_name = "NAME=NETWORK")]
+    all: Vec<NamedNetwork>,
+}
+
+impl NetworkOptions {
+    pub(crate) fn read(&self) -> Result<Networks, Failure> {
+        Networks::new(self.all.clone())
+            .map_err(|cause| Failure::new(Code::Usage, format!("--network: {cause}")))
+    }
 }
 
 impl Controller {
@@ -60,6 +78,7 @@ impl Controller {
             listen: self.listen,
             single_host: self.single_host,
             cooling: self.cooling.0,
+            networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),
         };
         let controller = ControllerDaemon::start(config)
@@ -244,7 +263,11 @@ impl Agent {
         let client = connect.client()?;
         config.controller = client.target().clone();
         if self.check {
-            return check::readiness(&config, &client, self.output).await;
+            let backend = self.options.backend.find().await;
+            if let Ok(found) = &backend {
+                config.backend = *found;
+            }
+            return check::readiness(&config, &client, backend, self.output).await;
         }
         config.backend = self.options.backend.find().await?;
         config.socket = Some(match self.socket {

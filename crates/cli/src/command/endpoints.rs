@@ -106,7 +106,7 @@ impl Endpoints {
                     .ports
                     .iter()
                     .find(|port| name.as_ref().is_none_or(|name| port.name == name.as_str()))?;
-                Some((endpoint, endpoint.address?, port))
+                Some((endpoint, endpoint.address_of(port)?, port))
             })
     }
 
@@ -170,7 +170,11 @@ fn as_table(answer: &body::Endpoints) -> String {
                 endpoint.replica.to_string(),
                 endpoint.host.clone(),
                 port.name.clone(),
-                or_dash(endpoint.address.map(|address| authority(address, port))),
+                or_dash(
+                    endpoint
+                        .address_of(port)
+                        .map(|address| authority(address, port)),
+                ),
                 state.to_owned(),
                 or_dash(endpoint.reason.as_ref()),
             ]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use portreeve::host_addr::Prefix;
 use portreeve::identity::HostName;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
 use portreeve_api::paths;
@@ -93,6 +94,14 @@ impl Host {
                 one.interface, one.address, one.prefix, one.reason
             ));
         }
+        for (name, network) in &host.networks {
+            let address = match network.address {
+                Some(address) => address.to_string(),
+                None => "no address here, so no port that names it".to_owned(),
+            };
+            let parts = Prefix::alternatives(&network.prefixes);
+            text.push_str(&format!("network {name} ({parts}): {address}\n"));
+        }
         text.push_str(&format!("dynamic ports: {}\n", host.dynamic));
         text.push_str(&machine(&host));
         text.push_str(&abilities(&host.capabilities));
@@ -124,7 +133,7 @@ fn machine(host: &HostView) -> String {
 
 /// What the host can do, and what it means where something is missing.
 fn abilities(can: &[String]) -> String {
-    let mut text = format!("can: {}\n", can.join(", "));
+    let mut text = format!("can: {}\n", portreeve_agent::told_abilities(can));
     for (word, means) in portreeve_agent::ABILITIES {
         if !can.iter().any(|one| one == word) {
             text.push_str(&format!("cannot: {word}: {means}\n"));

@@ -30,7 +30,7 @@ use crate::run::Run;
 /// Ports, supervision and endpoints for long-running services.
 ///
 /// Exit codes: 0 ok, 1 failure, 2 usage, 3 known but none ready, 4 no such service, 5 not allowed,
-/// 6 controller unreachable, 7 timeout.
+/// 6 controller unreachable, 7 timeout. `run`, `probe` and `worker` have further ones; their --help lists them.
 #[derive(Debug, Parser)]
 #[command(
     name = "portreeve",

@@ -185,6 +185,7 @@ fn assignment(
             want: Want::Run,
             restart_no: 0,
             grant: grant.ports,
+            addresses: grant.addresses,
             profile,
             user,
             uid: uid.as_raw(),

@@ -20,7 +20,7 @@ use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 
-use crate::command::daemon::{HostOptions, Told, agent_config};
+use crate::command::daemon::{HostOptions, NetworkOptions, Told, agent_config};
 use crate::command::submit::Draft;
 use crate::exit::{Code, Failure};
 use crate::places::{self, Places};
@@ -57,6 +57,8 @@ pub(crate) struct Dev {
     #[arg(long, value_name = "N", conflicts_with = "host", value_parser = clap::value_parser!(u16).range(2..=16))]
     hosts: Option<u16>,
     #[command(flatten)]
+    networks: NetworkOptions,
+    #[command(flatten)]
     host: HostOptions,
 }
 
@@ -67,6 +69,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        let networks = self.networks.read()?;
         let profiles = self.read_profiles()?;
         let told = Told::listen()?;
         let home = Home::open(self.data.clone())?;
@@ -81,6 +84,7 @@ impl Dev {
             listen: self.listen.clone(),
             single_host: true,
             cooling: self.cooling.0,
+            networks,
             site_profiles: places::site_profiles(self.site_profiles.clone()),
         });
         let controller = controller.await.map_err(|cause| in_the_way(&cause))?;

@@ -116,6 +116,11 @@ fn describe(replica: &ReplicaView) -> String {
                 .ports
                 .iter()
                 .map(|(name, numbers)| {
+                    let own = name
+                        .parse()
+                        .ok()
+                        .and_then(|name| replica.addresses.get(&name));
+                    let address = own.copied().unwrap_or(address);
                     format!(
                         "{name}={}",
                         SocketAddr::new(address, numbers.first().number())

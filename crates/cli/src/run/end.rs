@@ -32,13 +32,15 @@ pub(super) fn words(outcome: &Outcome) -> String {
     }
 }
 
-/// The same, where it is not what was to be expected.
-pub(super) fn worth_saying(outcome: &Outcome) -> Option<String> {
-    let is_plain = matches!(
-        outcome.status.state,
-        State::Final(Final::Succeeded | Final::Stopped)
-    );
-    (!is_plain).then(|| words(outcome))
+/// The same, where it is not what was to be expected; `signal` is what the job was told to end with.
+pub(super) fn worth_saying(outcome: &Outcome, signal: Option<u8>) -> Option<String> {
+    match (&outcome.status.state, signal) {
+        (State::Final(Final::Succeeded), _) | (State::Final(Final::Stopped), Some(_)) => None,
+        (State::Final(Final::Stopped), None) => {
+            Some("stopped as ordered from outside the job".to_owned())
+        }
+        _ => Some(words(outcome)),
+    }
 }
 
 #[cfg(test)]

@@ -3,18 +3,19 @@
 mod end;
 mod job;
 mod link;
+mod notices;
 mod seek;
 mod signals;
 mod spec;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use portreeve::registry::Want;
-use portreeve::supervision::{Final, State};
+use portreeve::supervision::{Final, State, Status};
 use portreeve_api::attach::{Again, Ask, ProfileForm};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerCommand};
 use portreeve_worker::{Berth, Outcome, run_attached};
@@ -23,13 +24,14 @@ use tokio::time::Instant;
 
 use crate::command::daemon::log_from;
 use crate::command::submit::{Draft, Flags};
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::places::{self, Places};
 use crate::span::Span;
 
 use end::{NO_PORT, OUR_FAILURE, exit_code};
 use job::Job;
 use link::{Connected, Link};
+use notices::Notices;
 use seek::{Found, Seeker};
 use signals::Signals;
 use spec::{PortSpec, ReadySpec, RestartSpec};
@@ -52,7 +54,7 @@ use spec::{PortSpec, ReadySpec, RestartSpec};
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// The profile, TOML; `-` reads standard input
-    #[arg(required_unless_present = "command", conflicts_with_all = ["command", "ports", "ready", "restart"])]
+    #[arg(conflicts_with_all = ["command", "ports", "ready", "restart"])]
     file: Option<PathBuf>,
     /// The program and its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND")]
@@ -94,12 +96,33 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 
 impl Run {
     pub(crate) async fn run(self) -> ExitCode {
+        if let Err(failure) = self.is_whole() {
+            return failure.report();
+        }
         match self.through().await {
             Ok(code) => ExitCode::from(code),
             Err(failure) => {
                 say(&failure.to_string());
                 ExitCode::from(OUR_FAILURE)
             }
+        }
+    }
+
+    /// Whether the words together say what to run.
+    fn is_whole(&self) -> Result<(), Failure> {
+        if self.file.is_none() && self.command.is_empty() {
+            return Err(Failure::new(
+                Code::Usage,
+                "nothing to run is named: `portreeve run web.toml` runs a profile, \
+                 `portreeve run --port http -- ./server --port '${port.http}'` a command",
+            ));
+        }
+        match spec::named_twice(&self.ports) {
+            Some(name) => Err(Failure::new(
+                Code::Usage,
+                format!("--port {name} is there twice; give each port a name of its own"),
+            )),
+            None => Ok(()),
         }
     }
 
@@ -155,7 +178,7 @@ impl Run {
                 ));
                 continue;
             }
-            if let Some(words) = end::worth_saying(&stop.outcome) {
+            if let Some(words) = end::worth_saying(&stop.outcome, stop.signal) {
                 say(&format!("{name}: {words}"));
             }
             return Ok(exit_code(&stop.outcome, stop.signal));
@@ -223,7 +246,10 @@ async fn supervise(
 ) -> Result<Stop, Failure> {
     let (orders, wanted) = mpsc::channel(16);
     let (newest, told) = watch::channel(None);
+    let mut heard = told.clone();
     let desired = &assignment.desired;
+    let name = format!("{}/{}", desired.service, desired.index);
+    let mut notices = Notices::default();
     let link = Link {
         socket: seeker.socket.clone(),
         again: Again {
@@ -250,7 +276,17 @@ async fn supervise(
         let number = tokio::select! {
             outcome = &mut working => break outcome?,
             number = signals.next() => number,
+            Ok(()) = heard.changed() => {
+                let status: Option<Status> = heard.borrow_and_update().clone();
+                if let Some(words) = status.and_then(|status| notices.of(&status)) {
+                    say(&format!("{name}: {words}"));
+                }
+                continue;
+            }
         };
+        if first.is_none() && number == Signals::INTERRUPT && std::io::stderr().is_terminal() {
+            say(&format!("{name}: stops; Ctrl-C again ends it at once"));
+        }
         // LSF sends INT and then TERM: only a second Ctrl-C is impatience.
         let order = if first == Some(Signals::INTERRUPT) && number == Signals::INTERRUPT {
             WorkerCommand::Hurry

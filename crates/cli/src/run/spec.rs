@@ -35,6 +35,13 @@ impl FromStr for PortSpec {
     }
 }
 
+/// The first name that stands twice among these ports.
+pub(super) fn named_twice(ports: &[PortSpec]) -> Option<&PortName> {
+    let mut names = std::collections::BTreeSet::new();
+    let mut named = ports.iter().map(|port| &port.name);
+    named.find(|name| !names.insert(*name))
+}
+
 /// When clients may be sent to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadySpec {
@@ -197,6 +204,17 @@ mod tests {
             let refused = text.parse::<ReadySpec>().unwrap_err();
             assert!(refused.contains("PORT:/path"), "{text}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_port_named_twice_is_found() {
+        let ports = |names: &[&str]| {
+            let ports = names.iter().map(|name| name.parse().unwrap());
+            ports.collect::<Vec<PortSpec>>()
+        };
+        assert_eq!(named_twice(&ports(&["http", "grpc"])), None);
+        let twice = ports(&["http", "grpc", "http:80"]);
+        assert_eq!(named_twice(&twice).unwrap().to_string(), "http");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::world::{Running, World, eventually, kill};
+use crate::world::{Running, World, eventually, kill, names_in};
 
 /// A controller and one agent per host.
 pub(crate) struct Cluster {
@@ -240,6 +240,20 @@ impl Cluster {
     pub(crate) fn replicas(&self, service: &str) -> Vec<Value> {
         let service = self.world.json(&["service", service]);
         service["replicas"].as_array().unwrap().clone()
+    }
+
+    /// What the workers of a host wrote down of their replicas, for a test that failed.
+    pub(crate) fn records(&self, number: usize) -> String {
+        let replicas = self.world.path(&format!("n{number}/agent/replicas"));
+        let mut text = String::new();
+        for name in names_in(&replicas) {
+            for file in ["worker.log", "shim.log", "supervision.jsonl"] {
+                let path = replicas.join(&name).join(file);
+                let words = std::fs::read_to_string(path).unwrap_or_else(|cause| cause.to_string());
+                text += &format!("\n--- {name}/{file}\n{words}");
+            }
+        }
+        text
     }
 
     /// On which hosts the replicas of a service are.

@@ -35,11 +35,50 @@ fn signal(pids: &[i32], signal: &str) {
     }
 }
 
+/// The first wait of the profile below, less its jitter.
+const SHORTEST_BACKOFF_MS: u64 = 450;
+
+/// Holds the starts of these processes against the limit of the host, from when the first of them could be: 41 at once
+/// and then one each 50 ms, in whatever order. A start may be later than that, but never earlier.
+fn assert_spread(pids: &[u64], from_ms: u64) {
+    /// A start is told in whole ticks, and so is the moment it is held against.
+    const TICKS_MS: u64 = 20;
+    let mut starts: Vec<u64> = pids.iter().map(|pid| started_ms(*pid)).collect();
+    starts.sort_unstable();
+    for (nth, start) in (0_u64..).zip(&starts) {
+        let earliest = from_ms + (nth * 50).saturating_sub(2_000);
+        assert!(
+            start + TICKS_MS >= earliest,
+            "start {nth} came {} ms early: {starts:?}",
+            earliest - start
+        );
+    }
+}
+
+fn since_boot_ms() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+    u64::try_from(Duration::from_secs_f64(seconds).as_millis()).unwrap()
+}
+
+/// When the process began, since the boot.
+fn started_ms(pid: u64) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = text.rsplit_once(')').unwrap();
+    let ticks: u64 = fields
+        .split_ascii_whitespace()
+        .nth(19)
+        .unwrap()
+        .parse()
+        .unwrap();
+    ticks * 10
+}
+
 #[test]
 fn tasks_that_crash_together_all_come_back_and_no_restart_is_lost() {
     // Point 8: 500 tasks crashing together
     let Some(world) = World::new() else { return };
-    let count = sized(60, 500);
+    let count = sized(80, 500);
     let more = "[ports]\nhttp = \"any\"\n[restart]\nbackoff = { initial = \"500ms\", max = \"1s\" }\n\
                 [readiness]\ntcp = {}\ninterval = \"500ms\"\n";
     let profile = world.profile("herd.toml", &hello("herd", count, "", more));
@@ -66,6 +105,7 @@ fn tasks_that_crash_together_all_come_back_and_no_restart_is_lost() {
             .iter()
             .map(|pid| i32::try_from(*pid).unwrap())
             .collect();
+        let killed = since_boot_ms();
         signal(&pids, "KILL");
         let mut now = Vec::new();
         let back = eventually(|| {
@@ -75,6 +115,7 @@ fn tasks_that_crash_together_all_come_back_and_no_restart_is_lost() {
         });
         let missing: Vec<_> = now.iter().filter(|one| one["restarts"] != round).collect();
         assert!(back, "round {round}: {missing:#?}");
+        assert_spread(&numbers(&now, "pid"), killed + SHORTEST_BACKOFF_MS);
         assert_eq!(ports(&now), ports(&before));
         assert_eq!(
             numbers(&now, "incarnation"),

@@ -231,6 +231,8 @@ fn words_that_are_off_are_usage() {
         "listening --port 9-8",
         "tcp --port 80 --timeout 1ms",
         "tcp --port 80 --owner run",
+        "http --port 80 --path health",
+        "command --working-dir /nowhere -- true",
         "command",
     ] {
         let words: Vec<_> = words.split_ascii_whitespace().collect();

@@ -10,21 +10,21 @@ use serde_json::Value;
 use crate::world::{Outcome, PORTREEVE, Running, World, eventually, kill, names_in};
 
 /// An account that every Linux has, with a group of its own.
-const DAEMON: (&str, u32) = ("daemon", 1);
+pub(crate) const DAEMON: (&str, u32) = ("daemon", 1);
 /// Another one.
-const BIN: (&str, u32) = ("bin", 2);
+pub(crate) const BIN: (&str, u32) = ("bin", 2);
 
 /// A controller and an agent of root's, and a program that everybody may run.
-struct Site {
-    agent: Option<Running>,
+pub(crate) struct Site {
+    pub(crate) agent: Option<Running>,
     _controller: Running,
     program: PathBuf,
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Site {
     /// A site, or `None` with a printed reason where the machine does not allow one.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Self::run_by(None)
     }
 
@@ -83,7 +83,7 @@ impl Site {
         command
     }
 
-    fn start_agent(&mut self, user: Option<u32>) {
+    pub(crate) fn start_agent(&mut self, user: Option<u32>) {
         let data = self.world.path("data/a").display().to_string();
         let socket = self.world.socket();
         let arguments = [
@@ -103,13 +103,18 @@ impl Site {
     }
 
     /// Runs a program as the user, to its end.
-    fn as_user(&self, (_, uid): (&str, u32), program: &str, arguments: &[&str]) -> Outcome {
+    pub(crate) fn as_user(
+        &self,
+        (_, uid): (&str, u32),
+        program: &str,
+        arguments: &[&str],
+    ) -> Outcome {
         let mut command = Self::command_of(&self.world, Path::new(program), Some(uid));
         Outcome::of(command.args(arguments).output().unwrap())
     }
 
     /// Submits a shell line as a service of the user, and gives its name.
-    fn submit(&self, user: (&str, u32), name: &str, script: &str, more: &str) -> String {
+    pub(crate) fn submit(&self, user: (&str, u32), name: &str, script: &str, more: &str) -> String {
         let script = script.replace('$', "$$");
         let text = format!(
             "kind = \"service\"\nname = \"{name}\"\ncommand = '''{script}'''\n\
@@ -124,13 +129,13 @@ impl Site {
         format!("{name}.{}", user.0)
     }
 
-    fn ready(&self, service: &str) -> Value {
+    pub(crate) fn ready(&self, service: &str) -> Value {
         self.world
             .replica_when(service, 0, "was ready", |replica| replica["ready"] == true)
     }
 
     /// The folder of the first incarnation of replica 0.
-    fn folder(&self, service: &str) -> PathBuf {
+    pub(crate) fn folder(&self, service: &str) -> PathBuf {
         let replicas = self.replicas();
         let prefix = format!("{service}~0~");
         let mut found = None;
@@ -143,12 +148,12 @@ impl Site {
         replicas.join(found.unwrap_or_default())
     }
 
-    fn replicas(&self) -> PathBuf {
+    pub(crate) fn replicas(&self) -> PathBuf {
         self.world.path("data/a/agent/replicas")
     }
 
     /// What the service printed, once it printed `END`.
-    fn printed(&self, service: &str) -> String {
+    pub(crate) fn printed(&self, service: &str) -> String {
         let mut text = String::new();
         let met = eventually(|| {
             text = self.world.ok(&["logs", service]);
@@ -159,7 +164,7 @@ impl Site {
     }
 
     /// The worker of the service: its number.
-    fn worker(&self, service: &str) -> i32 {
+    pub(crate) fn worker(&self, service: &str) -> i32 {
         let processes = self.world.processes();
         let is_it = |line: &str| line.contains(" worker --folder ") && line.contains(service);
         let found = processes.iter().find(|(_, line)| is_it(line));

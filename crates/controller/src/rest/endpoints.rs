@@ -263,7 +263,8 @@ fn lines(found: &Found, port: Option<&PortName>, listing: Listing, pick: Pick) -
         let mut ports = endpoint.ports.iter();
         let port = ports.find(|candidate| port.is_none_or(|name| candidate.name == *name))?;
         let first = port.numbers.first().number();
-        Some(format!("{}\n", SocketAddr::new(endpoint.address?, first)))
+        let address = endpoint.address_of(port)?;
+        Some(format!("{}\n", SocketAddr::new(address, first)))
     };
     let mut lines: Vec<_> = listed.filter_map(line).collect();
     if pick == Pick::One && !lines.is_empty() {
@@ -342,6 +343,8 @@ fn one_port(port: &EndpointPort) -> body::EndpointPort {
         protocol: port.protocol.to_string().to_ascii_uppercase(),
         app_protocol: port.app_protocol.clone(),
         path: port.path.clone(),
+        network: port.network.as_ref().map(ToString::to_string),
+        address: port.address,
     }
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use portreeve::identity::{HostName, Incarnation, ServiceName};
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortName, PortRange};
 use portreeve::port_pool::{GrantedPort, PortGrant, WantedPort};
 use portreeve::profile::{DeclaredPort, Profile};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
@@ -33,6 +33,8 @@ pub struct GrantFile {
     pub host: Option<HostName>,
     /// The address clients use.
     pub host_address: IpAddr,
+    /// The addresses of ports that have one of their own, such as in a network that they name.
+    pub addresses: BTreeMap<PortName, IpAddr>,
     /// Whether clients are on this host only, so that loopback listeners are as good.
     pub single_host: bool,
     /// The numbers, in the profile's order.
@@ -84,6 +86,15 @@ impl GrantFile {
             Numbers::InOrder(numbers) => in_order(&numbers, profile, text),
         };
         let ports = ports?;
+        let mut foreign = form.addresses.keys();
+        if let Some(name) = foreign.find(|name| ports.port(name).is_none()) {
+            let problem = format!("addresses.{name}: the profile has no such port");
+            return Err(GrantErrors(vec![GrantError::about(
+                name.as_str(),
+                text,
+                problem,
+            )]));
+        }
         let twice = numbers_twice(&ports, text);
         if !twice.is_empty() {
             return Err(GrantErrors(twice));
@@ -94,6 +105,7 @@ impl GrantFile {
             incarnation: form.incarnation,
             host: form.host,
             host_address: form.host_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            addresses: form.addresses,
             // Without an address there is nobody else to tell.
             single_host: form.single_host.unwrap_or(form.host_address.is_none()),
             ports,
@@ -151,6 +163,8 @@ struct Form {
     incarnation: Incarnation,
     host: Option<HostName>,
     host_address: Option<IpAddr>,
+    #[serde(default)]
+    addresses: BTreeMap<PortName, IpAddr>,
     single_host: Option<bool>,
     #[serde(default)]
     ports: Numbers,

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
-use crate::containment::Hold;
+use crate::containment::{self, Hold};
 use crate::file;
 use crate::process::{self, Stat};
 use crate::shim::{RunFolder, ShimCommand, ShimState};
@@ -244,7 +244,7 @@ impl Follower {
                 status: ExitStatus::Unknown,
             });
         }
-        self.end_remains().await;
+        self.end_remains(true).await;
         self.tell(BackendEvent::GroupEmpty { run });
     }
 
@@ -269,11 +269,12 @@ impl Follower {
         if let Ok(Some(state)) = file::read_json::<ShimState>(&self.files.state()) {
             self.main = state.spawned.map(|main| (main, state.shim.pid));
         }
-        self.end_remains().await;
+        // A living run beside it may be what its worker takes over next.
+        self.end_remains(false).await;
     }
 
-    /// Kills what is left of the run until nothing is.
-    async fn end_remains(&self) {
+    /// Kills what is left of the run until nothing is; `alone`: no other run of the replica lives.
+    async fn end_remains(&self, alone: bool) {
         let run = self.run;
         let mut hold = Hold::of(&self.containment, run);
         if let Some(unit) = &self.unit {
@@ -290,10 +291,14 @@ impl Follower {
             if !matches!(empty, Ok(true)) {
                 hold.kill();
             }
-            match (remains.living(), empty) {
-                (Ok([]), Ok(true)) => break,
-                (Ok(left), Ok(_)) => left.iter().for_each(process::kill),
-                (Err(cause), _) | (_, Err(cause)) => {
+            let strays = match alone {
+                true => containment::strays(&self.containment),
+                false => Ok(Vec::new()),
+            };
+            match (remains.living(), empty, strays) {
+                (Ok([]), Ok(true), Ok(strays)) if strays.is_empty() => break,
+                (Ok(left), Ok(_), Ok(strays)) => left.iter().chain(&strays).for_each(process::kill),
+                (Err(cause), _, _) | (_, Err(cause), _) | (_, _, Err(cause)) => {
                     tracing::warn!("what run {run} left cannot be looked for: {cause}");
                 }
             }

@@ -20,6 +20,7 @@ pub(super) struct Leftovers {
     /// The earlier runs that have a group, and the next one, which may have been begun before.
     holds: BTreeMap<Run, Hold>,
     marked: Marked,
+    containment: Containment,
     found: Vec<Stat>,
 }
 
@@ -47,6 +48,7 @@ impl Leftovers {
                 name: format!("{}TOKEN_FILE=", mark.prefix),
                 folder: folder.path().to_owned(),
             },
+            containment: containment.clone(),
             found: Vec::new(),
         }
     }
@@ -66,6 +68,12 @@ impl Leftovers {
                     tracing::warn!("what earlier runs left cannot be looked for: {cause}");
                 }
             }
+        } else {
+            self.found.clear();
+        }
+        match containment::strays(&self.containment) {
+            Ok(strays) => self.found.extend(strays),
+            Err(cause) => tracing::warn!("the replica's own group cannot be read: {cause}"),
         }
         !self.holds.is_empty() || !self.found.is_empty()
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use portreeve::identity::Run;
-use portreeve_api::containment::Containment;
+use portreeve_api::containment::{Containment, tree};
 
 use super::{about, enter, from_inside, make, run_group};
 use crate::process::{self, Stat};
@@ -62,7 +62,7 @@ impl FreezerGroup {
         let freeze = !members.contains(&own);
         let mut killed = BTreeSet::new();
         if freeze {
-            _ = self.set("FROZEN");
+            _ = self.freeze();
         }
         for _ in 0..MOST_ROUNDS {
             let new = self.kill_members(own, &mut killed);
@@ -71,7 +71,7 @@ impl FreezerGroup {
                 break;
             }
         }
-        _ = self.set("THAWED");
+        self.thaw();
     }
 
     /// Whether there were any that had not been killed before.
@@ -101,11 +101,28 @@ impl FreezerGroup {
     }
 
     fn members(&self) -> io::Result<BTreeSet<u32>> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs"))?;
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+        let mut members = BTreeSet::new();
+        // The service may make groups of its own in it.
+        for group in tree(&self.path) {
+            match fs::read_to_string(group.join("cgroup.procs")) {
+                Ok(text) => {
+                    members.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+                }
+                Err(cause) if group == self.path => return Err(cause),
+                Err(_) => {}
+            }
+        }
+        Ok(members)
     }
 
-    fn set(&self, state: &str) -> io::Result<()> {
-        fs::write(self.path.join("freezer.state"), state)
+    fn freeze(&self) -> io::Result<()> {
+        fs::write(self.path.join("freezer.state"), "FROZEN")
+    }
+
+    /// Also what the service froze itself, which would not end otherwise.
+    fn thaw(&self) {
+        for group in tree(&self.path) {
+            _ = fs::write(group.join("freezer.state"), "THAWED");
+        }
     }
 }

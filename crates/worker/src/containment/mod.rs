@@ -11,7 +11,6 @@ mod freezer;
 mod oom;
 mod pid_namespace;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve_api::containment::{Containment, Rung, remove_tree};
+use portreeve_api::containment::{Containment, Rung, remove_tree, tree};
+
+use crate::process::{self, Stat};
 
 pub(crate) use cgroup::{PROBE, ProbeGroup};
 pub(crate) use oom::OomCount;
@@ -166,6 +167,36 @@ pub(crate) fn runs_with_groups(containment: &Containment) -> Vec<Run> {
     runs
 }
 
+/// Whoever is anywhere in the replica's group but this process: to be asked only when no run and no shim of the
+/// replica may live. A service may move to a group of its own beside that of its run, and its shim may be dead.
+///
+/// # Errors
+///
+/// The system's: there may be more.
+pub(crate) fn strays(containment: &Containment) -> io::Result<Vec<Stat>> {
+    let mut found = Vec::new();
+    let Some(replica) = &containment.group else {
+        return Ok(found);
+    };
+    for group in tree(replica) {
+        let members = match fs::read_to_string(group.join("cgroup.procs")) {
+            Ok(members) => members,
+            Err(cause) if process::is_gone(&cause) => continue,
+            // It ended while it was read.
+            Err(cause) if cause.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32) => {
+                continue;
+            }
+            Err(cause) => return Err(cause),
+        };
+        let pids = members.lines().filter_map(|line| line.parse().ok());
+        let others = pids.filter(|pid| *pid != std::process::id());
+        found.extend(others.filter_map(|pid| Stat::read(pid).ok()));
+    }
+    // A child of ours is a shim that is about to end: nobody can become one.
+    found.retain(|one| !one.is_dead() && one.parent != std::process::id());
+    Ok(found)
+}
+
 /// Begins the name of every run's group.
 const PREFIX: &str = "run-";
 
@@ -173,18 +204,29 @@ fn run_group(replica: &Path, run: Run) -> PathBuf {
     replica.join(format!("{PREFIX}{run}"))
 }
 
-/// What the kernel calls the groups at and below `group`, but for that of its probes: the inodes of their folders.
-pub(crate) fn ids(group: &Path) -> BTreeSet<u64> {
-    let mut found = BTreeSet::new();
-    let mut folders = vec![group.to_owned()];
+/// Whether the group that the kernel calls `id`, which is the inode of its folder, is `group` or below it, but not that
+/// of its probes; `None` if there is no such group as `group`.
+///
+/// Cost: one look where it is `group` itself, as of a service that makes no groups of its own.
+pub(crate) fn holds(group: &Path, id: u64) -> Option<bool> {
+    if fs::metadata(group).ok()?.ino() == id {
+        return Some(true);
+    }
+    let mut folders: Vec<_> = below(group)
+        .filter(|one| *one != group.join(PROBE))
+        .collect();
+    let mut seen = 1;
     while let Some(folder) = folders.pop() {
-        found.extend(fs::metadata(&folder).map(|folder| folder.ino()));
+        if fs::metadata(&folder).is_ok_and(|folder| folder.ino() == id) {
+            return Some(true);
+        }
+        seen += 1;
         // A service may make groups of its own; far more than this is no service.
-        if found.len() < MOST_GROUPS {
-            folders.extend(below(&folder).filter(|one| *one != group.join(PROBE)));
+        if seen < MOST_GROUPS {
+            folders.extend(below(&folder));
         }
     }
-    found
+    Some(false)
 }
 
 const MOST_GROUPS: usize = 1024;

@@ -90,3 +90,71 @@ pub(crate) fn init() -> io::Result<()> {
         children.wait()?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    #[ignore = "is the first process of another test's namespace"]
+    fn a_first_process() {
+        if std::process::id() == 1 {
+            init().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_first_process_alone_is_the_end_of_everything_inside() {
+        if let Err(refused) = portreeve_api::containment::Rung::PidNamespace.possible() {
+            let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL");
+            assert!(!required.is_ok_and(|value| value == "1"), "{refused}");
+            eprintln!("skipped: needs a namespace of process numbers: {refused}");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let script = place.path().join("children");
+        // A session of its own, an empty environment, TERM ignored, and no living parent.
+        let line = format!(
+            "env -i setsid sh -c '(trap \"\" TERM; read me rest < /proc/self/stat; echo $me > {}; exec sleep 1000) &'; \
+             exec sleep 1000",
+            script.display()
+        );
+        let until = |what: &str, condition: &mut dyn FnMut() -> bool| {
+            let begun = Instant::now();
+            while !condition() {
+                assert!(begun.elapsed() < Duration::from_secs(20), "never {what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        // Only what this thread starts is inside from here on.
+        let inside = std::thread::spawn(move || {
+            let mut namespace = Namespace::default();
+            let name = "containment::pid_namespace::tests::a_first_process";
+            let arguments = ["--exact", name, "--ignored"].map(str::to_owned);
+            namespace.prepare(&arguments, &[]).unwrap();
+            let service = Command::new("sh").args(["-c", &line]).spawn().unwrap();
+            (namespace, service)
+        });
+        let (namespace, mut service) = inside.join().unwrap();
+        let mut orphan = None;
+        until("was there", &mut || {
+            let text = fs::read_to_string(&script).unwrap_or_default();
+            orphan = text.trim().parse::<u32>().ok();
+            orphan.is_some()
+        });
+        let orphan = Stat::read(orphan.unwrap()).unwrap();
+        namespace.kill();
+        let ended = service.wait().unwrap();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&ended),
+            Some(9)
+        );
+        let init = namespace.init.unwrap();
+        until("ended", &mut || !process::lives(&init));
+        // No walk and no mark: it went with the first process.
+        let now = Stat::read(orphan.pid);
+        assert!(now.map_or(true, |now| now.start_ticks != orphan.start_ticks
+            || now.is_dead()));
+    }
+}

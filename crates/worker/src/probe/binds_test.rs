@@ -374,3 +374,41 @@ async fn a_probe_comes_from_outside_the_pool_and_closes_without_a_trace() {
     };
     assert_eq!(table.lines().filter(waits).collect::<Vec<_>>(), [""; 0]);
 }
+
+#[tokio::test]
+async fn an_address_that_the_host_has_lost_is_not_asked_and_the_service_not_blamed() {
+    // The address went with its cable's driver or was moved to another host, and the agent does not know yet: three
+    // failures by then would restart every service of the host.
+    let lost = "192.0.2.1";
+    let service = Service::on("0.0.0.0", 0, Play::Answers);
+    let target = service.replica(lost);
+    let words = format!("{lost} is no address of this host any more");
+    let asked = Instant::now();
+    for report in [
+        tcp(service.port, target.clone()).await,
+        http(service.port, target.clone(), LONG).await,
+    ] {
+        let found = (report.outcome, report.text, report.shortage);
+        assert_eq!(found, (ProbeOutcome::Inconclusive, words.clone(), None));
+    }
+    assert!(asked.elapsed() < LONG);
+    // Whether it lives can be asked all the same, where it listens.
+    let alive = |service: &Service| {
+        let mut target = service.replica(lost);
+        target.kind = ProbeKind::Liveness;
+        target
+    };
+    for report in [
+        tcp(service.port, alive(&service)).await,
+        http(service.port, alive(&service), LONG).await,
+        listening(target).await,
+    ] {
+        assert_eq!(report.outcome, ProbeOutcome::Ok, "{}", report.text);
+    }
+    let hangs = Service::on("0.0.0.0", 0, Play::Listens);
+    let report = http(hangs.port, alive(&hangs), Duration::from_millis(200)).await;
+    assert_eq!(report.outcome, ProbeOutcome::Timeout, "{}", report.text);
+    let free = port_of(&TcpListener::bind("127.0.0.1:0").unwrap());
+    let report = tcp(free, alive(&hangs)).await;
+    assert_eq!(report.outcome, ProbeOutcome::Fail, "{}", report.text);
+}

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use portreeve::residency::Pace;
 use portreeve::supervision::ExitStatus;
 use portreeve::time::Spelled;
 use portreeve_api::host_limits::MOST_COMMAND_PROBES;
@@ -109,10 +108,8 @@ pub(super) async fn turn(check: &CommandCheck, patience: Duration) -> Result<Pla
     check.limits.probe(left).await.ok_or_else(|| {
         let whose = if check.limits.are_shared() { "this host" } else { "this worker" };
         ProbeReport::inconclusive(format!(
-            "not begun within {}: {whose} runs at most {MOST_COMMAND_PROBES} checks by a command at once and starts \
-             {} processes a second",
-            Spelled(patience),
-            Pace::PER_SECOND
+            "not begun within {}: {whose} runs at most {MOST_COMMAND_PROBES} checks by a command at once",
+            Spelled(patience)
         ))
     })
 }
@@ -266,9 +263,7 @@ impl Drop for Group<'_> {
                 break;
             }
             // Also a child that cleared its environment.
-            let below = fresh
-                .iter()
-                .flat_map(|one| process::near(one.pid).into_iter().skip(1));
+            let below = fresh.iter().flat_map(|one| process::near(one.pid).skip(1));
             let below: Vec<_> = below.filter_map(|pid| Stat::read(pid).ok()).collect();
             fresh.extend(below);
             fresh.iter().for_each(process::kill);

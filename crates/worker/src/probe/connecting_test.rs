@@ -26,11 +26,13 @@ pub(super) fn replica(port: Port) -> ProbeTarget {
     ProbeTarget {
         kind: ProbeKind::Readiness,
         ports: vec![TargetPort {
+            own: None,
             numbers: PortRange::new(port, port).unwrap(),
             publish: true,
             owner: ListenerOwner::Run,
         }],
         address: IpAddr::from([127, 0, 0, 1]),
+        own_address: true,
         single_host: false,
         anywhere: false,
         root: below(std::process::id()),

@@ -8,8 +8,9 @@ use portreeve::profile::HttpProbe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::address::Way;
 use super::body::{Body, Progress};
-use super::{ProbeReport, ProbeTarget, address, tcp};
+use super::{ProbeReport, ProbeTarget, tcp};
 
 /// One GET and what counts as success, with every reference filled in.
 #[derive(Clone, Debug)]
@@ -94,13 +95,13 @@ impl HttpCheck {
     }
 }
 
-pub(super) async fn check(check: &HttpCheck, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(check.port, check.host, target);
+pub(super) async fn check(check: &HttpCheck, way: &Way, target: &ProbeTarget) -> ProbeReport {
+    let address = way.to;
     let request = match check.request(address) {
         Ok(request) => request,
         Err(Refusal(why)) => return ProbeReport::fail(why),
     };
-    let doubt = match tcp::owner(address, check.host, target) {
+    let doubt = match tcp::owner(way, target) {
         Ok(doubt) => doubt,
         Err(report) => return report,
     };

@@ -30,6 +30,7 @@ async fn run(check: HttpCheck, timeout: Duration) -> ProbeReport {
         kind: ProbeKind::Readiness,
         ports: Vec::new(),
         address: LOOPBACK,
+        own_address: true,
         single_host: true,
         anywhere: false,
         root: None,

@@ -19,7 +19,7 @@ pub(super) async fn check(target: &ProbeTarget) -> ProbeReport {
             Found::Missing(why) => return ProbeReport::fail(why),
             // Who listens cannot be told; that somebody answers is the most there is.
             Found::Unknown(number, why) => {
-                let address = SocketAddr::new(target.address, number.number());
+                let address = SocketAddr::new(target.address_of(number), number.number());
                 if let Err(cause) = tcp::connect(address, &target.sources).await {
                     return tcp::refused(address, None, &cause, target);
                 }
@@ -57,8 +57,8 @@ fn look(port: &TargetPort, target: &ProbeTarget) -> Found {
             return Found::Reached;
         }
     }
-    if let Some(bound) = seen.elsewhere {
-        return Found::Missing(address::wrong_address(bound, target.address));
+    if let Some((bound, number)) = seen.elsewhere {
+        return Found::Missing(address::wrong_address(bound, number, target));
     }
     if let Some(number) = seen.unknown {
         let why = format!("whose listener {number} is cannot be read; it answers");
@@ -79,7 +79,7 @@ enum Look {
 /// What was found beside a listener that serves clients.
 #[derive(Default)]
 struct Seen {
-    elsewhere: Option<SocketAddr>,
+    elsewhere: Option<(SocketAddr, Port)>,
     stranger: Option<(Port, Option<Holder>)>,
     unknown: Option<Port>,
 }
@@ -93,7 +93,7 @@ fn look_at(
     seen: &mut Seen,
 ) -> Look {
     let whose = |listener: &Listener| ownership(listener, port.owner, target.root.as_ref());
-    let answering = sockets::answering(found, target.address);
+    let answering = sockets::answering(found, target.address_of(number));
     let mut own = 0;
     for listener in &answering {
         match whose(listener) {
@@ -111,7 +111,7 @@ fn look_at(
                 Ownership::Own if accepts(listener, number, target) => {
                     return Look::Reached;
                 }
-                Ownership::Own => seen.elsewhere = Some(listener.address),
+                Ownership::Own => seen.elsewhere = Some((listener.address, number)),
                 Ownership::Stranger(holder) => seen.stranger = Some((number, holder)),
                 Ownership::Unreadable => seen.unknown = Some(number),
             }

@@ -16,13 +16,16 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use portreeve::port::{Port, PortRange};
+use portreeve::port::{Port, PortName, PortRange};
 use portreeve::profile::ListenerOwner;
 use portreeve::supervision::{ProbeKind, ProbeOutcome, is_stall};
 
 use crate::clock;
-pub use crate::limits::Limits;
 
+pub use crate::limits::Limits;
+use address::Way;
+
+pub(crate) use address::is_here;
 pub use command::{CommandCheck, Leftovers};
 pub use http::HttpCheck;
 pub use owner::Root;
@@ -53,8 +56,10 @@ pub struct ProbeTarget {
     pub kind: ProbeKind,
     /// The replica's TCP ports.
     pub ports: Vec<TargetPort>,
-    /// Where clients are sent.
+    /// Where clients are sent, but for ports that have an address of their own.
     pub address: IpAddr,
+    /// Whether that has been an address of this host; one that another machine forwards to us never is.
+    pub own_address: bool,
     /// Whether loopback listeners are as good as published ones.
     pub single_host: bool,
     /// Whether a listener on any address of this host will do.
@@ -70,6 +75,8 @@ pub struct ProbeTarget {
 pub struct TargetPort {
     /// Its number, or those of its block.
     pub numbers: PortRange,
+    /// Where clients of it are sent, if not where those of the others are; with its name in the profile.
+    pub own: Option<(PortName, IpAddr)>,
     /// Whether clients are told of it.
     pub publish: bool,
     /// Whose listener counts.
@@ -84,9 +91,23 @@ impl ProbeTarget {
         self.ports.iter().find(has)
     }
 
+    /// Where clients of this number are sent.
+    fn address_of(&self, number: Port) -> IpAddr {
+        let own = self.port(number).and_then(|port| port.own.as_ref());
+        own.map_or(self.address, |(_, address)| *address)
+    }
+
     /// Whether a listener on loopback only will do for this number.
     fn accepts_loopback(&self, number: Port) -> bool {
         self.single_host || self.port(number).is_some_and(|port| !port.publish)
+    }
+
+    /// Whether this host has lost the address, if clients are sent to it. Whoever answers there now is another host,
+    /// and nobody's silence there is the service's.
+    fn has_lost(&self, address: IpAddr) -> bool {
+        let mut networks = self.ports.iter().filter_map(|port| port.own.as_ref());
+        let is_ours = address == self.address || networks.any(|(_, own)| *own == address);
+        self.own_address && is_ours && !is_here(address)
     }
 }
 
@@ -124,6 +145,11 @@ impl ProbeReport {
             text: format!("no answer within {}", portreeve::time::Spelled(timeout)),
             shortage: None,
         }
+    }
+
+    /// Nobody can be asked at the published address, which is this host's no more.
+    fn lost(address: IpAddr) -> Self {
+        Self::inconclusive(format!("{address} is no address of this host any more"))
     }
 
     /// It says nothing about the service, for this reason.
@@ -181,15 +207,34 @@ pub async fn probe(
         _ => None,
     };
     begins();
-    let begun = clock::monotonic();
-    let checked = async {
-        match &check {
-            Check::Http(check) => http::check(check, &target).await,
-            Check::Tcp { port, host } => tcp::check(*port, *host, &target).await,
-            Check::Command(check) => command::check(check).await,
-            Check::Listening => listening::check(&target).await,
-        }
+    let way = match &check {
+        Check::Http(check) => Some(Way::of(check.port, check.host, &target)),
+        Check::Tcp { port, host } => Some(Way::of(*port, *host, &target)),
+        Check::Command(_) | Check::Listening => None,
     };
+    let lost = || way.as_ref().is_some_and(|way| target.has_lost(way.to.ip()));
+    if lost() {
+        return ProbeReport::lost(target.address);
+    }
+    let report = within(timeout, async {
+        match (&check, &way) {
+            (Check::Http(check), Some(way)) => http::check(check, way, &target).await,
+            (Check::Tcp { .. }, Some(way)) => tcp::check(way, &target).await,
+            (Check::Command(check), _) => command::check(check).await,
+            _ => listening::check(&target).await,
+        }
+    })
+    .await;
+    match report.outcome {
+        // It went while we asked.
+        ProbeOutcome::Fail | ProbeOutcome::Timeout if lost() => ProbeReport::lost(target.address),
+        _ => report,
+    }
+}
+
+/// What `checked` finds within `timeout`.
+async fn within(timeout: Duration, checked: impl Future<Output = ProbeReport>) -> ProbeReport {
+    let begun = clock::monotonic();
     match tokio::time::timeout(timeout, checked).await {
         Ok(report) => report,
         // We were not running for a part of it, so it says nothing.
@@ -207,3 +252,5 @@ pub async fn probe(
 mod binds_test;
 #[cfg(test)]
 mod connecting_test;
+#[cfg(test)]
+mod own_address_test;

@@ -64,17 +64,14 @@ pub(crate) fn ownership(
 }
 
 fn of_run(listener: &Listener, root: &Root) -> Ownership {
-    let groups = root.group.as_deref().map(containment::ids);
-    let groups = groups.filter(|groups| !groups.is_empty());
-    let proof = listener.cgroup.zip(groups);
-    if let Some((made_in, groups)) = &proof
-        && groups.contains(made_in)
-    {
+    let made_in = listener.cgroup.zip(root.group.as_deref());
+    let proof = made_in.and_then(|(id, group)| containment::holds(group, id));
+    if proof == Some(true) {
         return Ownership::Own;
     }
     // The usual case costs no look at every process of the host. A process of the run may also have been given a
     // socket that was made elsewhere.
-    let mut near = process::near(root.pid).into_iter();
+    let mut near = process::near(root.pid);
     if near.any(|pid| has_socket(pid, listener.inode).unwrap_or(false)) {
         return Ownership::Own;
     }

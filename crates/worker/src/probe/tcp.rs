@@ -5,16 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use portreeve::port::Port;
-use portreeve_api::sockets::{self, Side};
+use portreeve_api::sockets;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::address::Way;
 use super::owner::{Holder, Ownership, ownership};
 use super::{ProbeReport, ProbeTarget, SourcePorts, address};
 
-pub(super) async fn check(port: Port, host: Option<IpAddr>, target: &ProbeTarget) -> ProbeReport {
-    let address = address::of(port, host, target);
-    let doubt = match owner(address, host, target) {
+pub(super) async fn check(way: &Way, target: &ProbeTarget) -> ProbeReport {
+    let (address, host) = (way.to, way.host);
+    let doubt = match owner(way, target) {
         Ok(doubt) => doubt,
         Err(report) => return report,
     };
@@ -64,26 +65,23 @@ pub(super) fn refused(
     ProbeReport::fail(why.unwrap_or_else(|| format!("{address} refuses connections")))
 }
 
-/// Whether the replica is who answers at `address`: nothing to say, or that it cannot be told.
+/// Whether the replica is who answers at `address`, of those `found` there: nothing to say, or that it cannot be told.
 ///
 /// # Errors
 ///
 /// It is certain that somebody else answers.
-pub(super) fn owner(
-    address: SocketAddr,
-    host: Option<IpAddr>,
-    target: &ProbeTarget,
-) -> Result<&'static str, ProbeReport> {
+pub(super) fn owner(way: &Way, target: &ProbeTarget) -> Result<&'static str, ProbeReport> {
+    let address = way.to;
     // What listens on an address the profile chose is the profile's choice.
-    let port = Port::new(address.port()).filter(|_| host.is_none());
+    let port = Port::new(address.port()).filter(|_| way.host.is_none());
     let Some((port, owner)) = port.and_then(|port| Some((port, target.port(port)?.owner))) else {
         return Ok("");
     };
-    let Ok(found) = sockets::listeners(Side::Tcp, port) else {
+    let Some(found) = &way.found else {
         return Ok(UNPROVEN);
     };
     let mut doubt = "";
-    for listener in sockets::answering(&found, address.ip()) {
+    for listener in sockets::answering(found, address.ip()) {
         match ownership(listener, owner, target.root.as_ref()) {
             Ownership::Own => {}
             Ownership::Unreadable => doubt = UNPROVEN,

@@ -5,9 +5,11 @@
 //! escapes by a double fork or a session of its own. The worker may be killed at any time: the next one
 //! connects to the socket in the run's folder and is told everything again.
 
+mod ending;
 mod peers;
 mod protocol;
 mod spawn;
+mod starting;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,21 +19,19 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use portreeve::identity::Run;
-use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::process::Pid;
 
+use crate::clock;
 use crate::containment::{self, Hold, OomCount};
 use crate::file::{self, Durability};
-use crate::{clock, process};
 
 pub use protocol::Launch;
 pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
 
 use peers::{Incoming, Peers};
-use spawn::Output;
 
 /// A service manager gives it to what it starts, and a worker to nobody.
 const KEPT_BY_MANAGER: &str = "INVOCATION_ID";
@@ -193,7 +193,7 @@ impl Shim {
                 self.remove_hold();
                 if self.left_alone() == Some(Duration::ZERO) {
                     // The job's own folder; whoever made it is gone, and nobody comes to ask.
-                    _ = std::fs::remove_dir_all(self.replica.path());
+                    _ = portreeve_api::removal::remove_folder(self.replica.path());
                 }
                 return Ok(());
             }
@@ -208,12 +208,6 @@ impl Shim {
                 self.on_peer(incoming);
             }
         }
-    }
-
-    /// Whether somebody removed the run's folder: nobody will ever ask how it ended.
-    fn is_forgotten(&self) -> bool {
-        let found = std::fs::symlink_metadata(self.files.path());
-        found.is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)
     }
 
     /// Blocks until a child ends, a worker speaks or a deadline passes.
@@ -245,183 +239,9 @@ impl Shim {
         }
     }
 
-    /// A group can be busy for about a millisecond after its last process ended. One that stays is removed before
-    /// the next start, or with the replica.
-    fn remove_hold(&self) {
-        let pause = Timespec::try_from(REMOVE_AGAIN).ok();
-        for _ in 0..REMOVE_TRIES {
-            if self.hold.remove() {
-                return;
-            }
-            _ = poll(&mut [], pause.as_ref());
-        }
-    }
-
-    /// Of an attached service without a worker: how long it may still go on.
-    fn left_alone(&self) -> Option<Duration> {
-        let since = self.state.alone_since.filter(|_| self.launch.attached)?;
-        Some((since + ALONE).since(clock::monotonic()))
-    }
-
-    fn begin(&mut self) {
-        let mark = self.launch.mark();
-        if let Err(cause) = self.hold.prepare(&self.launch.init, &mark) {
-            // Held by nothing, what it leaves could keep its ports from the next run.
-            return self.fail(StartFailure::Prepare(format!(
-                "its processes cannot be held together: {cause}"
-            )));
-        }
-        match self.launch.pre_exec.clone() {
-            Some(argv) => match self.start(&argv) {
-                Ok(pid) => {
-                    let until = clock::monotonic() + PRE_EXEC_WINDOW;
-                    self.phase = Phase::PreExec { pid, until };
-                    self.state.pre_exec = true;
-                    self.changed();
-                }
-                Err(why) => self.fail(why),
-            },
-            None => self.start_service(),
-        }
-    }
-
-    fn start_service(&mut self) {
-        let argv = std::mem::take(&mut self.launch.argv);
-        match self.start(&argv) {
-            Ok(pid) => {
-                self.phase = Phase::Service { pid };
-                self.oom = Some(OomCount::begin(self.hold.group()));
-                // Our own unreaped child: its entry exists even if it ended already.
-                match ProcessIdentity::of(number(pid)) {
-                    Ok(identity) => self.state.spawned = Some(identity),
-                    Err(cause) => self.fail(StartFailure::Prepare(format!(
-                        "the new process cannot be read in /proc: {cause}"
-                    ))),
-                }
-                self.changed();
-            }
-            Err(why) => self.fail(why),
-        }
-        // The secrets in it are needed no longer.
-        self.launch.env.clear();
-    }
-
-    fn start(&mut self, argv: &[String]) -> Result<Pid, StartFailure> {
-        let output = if self.launch.attached {
-            Output::Inherited
-        } else {
-            Output::Logs(&self.replica)
-        };
-        let (env, working_dir) = (&self.launch.env, &self.launch.working_dir);
-        let started = self
-            .hold
-            .start(|| spawn::start(argv, env, working_dir, output));
-        started.unwrap_or_else(|cause| {
-            Err(StartFailure::Prepare(format!(
-                "it cannot be started where its processes are held together: {cause}"
-            )))
-        })
-    }
-
-    fn fail(&mut self, why: StartFailure) {
-        self.state.failed = Some(why);
-        self.changed();
-        self.kill = Some(KILL_AGAIN.0);
-    }
-
     fn changed(&mut self) {
         self.durable = false;
         self.told = false;
-    }
-
-    /// Takes every ended child; its own orphans among them are only buried.
-    fn reap(&mut self) {
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
-                    // Something moved: walk at once, for its children are ours now.
-                    self.kill = self.kill.map(|_| KILL_AGAIN.0);
-                    match self.phase {
-                        Phase::PreExec { pid: main, .. } if main == pid => {
-                            self.on_pre_exec_end(exit_status(status));
-                        }
-                        Phase::Service { pid: main } if main == pid => {
-                            self.phase = Phase::Over;
-                            self.state.exited = Some(self.service_exit(status));
-                            self.changed();
-                        }
-                        _ => {}
-                    }
-                }
-                Ok(None) => return,
-                // No child left at all. A descendant without a living parent would be our child, so none is left.
-                Err(rustix::io::Errno::CHILD) => {
-                    // Unless the group knows one that came from elsewhere; then it says when that one is gone.
-                    let group_is_empty = self.hold.is_empty().unwrap_or(false);
-                    if matches!(self.phase, Phase::Over) && !self.state.empty && group_is_empty {
-                        self.state.empty = true;
-                        self.changed();
-                    }
-                    return;
-                }
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// How the service ended. That nobody here killed it is known only of a run that is not being killed.
-    fn service_exit(&self, status: WaitStatus) -> ExitStatus {
-        match exit_status(status) {
-            ExitStatus::Signal { signal, core, .. } => ExitStatus::Signal {
-                signal,
-                core,
-                oom: signal == Signal::SIGKILL as i32
-                    && self.kill.is_none()
-                    && self.oom.as_ref().is_some_and(OomCount::has_risen),
-            },
-            status => status,
-        }
-    }
-
-    fn on_pre_exec_end(&mut self, status: ExitStatus) {
-        self.phase = Phase::Over;
-        if status != ExitStatus::Code(0) || self.stop_asked {
-            return self.fail(StartFailure::PreExec(status));
-        }
-        let done = pre_exec_done(&self.replica);
-        match file::write(&done, b"", Durability::Written) {
-            Ok(()) => self.start_service(),
-            // Without the mark it would run again at the next restart, which it must not.
-            Err(cause) => self.fail(StartFailure::Prepare(format!(
-                "that pre_exec succeeded cannot be written down: {cause}"
-            ))),
-        }
-    }
-
-    /// Kills what is left, while it is to be killed and when a window has passed.
-    fn walk(&mut self) {
-        if self.kill.is_none() && self.left_alone() == Some(Duration::ZERO) {
-            self.stop_asked = true;
-            self.kill = Some(KILL_AGAIN.0);
-        }
-        if let Phase::PreExec { until, .. } = self.phase
-            && until <= clock::monotonic()
-            && self.kill.is_none()
-        {
-            self.kill = Some(KILL_AGAIN.0);
-        }
-        let Some(wait) = self.kill else {
-            if matches!(self.phase, Phase::Over) && !self.state.empty {
-                self.hold.close_if_unused();
-            }
-            return;
-        };
-        self.hold.kill();
-        // The net below every rung: what left the group, which a privileged service can, is still ours by descent.
-        for stat in process::descendants(std::process::id()) {
-            process::kill(&stat);
-        }
-        self.kill = Some((wait * 2).min(KILL_AGAIN.1));
     }
 
     fn on_peer(&mut self, incoming: Incoming) {
@@ -447,20 +267,6 @@ impl Shim {
             }
             Incoming::AllGone => self.state.alone_since = Some(clock::monotonic()),
         }
-    }
-}
-
-fn exit_status(status: WaitStatus) -> ExitStatus {
-    /// The bit of a wait status that says a core was dumped.
-    const CORE: i32 = 0x80;
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => ExitStatus::Code(code),
-        (None, Some(signal)) => ExitStatus::Signal {
-            signal,
-            core: status.as_raw() & CORE != 0,
-            oom: false,
-        },
-        (None, None) => ExitStatus::Unknown,
     }
 }
 

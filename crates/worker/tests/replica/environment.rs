@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
+use portreeve::port::PortName;
 use portreeve::supervision::State;
+use portreeve_api::local::WorkerCommand;
 
 use crate::world::{World, until, write_private};
 
@@ -130,4 +132,50 @@ fn a_file_of_variables_that_others_can_read_stops_the_start() {
         "{why}"
     );
     assert!(!world.path("started").exists());
+}
+
+#[test]
+fn the_address_of_a_port_in_a_network_is_kept_until_another_is_told_and_seen_from_the_next_start_on()
+ {
+    let mut world = World::prepared(
+        "echo $PORTREEVE_ADDR_HTTP $PORTREEVE_ADDR_ADMIN >> seen; exec sleep 1000",
+        "[ports]\nhttp = { any = 1, network = \"data\" }\nadmin = \"any\"",
+    );
+    let http: PortName = "http".parse().unwrap();
+    let at = |address: &str| [(http.clone(), address.parse().unwrap())].into();
+    let number = |name: &str| {
+        let ports = &world.assignment.desired.grant.ports;
+        let mut ports = ports.iter().filter(|port| port.name.as_str() == name);
+        ports.next().unwrap().numbers.first()
+    };
+    let (of_http, of_admin) = (number("http"), number("admin"));
+    let line =
+        |network: &str, published: &str| format!("{network}:{of_http} {published}:{of_admin}\n");
+    world.assignment.desired.addresses = at("10.20.0.7");
+    world.start_worker();
+    world.ready();
+    let first = line("10.20.0.7", "127.0.0.1");
+    assert_eq!(world.text("seen"), first);
+    let restart = |world: &World, run: u32| {
+        world.order(&WorkerCommand::Restart);
+        world
+            .controller
+            .until("the next run", |status| status.run.0 == run && status.ready);
+    };
+    // The published address alone moves: the port stays where it was told to be.
+    let address = "127.0.0.3".parse().unwrap();
+    let ports = std::collections::BTreeMap::new();
+    world.order(&WorkerCommand::Address { address, ports });
+    restart(&world, 2);
+    let second = line("10.20.0.7", "127.0.0.3");
+    assert_eq!(world.text("seen"), format!("{first}{second}"));
+    let ports = at("10.20.0.9");
+    world.order(&WorkerCommand::Address { address, ports });
+    // A worker that takes over goes by what was told last, whatever stood in the assignment.
+    world.kill_worker();
+    world.start_worker();
+    world.ready();
+    restart(&world, 3);
+    let third = line("10.20.0.9", "127.0.0.3");
+    assert_eq!(world.text("seen"), format!("{first}{second}{third}"));
 }

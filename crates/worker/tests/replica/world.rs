@@ -94,6 +94,7 @@ impl World {
                 incarnation: Incarnation(1),
                 want: Want::Run,
                 restart_no: 0,
+                addresses: std::collections::BTreeMap::new(),
                 grant,
                 profile,
                 user: "alice".into(),

@@ -200,6 +200,13 @@ impl Probe {
 
 impl Http {
     fn check(self) -> Result<(Check, ProbeTarget, Asked), Failure> {
+        // A wrong use must not look like a service that fails.
+        if !self.path.starts_with('/') {
+            return Err(usage(&format!(
+                "--path {:?}: write it from the first /, such as /health",
+                self.path
+            )));
+        }
         let target = self
             .whose
             .target(&[PortRange::single(self.port)], self.host)?;
@@ -243,6 +250,12 @@ impl Command {
             Some(folder) => folder,
             None => std::env::current_dir()?,
         };
+        if !working_dir.is_dir() {
+            return Err(usage(&format!(
+                "--working-dir {}: no such folder",
+                working_dir.display()
+            )));
+        }
         let check = CommandCheck::alone(self.argv, std::env::vars_os().collect(), working_dir);
         let whose = Whose {
             pid: None,
@@ -271,7 +284,16 @@ impl Whose {
             (Some(Owner::User), _) => ListenerOwner::User,
             (Some(Owner::Any), _) | (None, None) => ListenerOwner::Any,
         };
+        // With a number that is nobody's every listener would be a stranger, which is not what is the matter.
+        if let Some(pid) = self.pid
+            && !std::path::Path::new(&format!("/proc/{pid}")).exists()
+        {
+            return Err(Failure::plain(format!(
+                "--pid {pid}: no such process here; what it served is gone with it"
+            )));
+        }
         let ports = numbers.iter().map(|numbers| TargetPort {
+            own: None,
             numbers: *numbers,
             publish: true,
             owner,
@@ -280,6 +302,8 @@ impl Whose {
             kind: ProbeKind::Readiness,
             ports: ports.collect(),
             address: address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            // It may be any machine's.
+            own_address: false,
             single_host: false,
             anywhere: false,
             root: self.pid.map(|pid| Root { pid, group: None }),

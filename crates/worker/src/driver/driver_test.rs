@@ -2,16 +2,18 @@
 //! nothing. What each row must give is written down here; that the machine alone gives the same is told by
 //! the record the driver keeps, which is played through a machine again.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use portreeve::identity::{Incarnation, ServiceId};
+use portreeve::port::PortRanges;
 use portreeve::port_pool::PortGrant;
 use portreeve::profile::Profile;
-use portreeve::registry::Desired;
+use portreeve::registry::{Desired, Want};
 use portreeve::supervision::record::replay;
-use portreeve::supervision::{Config, ProbeOutcome, Reason, Report};
+use portreeve::supervision::{Config, ExitStatus, ProbeKind, ProbeOutcome, Reason, Report};
 use portreeve_api::containment::Containment;
-use portreeve_api::local::{LogBounds, LogStream, Tokens};
+use portreeve_api::local::{LogBounds, LogStream, Tokens, WorkerCommand};
 use portreeve_api::service_manager::BackendKind;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -149,6 +151,7 @@ fn assignment(case: &Case) -> Assignment {
             incarnation: Incarnation(1),
             want: Want::Run,
             restart_no: 0,
+            addresses: BTreeMap::new(),
             grant: PortGrant::default(),
             profile,
             user: "alice".into(),
