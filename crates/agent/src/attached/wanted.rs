@@ -244,7 +244,6 @@ mod tests {
                 user: "alice".to_owned(),
                 uid: rustix::process::geteuid().as_raw(),
                 last_status: None,
-                addresses: std::collections::BTreeMap::new(),
                 attached: true,
                 addresses: Default::default(),
             },
