@@ -222,7 +222,7 @@ pub fn remove_tree(group: &Path) -> bool {
     !group.exists()
 }
 
-/// A group and those below it, parents before children; at most about [`MOST_GROUPS`].
+/// A group and those below it, parents before children; of a larger tree a part.
 #[must_use]
 pub fn tree(group: &Path) -> Vec<PathBuf> {
     let mut found = vec![group.to_owned()];
