@@ -5,7 +5,7 @@ use crate::port::Protocol;
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, caller, exit, name, profile, submission, web, with_port};
-use super::{Answer, Attachment, Command, Desired, Input, Refusal, Want};
+use super::{Answer, Attachment, Caller, Command, Desired, Input, Refusal, Want};
 
 fn attachment(toml: &str, host: &str, index: Option<u32>, key: &str) -> Command {
     let profile = profile(toml);
@@ -111,7 +111,11 @@ fn the_same_ask_again_is_answered_with_the_same_grant() {
     assert_eq!(again.grant, first.grant);
     // Who learned the key of another account's ask does not get that one's tokens by it.
     let before = rig.everything();
-    let other = rig.ask_as(&caller("bob"), attachment(&web("web", 1), "n1", None, "k"));
+    let bob = Caller {
+        uid: Some(1001),
+        ..caller("bob")
+    };
+    let other = rig.ask_as(&bob, attachment(&web("web", 1), "n1", None, "k"));
     assert!(other.is_err(), "{other:?}");
     assert_eq!(rig.everything(), before);
 }

@@ -242,6 +242,9 @@ mod tests {
         // Unlike those of a control group, these files are in the way of a removal.
         fs::remove_file(groups.join("web.alice~0~1/cgroup.events")).unwrap();
         fs::write(groups.join("web.alice~0~1/worker/cgroup.procs"), "").unwrap();
+        assert!(!is_populated(&groups.join("web.alice~0~1")));
+        // What cannot be read.
+        fs::create_dir(groups.join("web.alice~0~1/cgroup.procs")).unwrap();
         assert!(
             is_populated(&groups.join("web.alice~0~1")),
             "unknown counts as a process"
