@@ -2,10 +2,11 @@
 
 use crate::endpoints::EndpointState;
 use crate::port::Protocol;
+use crate::rights::Caller;
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, caller, exit, name, profile, submission, web, with_port};
-use super::{Answer, Attachment, Caller, Command, Desired, Input, Refusal, Want};
+use super::{Answer, Attachment, Command, Desired, Input, Refusal, Want};
 
 fn attachment(toml: &str, host: &str, index: Option<u32>, key: &str) -> Command {
     let profile = profile(toml);
