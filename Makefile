@@ -33,7 +33,9 @@ scripts:
 # it may, else names what it skips.
 external:
 	.ci/install-packages
-	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e
+	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds::
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
 	for rung in pid-namespace freezer process-tree; do \
 		PORTREEVE_TEST_CONTAINMENT=$$rung $(CARGO) test -p portreeve-worker --locked --test replica -- \
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
