@@ -49,6 +49,14 @@ fn stays_at_exec(about: &str) -> bool {
     flags.is_some_and(|flags| flags & nix::libc::O_CLOEXEC == 0)
 }
 
+/// Whether this process was started with this standard signal ignored, as by `nohup`; listening to it would undo that.
+/// Cost: one read below `/proc`.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored(&status).any(|number| number == signal)
+}
+
 /// The standard signals that are ignored, as `/proc/PID/status` tells.
 fn ignored(status: &str) -> impl Iterator<Item = i32> + use<> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

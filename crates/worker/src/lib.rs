@@ -42,4 +42,5 @@ pub use account::BecomeError;
 pub use alone::run_alone;
 pub use attached::{Berth, Outcome, run_attached};
 pub use backend::ShimProgram;
+pub use inherited::is_ignored;
 pub use worker::{WorkerError, run, run_with};

@@ -1,5 +1,6 @@
 //! The signals by which a scheduler or a person ends the job.
 
+use portreeve_worker::is_ignored;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Failure;
@@ -22,7 +23,7 @@ impl Signals {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: match is_ignored(Self::HANGUP) {
+            hangup: match is_ignored(Self::HANGUP.into()) {
                 true => None,
                 false => Some(signal(SignalKind::hangup())?),
             },
@@ -43,12 +44,4 @@ impl Signals {
             () = hangup => Self::HANGUP,
         }
     }
-}
-
-/// Whether we were started with this signal ignored, which listening to it would undo.
-fn is_ignored(signal: u8) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
