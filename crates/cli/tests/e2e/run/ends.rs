@@ -59,6 +59,21 @@ fn term_from_the_scheduler_is_the_normal_stop() {
 }
 
 #[test]
+fn a_job_under_nohup_outlives_the_hangup_of_its_terminal() {
+    let Some(site) = Site::new(POOL) else { return };
+    let mut job = site.job_through("a", &["nohup"], &hello(&[]), |_| ());
+    site.ready("web", 0);
+    job.signal("HUP");
+    // A job that had heard it would stop rather than start anew.
+    assert_eq!(site.world.run(&["restart", "web"]).code, Some(0));
+    site.replica_when("web", 0, "ready again", |it| {
+        it["run"] == 2 && it["ready"] == true
+    });
+    job.signal("TERM");
+    assert_eq!(job.ended(), Some(0), "{}", job.stderr());
+}
+
+#[test]
 fn a_second_interrupt_waits_no_longer() {
     let Some(site) = Site::new(POOL) else { return };
     let options = [
