@@ -27,7 +27,7 @@ pub struct ServiceEndpoints<E = Endpoint> {
 /// What the table must know of an entry to keep and number it.
 pub trait Entry: Clone + PartialEq {
     /// What tells two replicas of one service apart, and orders them.
-    type Key: Ord;
+    type Key: Ord + Clone + std::fmt::Debug;
 
     /// Which replica this is.
     fn key(&self) -> Self::Key;

@@ -10,8 +10,10 @@ mod cell;
 mod endpoint;
 mod snapshot;
 mod table;
+mod update;
 
 pub use cell::Handle;
 pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoints};
 pub use snapshot::Snapshot;
 pub use table::EndpointTable;
+pub use update::{Change, ServiceUpdate};
