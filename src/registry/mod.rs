@@ -46,6 +46,7 @@ mod submit;
 mod survey;
 mod take_up;
 mod teller;
+mod tombstones;
 mod touched;
 mod truth;
 mod view;
@@ -61,12 +62,13 @@ pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
 pub use machine::{Config, LoadError, Registry};
+pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
-pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
+pub use tombstones::Removed;
 pub use view::{
     Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
     ReplicaView, ServiceView, View,
@@ -89,9 +91,9 @@ mod rig;
 #[cfg(test)]
 mod roll_test;
 #[cfg(test)]
-mod show_test;
-#[cfg(test)]
 mod services_test;
+#[cfg(test)]
+mod show_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]
