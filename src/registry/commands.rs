@@ -11,8 +11,6 @@ use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Wish};
 use super::truth::ReplicaKey;
 use super::{Answer, Command, Refusal};
 
-/// The most deleted services that are remembered; the oldest go first.
-
 impl Registry {
     /// Does what is asked, or says why not; then nothing changed.
     pub(super) fn command(&mut self, by: &Caller, command: Command) -> Result<Answer, Refusal> {

@@ -341,7 +341,7 @@ fn started_at(rig: Rig, wall: u64) -> Rig {
         mono: Monotonic::from_millis(5),
         wall: WallClock::from_unix_millis(wall),
     };
-    Rig::at(rig.store, at, rig.registry.config.clone())
+    Rig::at(rig.store, at, rig.registry.config)
 }
 
 // endpoints.md 3.3

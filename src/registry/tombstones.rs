@@ -7,7 +7,7 @@ use super::machine::Registry;
 use super::records::Tombstone;
 use super::truth::TombstoneKey;
 
-/// How many deleted names are remembered; of more, the earliest is forgotten.
+/// The most deleted services that are remembered; the earliest go first.
 const TOMBSTONES_KEPT: usize = 10_000;
 
 /// Services that were deleted.
