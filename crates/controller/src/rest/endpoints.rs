@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use portreeve::endpoints::{Endpoint, EndpointPort, EndpointState, Handle, Snapshot};
+use portreeve::endpoints::{Endpoint, EndpointPort, EndpointState, Handle, Snapshot, Watcher};
 use portreeve::identity::ServiceName;
 use portreeve::port::PortName;
 use portreeve::registry::ServiceView;
@@ -201,7 +201,7 @@ impl Listing {
         }
     }
 
-    fn subscribe(self, handle: &Handle) -> tokio::sync::watch::Receiver<u64> {
+    fn subscribe(self, handle: &Handle) -> Watcher {
         match self {
             Self::Ready => handle.subscribe_ready(),
             Self::Serving | Self::All => handle.subscribe(),
@@ -257,7 +257,7 @@ fn is_stale(app: &App, service: &ServiceView) -> bool {
 
 /// `host:port` lines: of the named port, else of the first published one.
 fn lines(found: &Found, port: Option<&PortName>, listing: Listing, pick: Pick) -> String {
-    let endpoints = found.snapshot.set().endpoints.iter();
+    let endpoints = found.snapshot.entries().map(|(endpoint, _)| endpoint);
     let listed = endpoints.filter(|endpoint| listing.lists(endpoint));
     let line = |endpoint: &Endpoint| {
         let mut ports = endpoint.ports.iter();
@@ -285,17 +285,17 @@ fn as_body(
     listing: Listing,
     stale: bool,
 ) -> body::Endpoints {
-    let set = found.snapshot.set();
+    let snapshot = &found.snapshot;
     let reasons = listing == Listing::All && seen::reads_logs(&found.service, caller);
-    let listed = set.endpoints.iter().filter(|e| listing.lists(e));
-    let ready = set.endpoints.iter().filter(|e| is_listed(e)).count();
+    let endpoints = snapshot.entries().map(|(endpoint, _)| endpoint);
+    let listed = endpoints.filter(|endpoint| listing.lists(endpoint));
     body::Endpoints {
-        service: set.service.to_string(),
+        service: snapshot.service().to_string(),
         epoch: app.shown.table.epoch().to_owned(),
         revision: listing.revision(&found.snapshot),
         port_filter: port.map(ToString::to_string),
-        desired: set.desired,
-        ready: u32::try_from(ready).unwrap_or(u32::MAX),
+        desired: snapshot.desired(),
+        ready: u32::try_from(snapshot.ready()).unwrap_or(u32::MAX),
         view_scope: caller.view_scope().to_owned(),
         stale,
         endpoints: listed
