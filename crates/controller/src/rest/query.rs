@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -64,6 +65,16 @@ impl Query {
         };
         let read = text.parse().map(Some);
         read.map_err(|_| Refused::parameter(name, format!("{:?} is not {what}", excerpt(&text))))
+    }
+
+    /// The parameter read as a `T` whose own words say what is wrong with it.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Refused> {
+        let text = self.text(name)?;
+        let parsed = text.map(|text| text.parse()).transpose();
+        parsed.map_err(|cause| Refused::parameter(name, cause))
     }
 
     /// Whether a yes-or-no parameter says yes.
