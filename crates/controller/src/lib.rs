@@ -284,5 +284,6 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod rest;
     mod services;
 }

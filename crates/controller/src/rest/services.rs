@@ -51,7 +51,7 @@ pub(crate) async fn list(
     let view = app.held(hold, &mut bell, news).await;
     let view = view.unwrap_or_else(|| newest(&app));
     let services = view.services.values().filter(|service| wanted(service));
-    if wants_text(&headers) {
+    if wants_text(&headers)? {
         return Ok(text(services.map(|service| line(service)).collect()));
     }
     Ok(json(&ServiceList {
@@ -85,7 +85,7 @@ pub(crate) async fn show(
         Some(found) => found?,
         None => app.visible(caller, &name)?,
     };
-    if wants_text(&headers) {
+    if wants_text(&headers)? {
         return Ok(text(line(&service)));
     }
     Ok(json(&seen::service(&service, caller)))

@@ -9,6 +9,8 @@ use portreeve::rights::Caller;
 
 use crate::app::App;
 use crate::rest::refused::Refused;
+use crate::rest::services::newest;
+use crate::rest::synced;
 
 /// The view for rights, the snapshot for the answer.
 #[derive(Debug)]
@@ -32,6 +34,14 @@ impl Found {
             snapshot: handle.snapshot(),
             table_revision,
         })
+    }
+
+    /// For how many milliseconds the longest silent of its hosts has not been heard of; 0 without a host.
+    pub(crate) fn synced_ms(&self, app: &App) -> u64 {
+        let view = newest(app);
+        let replicas = self.service.replicas.iter();
+        let hosts = replicas.filter_map(|r| view.hosts.get(r.host.as_ref()?));
+        synced::age_ms(hosts)
     }
 
     /// Whether a host of it has not reported since the controller started.
