@@ -24,6 +24,9 @@ pub struct ServiceList {
     pub view_scope: String,
     /// The number of this answer; give it back as `revision=R&wait=30s` to wait for the next.
     pub revision: u64,
+    /// There are more: give it back as `cursor=` for the next page of the same moment. Without it this is the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
     /// The visible services, by name.
     pub services: Vec<ServiceView>,
 }

@@ -35,6 +35,20 @@ pub(crate) fn written(form: Form, bytes: Bytes) -> Response {
     response
 }
 
+/// [`around`] as an answer.
+pub(crate) fn json_around(head: &impl Serialize, entries: &[u8]) -> Result<Response, Refused> {
+    Ok(written(Form::Json, around(head, entries)?))
+}
+
+/// `head` as JSON, with a list that is written already in the place of its last member, which is an empty one.
+pub(crate) fn around(head: &impl Serialize, list: &[u8]) -> Result<Bytes, Refused> {
+    let head = serde_json::to_vec(head).map_err(|cause| Refused::broken(&cause))?;
+    let head = head
+        .strip_suffix(b"[]}")
+        .ok_or_else(|| Refused::broken(&"its list is not its last member"))?;
+    Ok([head, list, b"}"].concat().into())
+}
+
 /// Who may keep an answer, and what it depends on.
 pub(crate) fn terms(headers: &mut HeaderMap) {
     headers.insert(

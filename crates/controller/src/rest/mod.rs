@@ -28,6 +28,7 @@ mod explain;
 mod hosts;
 mod identity;
 mod names;
+pub(crate) mod pages;
 mod profile;
 pub(crate) mod query;
 pub(crate) mod refused;

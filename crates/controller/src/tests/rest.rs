@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use portreeve::supervision::State;
-use portreeve_api::body::{Endpoints, HostView};
+use portreeve_api::body::{Endpoints, HostView, ServiceList};
 use portreeve_api::paths;
 
 use crate::site::{FakeAgent, OWNER, STRANGER, Seen, Site, profile, put, request, status};
@@ -403,4 +403,155 @@ async fn empty_stale_and_unknown_are_three_answers() {
     assert!(!fresh.json::<Endpoints>().stale);
     assert!(!fresh.headers.contains_key("portreeve-stale"));
     assert_ne!(fresh.headers["etag"], stale.headers["etag"]);
+}
+
+/// All names of a list, page by page, and how many pages there were.
+async fn every_page(site: &Site, uid: u32, first: &str) -> (Vec<String>, usize) {
+    let mut names = Vec::new();
+    let mut path = first.to_owned();
+    for pages in 1..100 {
+        let seen = site.as_user(uid, request(Method::GET, &path)).await;
+        assert_eq!(seen.status, StatusCode::OK, "{path}: {}", seen.text());
+        let link = seen.headers.get("link").map(|link| link.to_str().unwrap());
+        let list: ServiceList = seen.json();
+        names.extend(
+            list.services
+                .iter()
+                .map(|it| it.service.label().to_string()),
+        );
+        let Some(cursor) = list.next_cursor else {
+            assert_eq!(link, None);
+            return (names, pages);
+        };
+        let link = link.unwrap();
+        assert!(
+            link.ends_with("; rel=\"next\"") && link.contains(&cursor),
+            "{link}"
+        );
+        path = link[1..link.find('>').unwrap()].to_owned();
+    }
+    panic!("no end");
+}
+
+#[tokio::test]
+async fn a_list_in_pages_shows_one_moment() {
+    let site = Site::start().await;
+    let mut all = Vec::new();
+    for nth in 0..7 {
+        let name = format!("s{nth}");
+        site.submit(&profile(&name, 1)).await;
+        all.push(name);
+    }
+    let list = paths::services();
+    assert_eq!(every_page(&site, own(), &list).await, (all.clone(), 1));
+    for limit in [1, 2, 3, 6, 7, 8] {
+        let first = format!("{list}?limit={limit}");
+        let pages = all.len().div_ceil(limit);
+        assert_eq!(
+            every_page(&site, own(), &first).await,
+            (all.clone(), pages),
+            "{limit}"
+        );
+    }
+    assert_eq!(
+        every_page(&site, own(), &format!("{list}?limit=1&prefix=s6"))
+            .await
+            .0,
+        ["s6"]
+    );
+    // What comes between two pages is not in them.
+    let first: ServiceList = site.get(&format!("{list}?limit=3")).await;
+    let cursor = first.next_cursor.unwrap();
+    site.submit(&profile("s3a", 1)).await;
+    let stop = paths::service_part(&"s5", "stop");
+    site.as_user(own(), request(Method::POST, &stop)).await;
+    let gone = site
+        .as_user(own(), request(Method::DELETE, &paths::service(&"s5")))
+        .await;
+    assert_eq!(gone.status, StatusCode::OK);
+    let next: ServiceList = site.get(&format!("{list}?cursor={cursor}")).await;
+    assert_eq!((next.revision, next.next_cursor), (first.revision, None));
+    let names: Vec<_> = next
+        .services
+        .iter()
+        .map(|it| it.service.label().to_string())
+        .collect();
+    assert_eq!(names, all[3..]);
+    let now: ServiceList = site.get(&list).await;
+    assert!(now.revision > first.revision && now.services.len() == 7);
+}
+
+#[tokio::test]
+async fn a_cursor_is_its_users_and_its_lists_and_ends() {
+    let site = Site::start().await;
+    for name in ["a", "b", "c"] {
+        let open = format!(
+            "visibility = \"cluster\"\nlabels = {{ tier = \"x\" }}\n{}",
+            profile(name, 1)
+        );
+        let mine = put(&paths::service(&name), "application/toml", open);
+        assert_eq!(site.as_user(OWNER, mine).await.status, StatusCode::OK);
+    }
+    let list = paths::services();
+    let labelled = format!("{list}?limit=1&label=tier:x");
+    assert_eq!(
+        every_page(&site, STRANGER, &labelled).await.0,
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        every_page(&site, STRANGER, &format!("{list}?label=tier:y"))
+            .await
+            .0
+            .len(),
+        0
+    );
+    let as_stranger =
+        async |path: String| site.as_user(STRANGER, request(Method::GET, &path)).await;
+    let first: ServiceList = as_stranger(labelled.clone()).await.json();
+    let cursor = first.next_cursor.unwrap();
+    let anothers = read(&site, &format!("{list}?cursor={cursor}"), &[]).await;
+    assert_eq!(
+        (anothers.status, anothers.problem().code.as_str()),
+        (StatusCode::GONE, "cursor_expired")
+    );
+    for wrong in [
+        format!("cursor={cursor}&prefix=a"),
+        format!("cursor={cursor}&label=tier:x"),
+        format!("cursor={cursor}&revision=1"),
+        "cursor=x".to_owned(),
+        format!("cursor={cursor}0"),
+        "limit=0".to_owned(),
+        "limit=1001".to_owned(),
+        "limit=-1".to_owned(),
+    ] {
+        let seen = as_stranger(format!("{list}?{wrong}")).await;
+        assert_eq!(
+            (seen.status, seen.problem().code.as_str()),
+            (StatusCode::BAD_REQUEST, "bad_parameter"),
+            "{wrong}"
+        );
+    }
+    // A right that is lost between two pages ends with the next one.
+    let closed = put(
+        &format!("{}?replace=1", paths::service(&"b")),
+        "application/toml",
+        profile("b", 1),
+    );
+    assert_eq!(site.as_user(OWNER, closed).await.status, StatusCode::OK);
+    let next: ServiceList = as_stranger(format!("{list}?cursor={cursor}")).await.json();
+    let names: Vec<_> = next
+        .services
+        .iter()
+        .map(|it| it.service.label().as_str())
+        .collect();
+    assert_eq!(names, ["c"]);
+    // The next start knows no moment of the former one.
+    let site = site.killed_and_started().await;
+    let seen = site
+        .as_user(
+            STRANGER,
+            request(Method::GET, &format!("{list}?cursor={cursor}")),
+        )
+        .await;
+    assert_eq!(seen.problem().code, "cursor_expired");
 }

@@ -6,6 +6,7 @@ use portreeve::rights::Caller;
 use portreeve_api::body::{self, Conditions};
 
 use crate::app::App;
+use crate::rest::answer::around;
 use crate::rest::refused::Refused;
 use crate::rest::seen;
 
@@ -24,20 +25,6 @@ pub(crate) fn bytes(
     let entries = entries(&found.snapshot, asked, reasons);
     let entries = serde_json::to_vec(&entries).map_err(|cause| Refused::broken(&cause))?;
     around(&head(app, found, caller, asked, stale), &entries)
-}
-
-/// `head` with these written entries in the place of its empty list, which is its last member.
-fn around(head: &body::Endpoints, entries: &[u8]) -> Result<Bytes, Refused> {
-    const EMPTY: &[u8] = b"[]}";
-    let head = serde_json::to_vec(head).map_err(|cause| Refused::broken(&cause))?;
-    let head = head
-        .strip_suffix(EMPTY)
-        .ok_or_else(|| Refused::broken(&"the list of endpoints is not the last member"))?;
-    let mut whole = Vec::with_capacity(head.len() + entries.len() + 1);
-    whole.extend_from_slice(head);
-    whole.extend_from_slice(entries);
-    whole.push(b'}');
-    Ok(whole.into())
 }
 
 /// The answer without its endpoints.
