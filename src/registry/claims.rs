@@ -108,8 +108,7 @@ impl Registry {
         // An address may be what somebody waits for.
         self.waits.wake();
         let all = self.truth.replicas.iter();
-        let here =
-            all.filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id));
+        let here = all.filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id));
         for (key, _) in here {
             self.shown.news.insert_replica(*key);
             self.attention.insert(key.0);

@@ -13,7 +13,10 @@ pub(super) struct Heard(Arc<AtomicI64>);
 impl Heard {
     /// As the last run of the controller left it: by the other clock, since that one's monotonic clock says nothing.
     pub(super) fn stored(at: WallClock, now: Now) -> Self {
-        let age = now.wall.as_unix_millis().saturating_sub(at.as_unix_millis());
+        let age = now
+            .wall
+            .as_unix_millis()
+            .saturating_sub(at.as_unix_millis());
         Self(Arc::new(AtomicI64::new(
             signed(now.mono.as_millis()).saturating_sub(signed(age)),
         )))

@@ -61,9 +61,9 @@ pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
 pub use machine::{Config, LoadError, Registry};
+pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
-pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
@@ -89,9 +89,9 @@ mod rig;
 #[cfg(test)]
 mod roll_test;
 #[cfg(test)]
-mod show_test;
-#[cfg(test)]
 mod services_test;
+#[cfg(test)]
+mod show_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]

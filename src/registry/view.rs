@@ -19,8 +19,8 @@ use crate::time::{Monotonic, WallClock};
 
 use super::heard::HeardOf;
 use super::placement::Reason;
-use super::replica_list::ReplicaList;
 use super::reasons::{HostSums, ReasonView};
+use super::replica_list::ReplicaList;
 use super::roster::{Named, Roster};
 use super::seats::AgentIdentity;
 use super::{ReportedAddress, UnusableAddress};

@@ -78,7 +78,12 @@ impl Registry {
         lives.map(|life| life.heard_at.clone()).collect()
     }
 
-    pub(super) fn replica_view(&self, service: &Service, index: u32, replica: &Replica) -> ReplicaView {
+    pub(super) fn replica_view(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+    ) -> ReplicaView {
         let key = (service.id, index);
         let profile = service.profile_of(replica.generation);
         let status = replica.status.as_ref();
