@@ -51,6 +51,7 @@ impl Registry {
         Some(Endpoint {
             replica: index,
             incarnation: replica.incarnation,
+            job: placement.attached.as_ref().and_then(|it| it.job.clone()),
             host: host.name().clone(),
             address: self.published(host.id),
             ports: self.published_ports(profile, placement),

@@ -164,6 +164,7 @@ impl Controller {
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
+            pages: rest::pages::Pages::default(),
             key,
             instance: random_name()?,
             own_uid: nix::unistd::geteuid().as_raw(),
@@ -316,5 +317,6 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod rest;
     mod services;
 }
