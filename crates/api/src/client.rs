@@ -2,18 +2,21 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::Problem;
+use crate::wire::{self, Wire};
 
 /// Where a controller answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +118,7 @@ impl Client {
     /// The most bytes of an answer; longer ones are refused.
     pub const MAX_BODY: usize = 64 << 20;
     /// How long a connect may take.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+    pub const CONNECT_TIMEOUT: Duration = wire::CONNECT_TIMEOUT;
 
     /// A client of `target` without a token.
     #[must_use]
@@ -206,20 +209,12 @@ impl Client {
         within: Duration,
     ) -> Result<Reply, ClientError> {
         let exchange = self.exchange(method, path, headers, body, media_type);
-        let reply =
-            tokio::time::timeout(within, exchange)
-                .await
-                .map_err(|_| ClientError::Timeout {
-                    target: self.target.clone(),
-                    within,
-                })??;
+        let reply = tokio::time::timeout(within, exchange);
+        let reply = reply.await.map_err(|_| self.late(within))??;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
             return Ok(reply);
         }
-        match serde_json::from_slice::<Problem>(&reply.body) {
-            Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
-            Err(_) => Err(self.garbled(format!("HTTP {} without a reason", reply.status))),
-        }
+        Err(self.refused(reply.status, &reply.body))
     }
 
     async fn exchange(
@@ -230,10 +225,19 @@ impl Client {
         body: Option<Bytes>,
         media_type: &str,
     ) -> Result<Reply, ClientError> {
-        let unreachable = |reason: String| ClientError::Unreachable {
-            target: self.target.clone(),
-            reason,
-        };
+        let mut request = self.request(method, path, body, media_type)?;
+        request.headers_mut().extend(headers);
+        let wire = wire::connect(&self.target).await?;
+        self.speak(wire, request).await
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        media_type: &str,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -246,58 +250,23 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let mut request = request
+        request
             .body(Full::new(body.unwrap_or_default()))
-            .map_err(|cause| self.garbled(cause.to_string()))?;
-        request.headers_mut().extend(headers);
-        let connect = async {
-            match &self.target {
-                Target::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-                Target::Tcp(authority) => TcpStream::connect(authority).await.map(Stream::Tcp),
-            }
-        };
-        let stream = match tokio::time::timeout(Self::CONNECT_TIMEOUT, connect).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(cause)) => return Err(unreachable(cause.to_string())),
-            Err(_) => return Err(unreachable("no connection within 5 s".to_owned())),
-        };
-        match stream {
-            Stream::Unix(stream) => self.speak(TokioIo::new(stream), request).await,
-            Stream::Tcp(stream) => {
-                // Small requests and answers: waiting to fill a packet costs 40 ms each.
-                stream
-                    .set_nodelay(true)
-                    .map_err(|cause| unreachable(cause.to_string()))?;
-                self.speak(TokioIo::new(stream), request).await
-            }
-        }
+            .map_err(|cause| self.garbled(cause.to_string()))
     }
 
-    async fn speak<S>(
+    async fn speak(
         &self,
-        stream: TokioIo<S>,
+        wire: Box<dyn Wire>,
         request: Request<Full<Bytes>>,
-    ) -> Result<Reply, ClientError>
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        let cut = |cause: hyper::Error| ClientError::Unreachable {
-            target: self.target.clone(),
-            reason: cause.to_string(),
-        };
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
+    ) -> Result<Reply, ClientError> {
+        let cut = |cause| self.cut(&cause);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
             .await
             .map_err(cut)?;
         let exchange = async {
             let answer = sender.send_request(request).await.map_err(cut)?;
-            let (parts, body) = answer.into_parts();
-            let body = Limited::new(body, Self::MAX_BODY).collect().await;
-            let body = body.map_err(|cause| self.half(&*cause))?.to_bytes();
-            Ok(Reply {
-                status: parts.status,
-                headers: parts.headers,
-                body,
-            })
+            self.whole(answer).await
         };
         tokio::pin!(exchange);
         tokio::pin!(connection);
@@ -311,6 +280,103 @@ impl Client {
             exchange.as_mut().poll(context)
         })
         .await
+    }
+
+    /// The answer with its whole body.
+    async fn whole(&self, answer: http::Response<Incoming>) -> Result<Reply, ClientError> {
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, Self::MAX_BODY).collect().await;
+        let body = body.map_err(|cause| self.half(&*cause))?.to_bytes();
+        Ok(Reply {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    /// `GET path` answered with `media_type` and no end: the answer's body, to be read piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`]: none of its pieces was read then.
+    pub(crate) async fn open(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+        media_type: &str,
+        within: Duration,
+    ) -> Result<Flow, ClientError> {
+        let opened = async {
+            let mut request = self.request(Method::GET, path, None, media_type)?;
+            request.headers_mut().extend(headers);
+            let accept = HeaderValue::from_str(media_type);
+            let accept = accept.map_err(|cause| self.garbled(cause.to_string()))?;
+            request.headers_mut().insert(header::ACCEPT, accept);
+            let wire = TokioIo::new(wire::connect(&self.target).await?);
+            let cut = |cause| self.cut(&cause);
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(wire)
+                .await
+                .map_err(cut)?;
+            let mut connection: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(connection);
+            let mut connected = true;
+            let answer = {
+                let mut answer = std::pin::pin!(sender.send_request(request));
+                std::future::poll_fn(|context| {
+                    if connected {
+                        connected = connection.as_mut().poll(context).is_pending();
+                    }
+                    answer.as_mut().poll(context)
+                })
+                .await
+                .map_err(cut)?
+            };
+            let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
+            let mut flow = Flow {
+                client: self.clone(),
+                status: answer.status(),
+                body: answer.into_body(),
+                connection: connected.then_some(connection),
+                _sender: sender,
+            };
+            if flow.status != StatusCode::OK {
+                return Err(flow.refusal().await);
+            }
+            let kind = kind.as_ref().and_then(|kind| kind.to_str().ok());
+            if !kind.is_some_and(|kind| kind.starts_with(media_type)) {
+                let kind = kind.unwrap_or("no content type");
+                return Err(self.garbled(format!("{kind} in place of {media_type}")));
+            }
+            Ok(flow)
+        };
+        match tokio::time::timeout(within, opened).await {
+            Ok(opened) => opened,
+            Err(_) => Err(self.late(within)),
+        }
+    }
+
+    fn late(&self, within: Duration) -> ClientError {
+        let target = self.target.clone();
+        ClientError::Timeout { target, within }
+    }
+
+    fn cut(&self, cause: &hyper::Error) -> ClientError {
+        ClientError::Unreachable {
+            target: self.target.clone(),
+            reason: cause.to_string(),
+        }
+    }
+
+    /// What an answer that is no success says.
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
+        match serde_json::from_slice::<Problem>(body) {
+            Ok(problem) => ClientError::Refused(Box::new(problem)),
+            // What stands before a controller says so in its place.
+            Err(_) if (502..=504).contains(&status.as_u16()) => ClientError::Unreachable {
+                target: self.target.clone(),
+                reason: format!("HTTP {status}"),
+            },
+            Err(_) => self.garbled(format!("HTTP {status} without a reason")),
+        }
     }
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
@@ -335,9 +401,58 @@ impl Client {
     }
 }
 
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
+/// An answer's body that has no end of its own. Dropped, its connection is closed.
+pub(crate) struct Flow {
+    client: Client,
+    status: StatusCode,
+    body: Incoming,
+    /// Driven by who reads; `None` once it ended.
+    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+impl Flow {
+    /// The most bytes of a refusal that are read.
+    const MAX_REFUSAL: usize = 64 << 10;
+
+    /// The next piece, `None` at the end. Dropping the call loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Unreachable`] if the connection is cut.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            let frame = std::future::poll_fn(|context| {
+                if let Some(connection) = &mut self.connection
+                    && connection.as_mut().poll(context).is_ready()
+                {
+                    self.connection = None;
+                }
+                Pin::new(&mut self.body).poll_frame(context)
+            });
+            match frame.await {
+                None => return Ok(None),
+                Some(Err(cause)) => return Err(self.client.cut(&cause)),
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What it says, being no success.
+    async fn refusal(&mut self) -> ClientError {
+        let mut body = Vec::new();
+        while let Ok(Some(piece)) = self.piece().await {
+            body.extend_from_slice(&piece);
+            if body.len() > Self::MAX_REFUSAL {
+                break;
+            }
+        }
+        self.client.refused(self.status, &body)
+    }
 }
 
 /// Why a call has no good answer.

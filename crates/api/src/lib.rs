@@ -18,6 +18,8 @@ pub mod removal;
 pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;
+pub mod stream;
+mod wire;
 
 pub use client::{Client, ClientError, SENT_HEADER, Target};
 pub use problem::Problem;
