@@ -1,91 +1,16 @@
 //! A thin client: one request, one connection, over a Unix socket or TCP.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Problem;
-use crate::wire::{self, Wire};
-
-/// Where a controller answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A Unix socket on this machine.
-    Unix(PathBuf),
-    /// `host:port`.
-    Tcp(String),
-}
-
-impl FromStr for Target {
-    type Err = ParseTargetError;
-
-    /// Reads `unix:/path`, `/path`, `http://host:port` or `host:port`.
-    fn from_str(text: &str) -> Result<Self, ParseTargetError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Self::Unix(path.into()));
-        }
-        if text.starts_with('/') {
-            return Ok(Self::Unix(text.into()));
-        }
-        let authority = text
-            .strip_prefix("http://")
-            .unwrap_or(text)
-            .trim_end_matches('/');
-        match authority.rsplit_once(':') {
-            Some((host, port))
-                if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() =>
-            {
-                Ok(Self::Tcp(authority.to_owned()))
-            }
-            _ => Err(ParseTargetError {
-                text: text.chars().take(64).collect(),
-            }),
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(authority) => write!(f, "http://{authority}"),
-        }
-    }
-}
-
-impl Serialize for Target {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Target {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
-
-/// Not the address of a controller.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is no controller address: write unix:/path/to/controller.sock or http://host:port"
-)]
-pub struct ParseTargetError {
-    text: String,
-}
+use crate::flow::Flow;
+use crate::target::Target;
 
 /// When a request was sent by the sender's clock, in milliseconds since 1970: what it tells of moments is then as old
 /// as it is, however far that clock is off.
@@ -118,7 +43,7 @@ impl Client {
     /// The most bytes of an answer; longer ones are refused.
     pub const MAX_BODY: usize = 64 << 20;
     /// How long a connect may take.
-    pub const CONNECT_TIMEOUT: Duration = wire::CONNECT_TIMEOUT;
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
     /// A client of `target` without a token.
     #[must_use]
@@ -227,8 +152,13 @@ impl Client {
     ) -> Result<Reply, ClientError> {
         let mut request = self.request(method, path, body, media_type)?;
         request.headers_mut().extend(headers);
-        let wire = wire::connect(&self.target).await?;
-        self.speak(wire, request).await
+        let mut flow = Flow::begin(self, request).await?;
+        let body = flow.rest(Self::MAX_BODY).await?;
+        Ok(Reply {
+            status: flow.status,
+            headers: flow.headers,
+            body,
+        })
     }
 
     fn request(
@@ -255,115 +185,42 @@ impl Client {
             .map_err(|cause| self.garbled(cause.to_string()))
     }
 
-    async fn speak(
-        &self,
-        wire: Box<dyn Wire>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Reply, ClientError> {
-        let cut = |cause| self.cut(&cause);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
-            .await
-            .map_err(cut)?;
-        let exchange = async {
-            let answer = sender.send_request(request).await.map_err(cut)?;
-            self.whole(answer).await
-        };
-        tokio::pin!(exchange);
-        tokio::pin!(connection);
-        // The connection is driven here, so that dropping the call also drops it: no task is left behind.
-        let mut connected = true;
-        std::future::poll_fn(|context| {
-            if connected {
-                // An error of the connection reaches the exchange too, with its words.
-                connected = connection.as_mut().poll(context).is_pending();
-            }
-            exchange.as_mut().poll(context)
-        })
-        .await
-    }
-
-    /// The answer with its whole body.
-    async fn whole(&self, answer: http::Response<Incoming>) -> Result<Reply, ClientError> {
-        let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, Self::MAX_BODY).collect().await;
-        let body = body.map_err(|cause| self.half(&*cause))?.to_bytes();
-        Ok(Reply {
-            status: parts.status,
-            headers: parts.headers,
-            body,
-        })
-    }
-
-    /// `GET path` answered with `media_type` and no end: the answer's body, to be read piece by piece.
+    /// `GET path` answered with `media_type` and no end of its own, to be read piece by piece.
     ///
     /// # Errors
     ///
-    /// See [`ClientError`]: none of its pieces was read then.
+    /// See [`ClientError`].
     pub(crate) async fn open(
         &self,
         path: &str,
-        headers: HeaderMap,
-        media_type: &str,
+        mut headers: HeaderMap,
+        media_type: &'static str,
         within: Duration,
     ) -> Result<Flow, ClientError> {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(media_type));
         let opened = async {
             let mut request = self.request(Method::GET, path, None, media_type)?;
             request.headers_mut().extend(headers);
-            let accept = HeaderValue::from_str(media_type);
-            let accept = accept.map_err(|cause| self.garbled(cause.to_string()))?;
-            request.headers_mut().insert(header::ACCEPT, accept);
-            let wire = TokioIo::new(wire::connect(&self.target).await?);
-            let cut = |cause| self.cut(&cause);
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(wire)
-                .await
-                .map_err(cut)?;
-            let mut connection: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(connection);
-            let mut connected = true;
-            let answer = {
-                let mut answer = std::pin::pin!(sender.send_request(request));
-                std::future::poll_fn(|context| {
-                    if connected {
-                        connected = connection.as_mut().poll(context).is_pending();
-                    }
-                    answer.as_mut().poll(context)
-                })
-                .await
-                .map_err(cut)?
-            };
-            let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
-            let mut flow = Flow {
-                client: self.clone(),
-                status: answer.status(),
-                body: answer.into_body(),
-                connection: connected.then_some(connection),
-                _sender: sender,
-            };
+            let mut flow = Flow::begin(self, request).await?;
             if flow.status != StatusCode::OK {
-                return Err(flow.refusal().await);
+                let body = flow.rest(Self::MAX_BODY).await?;
+                return Err(self.refused(flow.status, &body));
             }
-            let kind = kind.as_ref().and_then(|kind| kind.to_str().ok());
+            let kind = flow.headers.get(header::CONTENT_TYPE);
+            let kind = kind.and_then(|kind| kind.to_str().ok());
             if !kind.is_some_and(|kind| kind.starts_with(media_type)) {
                 let kind = kind.unwrap_or("no content type");
                 return Err(self.garbled(format!("{kind} in place of {media_type}")));
             }
             Ok(flow)
         };
-        match tokio::time::timeout(within, opened).await {
-            Ok(opened) => opened,
-            Err(_) => Err(self.late(within)),
-        }
+        let opened = tokio::time::timeout(within, opened).await;
+        opened.unwrap_or_else(|_| Err(self.late(within)))
     }
 
     fn late(&self, within: Duration) -> ClientError {
         let target = self.target.clone();
         ClientError::Timeout { target, within }
-    }
-
-    fn cut(&self, cause: &hyper::Error) -> ClientError {
-        ClientError::Unreachable {
-            target: self.target.clone(),
-            reason: cause.to_string(),
-        }
     }
 
     /// What an answer that is no success says.
@@ -383,75 +240,11 @@ impl Client {
         serde_json::from_slice(body).map_err(|cause| self.garbled(cause.to_string()))
     }
 
-    /// An answer that began and has no end here.
-    fn half(&self, cause: &(dyn std::error::Error + Send + Sync + 'static)) -> ClientError {
-        let target = self.target.clone();
-        if cause.is::<LengthLimitError>() {
-            return ClientError::TooLong { target };
-        }
-        let reason = cause.to_string();
-        ClientError::Unreachable { target, reason }
-    }
-
     fn garbled(&self, reason: String) -> ClientError {
         ClientError::Garbled {
             target: self.target.clone(),
             reason,
         }
-    }
-}
-
-/// An answer's body that has no end of its own. Dropped, its connection is closed.
-pub(crate) struct Flow {
-    client: Client,
-    status: StatusCode,
-    body: Incoming,
-    /// Driven by who reads; `None` once it ended.
-    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    _sender: SendRequest<Full<Bytes>>,
-}
-
-impl Flow {
-    /// The most bytes of a refusal that are read.
-    const MAX_REFUSAL: usize = 64 << 10;
-
-    /// The next piece, `None` at the end. Dropping the call loses nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError::Unreachable`] if the connection is cut.
-    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
-        loop {
-            let frame = std::future::poll_fn(|context| {
-                if let Some(connection) = &mut self.connection
-                    && connection.as_mut().poll(context).is_ready()
-                {
-                    self.connection = None;
-                }
-                Pin::new(&mut self.body).poll_frame(context)
-            });
-            match frame.await {
-                None => return Ok(None),
-                Some(Err(cause)) => return Err(self.client.cut(&cause)),
-                Some(Ok(frame)) => {
-                    if let Ok(bytes) = frame.into_data() {
-                        return Ok(Some(bytes));
-                    }
-                }
-            }
-        }
-    }
-
-    /// What it says, being no success.
-    async fn refusal(&mut self) -> ClientError {
-        let mut body = Vec::new();
-        while let Ok(Some(piece)) = self.piece().await {
-            body.extend_from_slice(&piece);
-            if body.len() > Self::MAX_REFUSAL {
-                break;
-            }
-        }
-        self.client.refused(self.status, &body)
     }
 }
 

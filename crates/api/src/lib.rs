@@ -9,6 +9,7 @@ pub mod attach;
 pub mod body;
 pub mod client;
 pub mod containment;
+mod flow;
 pub mod host_limits;
 pub mod local;
 mod log_parts;
@@ -19,7 +20,8 @@ pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;
 pub mod stream;
-mod wire;
+mod target;
 
-pub use client::{Client, ClientError, SENT_HEADER, Target};
+pub use client::{Client, ClientError, SENT_HEADER};
 pub use problem::Problem;
+pub use target::{ParseTargetError, Target};

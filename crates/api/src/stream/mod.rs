@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::body::Endpoint;
-use crate::client::{Client, ClientError, Flow};
+use crate::client::{Client, ClientError};
+use crate::flow::Flow;
 
 use events::{Item, Reader};
 
