@@ -51,6 +51,8 @@ pub enum Told {
         id: String,
         /// The set.
         set: Box<ServiceSet>,
+        /// The same as the controller wrote it: JSON, an object, with what a later controller may know beside.
+        text: String,
     },
     /// A service is gone, or no longer visible.
     Removed {
@@ -61,8 +63,12 @@ pub enum Told {
     },
     /// Everything up to this revision was told. Comes behind the first sets, and again and again.
     CaughtUp {
+        /// The event's `epoch.revision`.
+        id: String,
         /// The number.
         revision: u64,
+        /// Whether of some hosts only that is known which they told before the controller started.
+        stale: bool,
     },
     /// Nothing that was told holds any more: the sets that do follow, and then [`Told::CaughtUp`].
     Reset,
@@ -260,7 +266,7 @@ impl Watch {
                 return self.hear();
             }
         };
-        match self.event(&name, id, &data) {
+        match self.event(&name, id, data) {
             Ok(told) => {
                 self.hear();
                 self.pending.extend(told);
@@ -278,20 +284,26 @@ impl Watch {
         &mut self,
         name: &str,
         id: Option<String>,
-        data: &str,
+        data: String,
     ) -> Result<Option<Told>, serde_json::Error> {
         let told = match name {
             "endpoints" => Told::Set {
                 id: id.clone().unwrap_or_default(),
-                set: serde_json::from_str(data)?,
+                set: serde_json::from_str(&data)?,
+                text: data,
             },
             "removed" => Told::Removed {
                 id: id.clone().unwrap_or_default(),
-                service: serde_json::from_str::<Named>(data)?.service,
+                service: serde_json::from_str::<Named>(&data)?.service,
             },
-            "bookmark" => Told::CaughtUp {
-                revision: serde_json::from_str::<Numbered>(data)?.revision,
-            },
+            "bookmark" => {
+                let Numbered { revision, stale } = serde_json::from_str(&data)?;
+                Told::CaughtUp {
+                    id: id.clone().unwrap_or_default(),
+                    revision,
+                    stale,
+                }
+            }
             "reset" => {
                 // Behind this id nothing would come; the sets that follow were not told yet.
                 self.last = None;
@@ -329,6 +341,8 @@ struct Named {
 #[derive(Deserialize)]
 struct Numbered {
     revision: u64,
+    #[serde(default)]
+    stale: bool,
 }
 
 /// Up to a half less.

@@ -60,9 +60,14 @@ async fn head(stream: &mut TcpStream) -> String {
 /// What is told, in words.
 async fn told(watch: &mut Watch) -> String {
     match watch.next().await {
-        Ok(Told::Set { id, set }) => format!("{} {} {}", set.service, set.ready, id),
+        Ok(Told::Set { id, set, .. }) => format!("{} {} {}", set.service, set.ready, id),
         Ok(Told::Removed { service, .. }) => format!("{service} removed"),
-        Ok(Told::CaughtUp { revision }) => format!("caught up {revision}"),
+        Ok(Told::CaughtUp {
+            revision, stale, ..
+        }) => {
+            let old = if stale { ", stale" } else { "" };
+            format!("caught up {revision}{old}")
+        }
         Ok(Told::Reset) => "reset".to_owned(),
         Ok(Told::Away { reason }) => format!("away: {reason}"),
         Ok(Told::Back) => "back".to_owned(),
@@ -81,7 +86,7 @@ async fn a_cut_stream_goes_on_behind_its_last_event_without_a_word() {
     let mut it = scripted(&[
         Part::Cut(stream![
             "id: e.5\nevent: endpoints\ndata: {\"service\":\"web.a\",\"revision\":5,\"ready\":1,\"endpoints\":[]}",
-            "id: e.6\nevent: bookmark\ndata: {\"revision\":6}",
+            "id: e.6\nevent: bookmark\ndata: {\"revision\":6,\"stale\":true}",
         ]),
         Part::Mute(stream![
             "id: e.9\nevent: removed\ndata: {\"service\":\"web.a\"}"
@@ -89,7 +94,7 @@ async fn a_cut_stream_goes_on_behind_its_last_event_without_a_word() {
     ])
     .await;
     assert_eq!(told(&mut it.watch).await, "web.a 1 e.5");
-    assert_eq!(told(&mut it.watch).await, "caught up 6");
+    assert_eq!(told(&mut it.watch).await, "caught up 6, stale");
     assert_eq!(told(&mut it.watch).await, "web.a removed");
     let first = it.asked.recv().await.unwrap();
     assert!(
