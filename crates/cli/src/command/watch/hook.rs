@@ -35,8 +35,12 @@ pub(super) struct Run {
     group: Pid,
     /// What it is called in messages.
     service: String,
-    ended: Option<Pin<Box<dyn Future<Output = Result<(), String>>>>>,
+    /// `None` once it ended.
+    attended: Option<Attended>,
 }
+
+/// Ends as the run does.
+type Attended = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 impl Hook {
     /// Between the order to end and the kill.
@@ -74,11 +78,11 @@ impl Hook {
         let number = child.id().and_then(|number| i32::try_from(number).ok());
         let group = Pid::from_raw(number.ok_or_else(|| refused(&"it has no number"))?);
         let service = occasion.service.clone();
-        let ended = attend(child, group, occasion, self.most);
+        let attended = attend(child, group, occasion, self.most);
         Ok(Run {
             group,
             service,
-            ended: Some(Box::pin(ended)),
+            attended: Some(Box::pin(attended)),
         })
     }
 }
@@ -90,17 +94,17 @@ impl Run {
     ///
     /// One sentence that says how it ended.
     pub(super) async fn ended(&mut self) -> Result<(), String> {
-        let Some(ended) = &mut self.ended else {
+        let Some(attended) = &mut self.attended else {
             return Ok(());
         };
-        let outcome = ended.await;
-        self.ended = None;
+        let outcome = attended.await;
+        self.attended = None;
         outcome
     }
 
     /// Ends it, by force after a while.
     pub(super) async fn end(&mut self) {
-        if self.ended.is_none() {
+        if self.attended.is_none() {
             return;
         }
         // What is gone already needs no signal.
@@ -117,7 +121,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.ended.is_some() {
+        if self.attended.is_some() {
             _ = killpg(self.group, Signal::SIGKILL);
         }
     }

@@ -1,6 +1,5 @@
 //! One watch from its beginning to its end: what is told, what is written, what runs.
 
-use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use portreeve_api::ClientError;
 use portreeve_api::stream::{Told, Watch as Stream};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Sender;
 use tokio::time::Instant;
 
 use crate::exit::{Code, Failure};
@@ -135,17 +134,16 @@ impl Session {
         };
         let prints = self.plan.file.is_none() && self.plan.hook.is_none();
         let unread = async {
-            if prints {
-                reader_left().await;
-            } else {
-                std::future::pending().await
+            match prints {
+                true => reader_left().await,
+                false => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             number = signals.next() => Step::Signal(number),
             outcome = ended => Step::CommandEnded(outcome),
-            _ = unread => Step::Unread,
+            () = unread => Step::Unread,
             () = due => Step::WriteFile,
             told = self.stream.next() => Step::Told(told),
         }
@@ -368,12 +366,13 @@ impl Session {
 /// Returns when the other end of standard output is closed; not at all where it has none.
 ///
 /// `watch web | head -1` is to end with head, not at the next change.
-async fn reader_left() -> Option<Infallible> {
+async fn reader_left() {
     let watched = std::io::stdout().as_fd().try_clone_to_owned().ok();
-    // A file cannot be waited on.
-    let watched = watched.and_then(|fd| AsyncFd::register_with_interest(fd, Interest::ERROR).ok());
+    // Unchecked: a socket will do as well, nothing is written through this one, and to make it non-blocking would make
+    // standard output so. A file cannot be waited on.
+    let watched = watched.and_then(|fd| Sender::from_owned_fd_unchecked(fd).ok());
     match watched {
-        Some(fd) if fd.ready(Interest::ERROR).await.is_ok() => None,
+        Some(pipe) if pipe.ready(Interest::ERROR).await.is_ok() => {}
         _ => std::future::pending().await,
     }
 }
