@@ -1,0 +1,1 @@
+//! Streams of changes over connections that break, dawdle or are many.
