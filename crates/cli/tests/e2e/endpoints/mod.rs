@@ -1,11 +1,14 @@
 //! What clients are told of a service, and when: real daemons and a real wire.
 
 mod away;
+mod follower;
 mod listing;
 mod quiet;
 mod reuse;
+#[expect(dead_code, reason = "the bench of the whole server shares it")]
 mod scripted;
 mod streams;
+#[expect(dead_code, reason = "the bench of the whole server shares it")]
 mod wire;
 
 use serde_json::Value;

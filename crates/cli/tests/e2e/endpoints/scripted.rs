@@ -80,6 +80,20 @@ impl ScriptedHost {
     /// The worker of this replica (in the order in which they were ordered) tells whether it is ready; returns when
     /// the controller has it.
     pub(crate) fn tell(&mut self, nth: usize, ready: bool) -> io::Result<()> {
+        let news = self.news(nth, ready)?;
+        news.put(&mut self.wire)?;
+        sound(self.wire.answer()?).map(drop)
+    }
+
+    /// The same over a connection of its own, on which the answer is still to come.
+    pub(crate) fn begin_to_tell(&mut self, nth: usize, ready: bool) -> io::Result<Wire> {
+        let news = self.news(nth, ready)?;
+        let mut wire = Wire::open(&self.place, PATIENCE)?;
+        news.put(&mut wire)?;
+        Ok(wire)
+    }
+
+    fn news(&mut self, nth: usize, ready: bool) -> io::Result<Put> {
         let status = &mut self.told[nth];
         status.seq += 1;
         status.state = State::Up;
@@ -87,8 +101,8 @@ impl ScriptedHost {
         status.not_ready_reason = (!ready).then(|| "the test says so".to_owned());
         let desired = &self.replicas[nth].desired;
         let path = paths::status(&desired.service, desired.index, desired.incarnation);
-        let token = format!("Bearer {}", self.replicas[nth].tokens.worker);
-        put(&mut self.wire, &path, &[("Authorization", &token)], status)
+        let token = Some(format!("Bearer {}", self.replicas[nth].tokens.worker));
+        Put::new(path, token, status)
     }
 
     /// Whether this replica was last told to be ready.
@@ -97,10 +111,6 @@ impl ScriptedHost {
     }
 
     /// From the next report on the host publishes this address.
-    #[allow(
-        dead_code,
-        reason = "the tests have hosts without an address, the benches none"
-    )]
     pub(crate) fn publish(&mut self, address: Option<IpAddr>) {
         self.published = address;
     }
@@ -119,19 +129,30 @@ impl ScriptedHost {
             });
         }
         let path = paths::host_part(&self.host, "report");
-        put(&mut self.wire, &path, &[], &facts)
+        Put::new(path, None, &facts)?.put(&mut self.wire)?;
+        sound(self.wire.answer()?).map(drop)
     }
 }
 
-fn put(
-    wire: &mut Wire,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &impl Serialize,
-) -> io::Result<()> {
-    let headers = [headers, &[("Content-Type", "application/json")]].concat();
-    wire.ask("PUT", path, &headers, &serde_json::to_vec(body)?)?;
-    sound(wire.answer()?).map(drop)
+/// A body on its way.
+struct Put {
+    path: String,
+    token: Option<String>,
+    body: Vec<u8>,
+}
+
+impl Put {
+    fn new(path: String, token: Option<String>, body: &impl Serialize) -> io::Result<Self> {
+        let body = serde_json::to_vec(body)?;
+        Ok(Self { path, token, body })
+    }
+
+    fn put(&self, wire: &mut Wire) -> io::Result<()> {
+        let mut headers = vec![("Content-Type", "application/json")];
+        let token = self.token.as_deref();
+        headers.extend(token.map(|token| ("Authorization", token)));
+        wire.ask("PUT", &self.path, &headers, &self.body)
+    }
 }
 
 fn sound(answer: Answer) -> io::Result<Answer> {

@@ -12,10 +12,6 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Unix(PathBuf),
-    #[allow(
-        dead_code,
-        reason = "the tests have a socket that no network hides, the benches a network"
-    )]
     Tcp(SocketAddr),
 }
 
