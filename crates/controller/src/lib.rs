@@ -27,6 +27,7 @@ mod data_dir;
 mod desk;
 mod driver;
 mod impatient;
+mod lineage;
 mod listen;
 mod peer;
 mod queue;
@@ -48,10 +49,12 @@ use account::Accounts;
 use app::App;
 use data_dir::DataDir;
 use driver::Driver;
+use lineage::Lineage;
 use listen::{Limits, Listener};
 use reads::Reads;
 use socket::SocketPlace;
 use stop::StopSwitch;
+use tally::Tally;
 use token::TokenKey;
 
 /// What a controller needs to know.
@@ -67,10 +70,23 @@ pub struct Config {
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
     pub cooling: Duration,
+    /// How long changes of a service's readiness are gathered before readers see them; the first after quiet is
+    /// shown at once, and who is not ready any more is withdrawn within 20 ms.
+    pub coalesce: Duration,
+    /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole.
+    /// A copied data directory is noticed without it.
+    pub new_epoch: bool,
     /// The networks that ports may name.
     pub networks: Networks,
     /// The site's profiles that submitted ones may extend.
     pub site_profiles: SiteFolder,
+}
+
+impl Config {
+    /// What [`Config::coalesce`] is unless somebody says otherwise.
+    pub const COALESCE: Duration = Duration::from_millis(20);
+    /// The longest [`Config::coalesce`]; a longer one is cut to it.
+    pub const MOST_COALESCED: Duration = Duration::from_secs(1);
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -97,19 +113,30 @@ impl Controller {
             return Err(StartError::NotLoopback { address: *address });
         }
         let data = DataDir::take(&config.data)?;
-        let (store, stored) = {
+        let (store, stored, commits, lineage) = {
             let folder = data.path().to_owned();
             vital::blocking("store", move || {
+                let noted = Tally::of(&folder).noted();
                 let mut store = RedbStore::open(&folder)?;
-                let stored = store.load()?;
-                Ok::<_, StartError>((Box::new(store) as Box<dyn Store>, stored))
+                let (stored, commits) = (store.load()?, store.commits()?);
+                let lineage = Lineage::of(&folder, commits, noted);
+                let store = Box::new(store) as Box<dyn Store>;
+                Ok::<_, StartError>((store, stored, commits, lineage))
             })
             .await?
         };
+        if let Some(why) = lineage.copied() {
+            tracing::warn!(
+                why,
+                "the data directory is a copy or a backup: a new epoch begins, and every watcher starts anew"
+            );
+        }
         let key = TokenKey::of(data.path())?;
         let registry = registry::Config {
             cooling: config.cooling,
             networks: config.networks.clone(),
+            coalesce: config.coalesce.min(Config::MOST_COALESCED),
+            begin_epoch: config.new_epoch || lineage.copied().is_some(),
             ..registry::Config::default()
         };
         let epoch = random_name()?;
@@ -117,6 +144,11 @@ impl Controller {
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
+        // Before the first reader sees the epoch, so that no start after it takes the directory for a copy.
+        let commits = commits + shown.commits.load(Ordering::Relaxed);
+        if let Err(cause) = vital::blocking("lineage", move || lineage.note(commits)).await {
+            tracing::warn!(%cause, "the witness of this start was not written: the next start begins a new epoch");
+        }
         let mut seats = Seats::default();
         for host in shown.view.borrow().hosts.values() {
             // Who was there before comes back before anybody else has the name.
