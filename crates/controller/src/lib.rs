@@ -27,6 +27,7 @@ mod data_dir;
 mod desk;
 mod driver;
 mod impatient;
+mod limits;
 mod listen;
 mod peer;
 mod queue;
@@ -40,7 +41,9 @@ mod store;
 mod tally;
 mod token;
 mod vital;
+mod watch;
 
+pub use limits::raise_open_files;
 pub use start_error::StartError;
 pub use store::RedbStore;
 
@@ -48,7 +51,8 @@ use account::Accounts;
 use app::App;
 use data_dir::DataDir;
 use driver::Driver;
-use listen::{Limits, Listener};
+use limits::Limits;
+use listen::Listener;
 use reads::Reads;
 use socket::SocketPlace;
 use stop::StopSwitch;
@@ -71,6 +75,12 @@ pub struct Config {
     pub networks: Networks,
     /// The site's profiles that submitted ones may extend.
     pub site_profiles: SiteFolder,
+    /// Connections at once of each listener, streams among them; by default as many as the process may have
+    /// files, and at most 16,384. What the process may have bounds it in any case.
+    pub max_connections: Option<usize>,
+    /// Streams at once of each listener; by default three quarters of its connections. One user has at most
+    /// half of them.
+    pub max_streams: Option<usize>,
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -139,15 +149,16 @@ impl Controller {
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),
+            texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
         let router = rest::router(Arc::clone(&app));
+        let limits = Limits::of_account(app.own_uid, config.max_connections, config.max_streams);
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
-            let limits = Limits::of_account(app.own_uid);
-            let served = listen::serve(listener, router.clone(), limits, stop);
+            let served = listen::serve(listener, router.clone(), limits.clone(), stop);
             vital::spawn("listener", served)
         });
         Ok(Self {
@@ -285,4 +296,5 @@ mod tests {
     mod life;
     mod limits;
     mod services;
+    mod watch;
 }

@@ -156,6 +156,8 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         single_host: true,
         cooling: Duration::from_secs(60),
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
+        max_connections: None,
+        max_streams: None,
     }
 }
 

@@ -21,10 +21,10 @@ mod answer;
 mod attach;
 mod body;
 pub(crate) mod counters;
-mod endpoints;
+pub(crate) mod endpoints;
 mod explain;
 mod hosts;
-mod identity;
+pub(crate) mod identity;
 mod names;
 mod profile;
 pub(crate) mod query;
@@ -32,6 +32,7 @@ pub(crate) mod refused;
 mod replicas;
 mod seen;
 mod services;
+mod watch;
 
 use identity::Asker;
 use names::Names;
@@ -64,6 +65,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/services/{service}/replicas/{index}/logs",
             get(replicas::logs),
         )
+        .route("/watch", get(watch::watch))
         .route("/resolve/{service}", get(endpoints::resolve))
         .route("/resolve/{service}/{port}", get(endpoints::resolve))
         .route("/hosts", get(hosts::list))

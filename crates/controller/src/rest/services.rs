@@ -54,13 +54,15 @@ pub(crate) async fn list(
     if wants_text(&headers) {
         return Ok(text(services.map(|service| line(service)).collect()));
     }
-    Ok(json(&ServiceList {
+    let mut response = json(&ServiceList {
         view_scope: caller.view_scope().to_owned(),
         revision: view.revision,
         services: services
             .map(|service| Arc::unwrap_or_clone(seen::service(service, caller)))
             .collect(),
-    }))
+    });
+    hold.mark(&mut response);
+    Ok(response)
 }
 
 /// `GET /services/{service}`.
@@ -88,7 +90,9 @@ pub(crate) async fn show(
     if wants_text(&headers) {
         return Ok(text(line(&service)));
     }
-    Ok(json(&seen::service(&service, caller)))
+    let mut response = json(&seen::service(&service, caller));
+    hold.mark(&mut response);
+    Ok(response)
 }
 
 /// `PUT /services/{service}`.

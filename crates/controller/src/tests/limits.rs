@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::listen::{Limits, Listener, serve};
+use crate::limits::Limits;
+use crate::listen::{Listener, serve};
 use crate::site::Site;
 use crate::stop::StopSwitch;
 
@@ -21,8 +22,8 @@ async fn listening(site: &Site, limits: Limits) -> (String, StopSwitch) {
 }
 
 /// No user but root is exempt, as if the controller ran under another account.
-const fn limits() -> Limits {
-    Limits::of_account(u32::MAX)
+fn limits() -> Limits {
+    Limits::of_account(u32::MAX, None, None)
 }
 
 async fn rest_of(stream: &mut TcpStream) -> String {

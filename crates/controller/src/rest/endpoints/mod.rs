@@ -1,12 +1,14 @@
 //! Where a service's replicas answer: snapshots, long polls and plain lines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use crate::app::App;
+use crate::watch;
 
 use super::answer::{json, text, wants_text};
 use super::identity::Asker;
@@ -29,14 +31,27 @@ pub(crate) async fn endpoints(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    method: Method,
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
     let asked = EndpointsView::take(&mut query)?;
-    let hold = query.hold()?;
+    let name = asker.service(&names)?;
+    if let Some(format) = watch::Format::named(&headers) {
+        let asked = watch::Asked::one(name, asked, format, &mut query, &headers)?;
+        query.end()?;
+        return Ok(watch::answer(&app, &method, asked, asker.caller().clone()));
+    }
+    let mut hold = query.hold()?;
+    if query
+        .text("epoch")?
+        .is_some_and(|epoch| epoch != app.shown.table.epoch())
+    {
+        // Its number is another line's, so this answer is another one than it has.
+        hold.wait = Duration::ZERO;
+    }
     let allow_missing = query.flag("allow_missing")?;
     query.end()?;
-    let name = asker.service(&names)?;
     let caller = asker.caller();
     let found = poll::await_change(&app, caller, &name, hold, &asked, allow_missing).await?;
     asked.of(&found.service)?;
@@ -69,6 +84,7 @@ pub(crate) async fn endpoints(
     if stale {
         insert(headers, "portreeve-stale", "true");
     }
+    hold.mark(&mut response);
     Ok(response)
 }
 
