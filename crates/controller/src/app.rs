@@ -13,11 +13,13 @@ use tokio::sync::watch;
 use crate::account::Accounts;
 use crate::clock;
 use crate::driver::Shown;
+use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
+use crate::share::Shares;
 use crate::stop::Stop;
 use crate::token::TokenKey;
 use crate::watch::Texts;
@@ -38,6 +40,9 @@ pub(crate) struct App {
     pub(crate) single_host: bool,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
+    /// Questions that are held, by user.
+    pub(crate) polls: Shares<String>,
+    pub(crate) limits: Limits,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
     /// Which agent speaks for which host.

@@ -54,6 +54,7 @@ use driver::Driver;
 use limits::Limits;
 use listen::Listener;
 use reads::Reads;
+use share::Shares;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use token::TokenKey;
@@ -136,6 +137,7 @@ impl Controller {
         }
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
+        let own_uid = nix::unistd::geteuid().as_raw();
         let app = Arc::new(App {
             shown,
             queue,
@@ -144,7 +146,9 @@ impl Controller {
             accounts: Accounts::default(),
             key,
             instance: random_name()?,
-            own_uid: nix::unistd::geteuid().as_raw(),
+            own_uid,
+            polls: Shares::default(),
+            limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
@@ -155,10 +159,10 @@ impl Controller {
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
         let router = rest::router(Arc::clone(&app));
-        let limits = Limits::of_account(app.own_uid, config.max_connections, config.max_streams);
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
-            let served = listen::serve(listener, router.clone(), limits.clone(), stop);
+            let limits = app.limits.clone();
+            let served = listen::serve(listener, router.clone(), limits, stop);
             vital::spawn("listener", served)
         });
         Ok(Self {

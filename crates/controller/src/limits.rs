@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::share::Bounds;
+
 /// What one listener allows its peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -71,9 +73,29 @@ impl Limits {
         }
     }
 
-    /// Whether this uid is an agent's or our own.
-    pub(crate) fn is_own(&self, uid: Option<u32>) -> bool {
-        uid.is_some_and(|uid| uid == 0 || uid == self.own_uid)
+    /// How many connections, streams aside, and how many streams there may be when this user wants one more.
+    pub(crate) fn of(&self, uid: Option<u32>) -> (Bounds, Bounds) {
+        if uid.is_some_and(|uid| uid == 0 || uid == self.own_uid) {
+            let all = |all| Bounds { each: all, all };
+            return (all(self.connections), all(self.streams));
+        }
+        let connections = Bounds {
+            each: self.per_user,
+            all: self.connections - self.reserved,
+        };
+        let streams = Bounds {
+            each: self.streams_per_user,
+            all: self.streams,
+        };
+        (connections, streams)
+    }
+
+    /// How many questions of one user, and of all, are held at once: a held question is a connection, and
+    /// workers, which speak as their user, need some.
+    pub(crate) fn held(&self, admin: bool) -> Bounds {
+        let all = (self.connections - self.reserved) / 4 * 3;
+        let each = if admin { all } else { self.per_user / 4 * 3 };
+        Bounds { each, all }
     }
 }
 
@@ -114,5 +136,22 @@ mod tests {
         let files = open_files().map_or(usize::MAX, |files| usize::try_from(files).unwrap());
         assert!(unbounded.connections < files);
         assert!(Limits::of_account(7, Some(0), None).connections > 0);
+    }
+
+    #[test]
+    fn whoever_watches_leaves_room_for_agents_and_for_others() {
+        let limits = Limits::of_account(7, Some(8_000), None);
+        for agent in [0, 7] {
+            let (connections, streams) = limits.of(Some(agent));
+            assert_eq!((connections.each, connections.all), (8_000, 8_000));
+            assert_eq!(streams.all, 6_000);
+        }
+        for user in [Some(8), None] {
+            let (connections, streams) = limits.of(user);
+            assert_eq!((connections.each, connections.all), (1_024, 7_000));
+            assert_eq!((streams.each, streams.all), (3_000, 6_000));
+            assert!(limits.held(false).each < connections.each);
+            assert!(limits.held(true).all < connections.all);
+        }
     }
 }

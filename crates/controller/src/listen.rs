@@ -28,7 +28,7 @@ use tower::ServiceExt;
 use crate::impatient::Impatient;
 use crate::limits::Limits;
 use crate::peer::Peer;
-use crate::share::{Bounds, Shares};
+use crate::share::Shares;
 use crate::stop::Stop;
 use crate::vital;
 use crate::watch::{Departed, Pace, Paced};
@@ -100,21 +100,7 @@ struct Terms {
 /// One connection from its first byte to its last: requests and answers, and then perhaps one stream.
 async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: Stop) {
     let uid = peer.uid().await;
-    let limits = &terms.limits;
-    let (bounds, streams) = if limits.is_own(uid) {
-        let all = |all| Bounds { each: all, all };
-        (all(limits.connections), all(limits.streams))
-    } else {
-        let bounds = Bounds {
-            each: limits.per_user,
-            all: limits.connections - limits.reserved,
-        };
-        let streams = Bounds {
-            each: limits.streams_per_user,
-            all: limits.streams,
-        };
-        (bounds, streams)
-    };
+    let (bounds, streams) = terms.limits.of(uid);
     let Some(share) = terms.connections.take(uid, bounds) else {
         return turn_away(wire, &too_many_connections()).await;
     };

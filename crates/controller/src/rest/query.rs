@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::response::Response;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use portreeve::time::parse_duration;
 
 use crate::watch::{Paced, spread};
@@ -64,6 +64,26 @@ impl Hold {
 impl Query {
     /// Numbers stay below 2^53, so that every reader of JSON keeps them whole.
     const MAX_REVISION: u64 = (1 << 53) - 1;
+
+    fn of_uri(uri: &Uri) -> Self {
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let mut query = Self::default();
+        // The form encoding reads any text, so nothing is lost here.
+        for (name, value) in pairs.map(|pairs| pairs.0).unwrap_or_default() {
+            query.given.entry(name).or_default().push(value);
+        }
+        query
+    }
+
+    /// The parameters written as in an address, without the question mark.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self::of_uri(
+            &format!("/?{text}")
+                .parse()
+                .expect("a test writes an address"),
+        )
+    }
 
     /// The parameter as text, if given.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
@@ -193,16 +213,10 @@ impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        let mut query = Self {
+        Ok(Self {
             prefers: preferred_wait(&parts.headers),
-            ..Self::default()
-        };
-        // The form encoding reads any text, so nothing is lost here.
-        for (name, value) in pairs.map(|pairs| pairs.0).unwrap_or_default() {
-            query.given.entry(name).or_default().push(value);
-        }
-        Ok(query)
+            ..Self::of_uri(&parts.uri)
+        })
     }
 }
 

@@ -326,3 +326,7 @@ impl Follower {
 fn as_json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("the bodies of answers have only text for keys")
 }
+
+#[cfg(test)]
+#[path = "follow_test.rs"]
+mod tests;

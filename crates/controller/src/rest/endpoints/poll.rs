@@ -6,6 +6,7 @@ use portreeve::rights::Caller;
 use crate::app::App;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
+use crate::share::Share;
 use crate::watch::{Fingerprint, heard};
 
 use super::found::Found;
@@ -26,6 +27,7 @@ pub(crate) async fn await_change(
     let mut views = app.shown.view.subscribe();
     let mut late = std::pin::pin!(tokio::time::sleep(hold.shortened()));
     let mut stopping = app.stopping.clone();
+    let mut share = None;
     // What the asker has, once it is known to be there; until then its number alone tells.
     let mut has = None;
     loop {
@@ -47,6 +49,9 @@ pub(crate) async fn await_change(
             (Err(gone), has) if has.is_some() || !awaits_name => return Err(gone),
             (Err(_), _) => {}
         }
+        if share.is_none() && !hold.wait.is_zero() {
+            share = Some(take_share(app, caller)?);
+        }
         tokio::select! {
             () = heard(number.as_mut()) => {}
             rung = views.changed() => if rung.is_err() {
@@ -56,4 +61,17 @@ pub(crate) async fn await_change(
             () = stopping.said() => return Found::of(app, caller, name),
         }
     }
+}
+
+/// The right to be held for a while.
+fn take_share(app: &App, caller: &Caller) -> Result<Share<String>, Refused> {
+    let bounds = app.limits.held(caller.admin);
+    let share = app.polls.take(caller.user.clone(), bounds);
+    share.ok_or_else(|| {
+        let user = &caller.user;
+        let reason = format!(
+            "as many questions of {user}, or of all, are held as may be; one stream follows many services: GET /api/v1/watch"
+        );
+        Refused::too_many("too_many_held", reason)
+    })
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use portreeve_api::Target;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::site::{PATIENCE, Site};
@@ -39,10 +39,7 @@ impl Told {
 impl Watcher {
     /// Over the Unix socket, as this process's own user.
     pub(crate) async fn open(site: &Site, path: &str, accept: &str, last: Option<&str>) -> Self {
-        let Target::Unix(socket) = &site.controller.addresses()[0] else {
-            panic!("the socket comes first");
-        };
-        let stream = UnixStream::connect(socket).await.unwrap();
+        let stream = connect(site).await.into_inner();
         Self::ask(Box::new(stream), path, accept, last).await
     }
 
@@ -142,4 +139,33 @@ impl Watcher {
             data: read["data"].clone(),
         })
     }
+}
+
+/// A connection over the Unix socket that stays open between questions.
+pub(crate) async fn connect(site: &Site) -> BufReader<UnixStream> {
+    let Target::Unix(socket) = &site.controller.addresses()[0] else {
+        panic!("the socket comes first");
+    };
+    BufReader::new(UnixStream::connect(socket).await.unwrap())
+}
+
+/// Asks over it, and reads the whole answer.
+pub(crate) async fn exchange(connection: &mut BufReader<UnixStream>, asked: &str) -> String {
+    connection.write_all(asked.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        connection.read_line(&mut line).await.unwrap();
+        if let Some(given) = line.strip_prefix("content-length: ") {
+            length = given.trim().parse().unwrap();
+        }
+        answer.push_str(&line);
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await.unwrap();
+    answer + std::str::from_utf8(&body).unwrap()
 }
