@@ -144,6 +144,7 @@ impl Controller {
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
+            pages: rest::pages::Pages::default(),
             key,
             instance: random_name()?,
             own_uid,
@@ -299,6 +300,7 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod rest;
     mod services;
     mod watch;
 }

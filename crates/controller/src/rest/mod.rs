@@ -16,30 +16,37 @@ use portreeve_api::paths;
 
 use crate::app::App;
 
+pub(crate) mod accept;
 mod agents;
-mod answer;
+pub(crate) mod answer;
 mod attach;
 mod body;
 pub(crate) mod counters;
 pub(crate) mod endpoints;
+mod envelope;
 mod explain;
 mod hosts;
 pub(crate) mod identity;
 mod names;
+pub(crate) mod pages;
 mod profile;
 pub(crate) mod query;
 pub(crate) mod refused;
 mod replicas;
 mod seen;
 mod services;
+mod synced;
+mod tag;
 mod watch;
 
+use envelope::Envelope;
 use identity::Asker;
 use names::Names;
 use refused::Refused;
 
 /// Every route.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    let envelope = Envelope::new(Arc::clone(&app));
     let api = Router::new()
         .route("/services", get(services::list))
         .route(
@@ -90,6 +97,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(readyz))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(no_such_route)
+        .layer(axum::middleware::from_fn_with_state(
+            envelope,
+            envelope::seal,
+        ))
         .with_state(app)
 }
 

@@ -94,6 +94,23 @@ impl Query {
         }
     }
 
+    /// Whether the parameter is given and was not taken out.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// `limit`: how many entries a page has, 1 to `most`; without it `most`.
+    pub(crate) fn limit(&mut self, most: usize) -> Result<usize, Refused> {
+        let limit = self.read("limit", "a number of entries")?.unwrap_or(most);
+        if (1..=most).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Refused::parameter(
+            "limit",
+            format!("{limit} is not in 1 to {most}"),
+        ))
+    }
+
     /// Every value of a parameter that may be given more than once, in order.
     pub(crate) fn texts(&mut self, name: &str) -> Vec<String> {
         self.given.remove(name).unwrap_or_default()

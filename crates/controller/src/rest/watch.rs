@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 
 use crate::app::App;
 use crate::watch::{self, Asked};
@@ -17,11 +17,10 @@ use super::refused::Refused;
 pub(crate) async fn watch(
     State(app): State<Arc<App>>,
     asker: Asker,
-    method: Method,
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
     let asked = Asked::many(&asker, &mut query, &headers)?;
     query.end()?;
-    Ok(watch::answer(&app, &method, asked, asker.caller().clone()))
+    Ok(watch::answer(&app, asked, asker.caller().clone()))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use http::{HeaderMap, StatusCode, header};
+use http::HeaderMap;
 use portreeve::identity::ServiceName;
 
+use crate::rest::accept::{self, Form};
 use crate::rest::endpoints::view::EndpointsView;
 use crate::rest::identity::Asker;
 use crate::rest::query::Query;
@@ -63,6 +64,7 @@ impl Asked {
         query: &mut Query,
         headers: &HeaderMap,
     ) -> Result<Self, Refused> {
+        let form = accept::choose(headers, &[Form::Events, Form::Lines])?;
         let names = query.texts("service");
         if names.len() > Self::MAX_NAMES {
             let most = Self::MAX_NAMES;
@@ -80,7 +82,7 @@ impl Asked {
             prefix,
             view: EndpointsView::take(query)?,
             delta: query.flag("delta")?,
-            format: Format::of_any(headers)?,
+            format: Format::of(form).unwrap_or(Format::Events),
             since: Since::take(query, headers)?,
         })
     }
@@ -106,71 +108,17 @@ impl Asked {
 impl Format {
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
-            Self::Events => "text/event-stream",
-            Self::Lines => "application/x-ndjson",
+            Self::Events => Form::Events.media_type(),
+            Self::Lines => Form::Lines.media_type(),
         }
     }
 
-    /// The stream that the asker names in `Accept`, if it names one: the first.
-    pub(crate) fn named(headers: &HeaderMap) -> Option<Self> {
-        let accepted = headers.get_all(header::ACCEPT).iter();
-        let accepted = accepted.filter_map(|value| value.to_str().ok());
-        let mut types = accepted.flat_map(|value| value.split(',')).map(|text| {
-            let media_type = text.split(';').next().unwrap_or_default();
-            media_type.trim().to_ascii_lowercase()
-        });
-        types.find_map(|media_type| {
-            let formats = [Self::Events, Self::Lines];
-            formats
-                .into_iter()
-                .find(|format| format.media_type() == media_type)
-        })
-    }
-
-    /// For what is a stream in any case: what the asker names, else server-sent events if it takes them.
-    fn of_any(headers: &HeaderMap) -> Result<Self, Refused> {
-        if let Some(named) = Self::named(headers) {
-            return Ok(named);
+    /// The stream that this form of an answer is, if it is one.
+    pub(crate) const fn of(form: Form) -> Option<Self> {
+        match form {
+            Form::Events => Some(Self::Events),
+            Form::Lines => Some(Self::Lines),
+            Form::Json | Form::Text => None,
         }
-        let accepted = headers.get_all(header::ACCEPT).iter();
-        let mut accepted = accepted.filter_map(|value| value.to_str().ok()).peekable();
-        let takes_any = accepted.peek().is_none()
-            || accepted.any(|value| value.contains("*/*") || value.contains("text/*"));
-        if takes_any {
-            return Ok(Self::Events);
-        }
-        let reason = "this is a stream: accept text/event-stream or application/x-ndjson";
-        Err(Refused::new(
-            StatusCode::NOT_ACCEPTABLE,
-            "not_acceptable",
-            reason,
-        ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn accept(value: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, value.parse().unwrap());
-        headers
-    }
-
-    #[test]
-    fn a_stream_is_what_the_asker_names_first() {
-        assert_eq!(Format::named(&HeaderMap::new()), None);
-        assert_eq!(Format::named(&accept("*/*")), None);
-        for (value, format) in [
-            ("text/event-stream", Format::Events),
-            ("Text/Event-Stream; charset=utf-8", Format::Events),
-            ("application/x-ndjson, text/event-stream", Format::Lines),
-        ] {
-            assert_eq!(Format::named(&accept(value)), Some(format));
-        }
-        assert_eq!(Format::of_any(&HeaderMap::new()).unwrap(), Format::Events);
-        assert_eq!(Format::of_any(&accept("*/*")).unwrap(), Format::Events);
-        assert!(Format::of_any(&accept("application/json")).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portreeve::endpoints::{Handle, Snapshot};
+use portreeve::endpoints::{Handle, Snapshot, Watcher};
 use portreeve::registry::View;
 use tokio::sync::watch;
 
@@ -13,9 +13,9 @@ use super::asked::Asked;
 /// The numbers of one stream: few, however many services it follows.
 pub(crate) struct Bells {
     /// The one service's number, while it is there.
-    cell: Option<(Handle, watch::Receiver<u64>)>,
+    cell: Option<(Handle, Watcher)>,
     /// The table's number, for those who follow several.
-    table: Option<watch::Receiver<u64>>,
+    table: Option<Watcher>,
     /// Who may see what, and what there is.
     view: watch::Receiver<Arc<View>>,
 }
@@ -59,20 +59,20 @@ impl Bells {
             (Some((_, number)), _) | (None, Some(number)) => Some(number),
             (None, None) => None,
         };
-        // The senders live as long as the controller; a bell without one rings no more, and the stop ends us.
         tokio::select! {
             () = heard(number) => {}
-            () = heard(Some(view)) => {}
+            // The view's writer is part of what this stream holds.
+            _ = view.changed() => {}
         }
     }
 }
 
-/// Returns when the bell rings; never, where there is none or nobody is left to ring it.
-pub(crate) async fn heard<T>(bell: Option<&mut watch::Receiver<T>>) {
-    if let Some(bell) = bell
-        && bell.changed().await.is_ok()
-    {
-        return;
+/// Returns when the number moves; never, where there is none.
+pub(crate) async fn heard(number: Option<&mut Watcher>) {
+    match number {
+        Some(number) => {
+            number.changed().await;
+        }
+        None => std::future::pending().await,
     }
-    std::future::pending().await
 }

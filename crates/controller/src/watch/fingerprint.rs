@@ -21,7 +21,7 @@ impl Fingerprint {
             return Self(view.listing.revision(snapshot));
         }
         let mut print = DefaultHasher::new();
-        snapshot.set().desired.hash(&mut print);
+        snapshot.desired().hash(&mut print);
         for (endpoint, revision) in snapshot.entries() {
             if view.lists(endpoint) {
                 (endpoint.replica, revision).hash(&mut print);

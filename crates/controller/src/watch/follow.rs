@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use portreeve::identity::ServiceName;
 use portreeve::rights::Caller;
-use portreeve_api::body;
-use serde::Serialize;
 
 use crate::app::App;
-use crate::rest::endpoints::body::{body as whole, shows_reasons};
+use crate::rest::endpoints::body::{bytes as whole, shows_reasons};
 use crate::rest::endpoints::found::Found;
 
 use super::asked::Asked;
+use super::changes::changes;
 use super::event::{Event, Kind};
 use super::fingerprint::Fingerprint;
 use super::since::Reset;
@@ -50,22 +49,10 @@ enum Has {
         print: Fingerprint,
         stale: bool,
     },
+    /// It may have it from an earlier stream.
+    Claimed,
     /// It was told that there is none.
     Gone,
-}
-
-/// The body of a `changes` event.
-#[derive(Debug, Serialize)]
-struct Changes {
-    service: String,
-    epoch: String,
-    revision: u64,
-    desired: u32,
-    ready: u32,
-    view_scope: String,
-    stale: bool,
-    upsert: Vec<body::Endpoint>,
-    remove: Vec<u32>,
 }
 
 impl Follower {
@@ -73,22 +60,20 @@ impl Follower {
         let table = &app.shown.table;
         let came = asked.since.as_ref().map(|since| {
             let revision = since.on(table.epoch(), table.revision())?;
-            // Which of the services that have gone it had, nobody knows; of those it names it is told.
-            let gone = app.shown.removed.load(std::sync::atomic::Ordering::Acquire);
-            if asked.prefix.is_some() && gone > revision {
-                return Err(Reset::TooOld);
-            }
-            Ok(revision)
+            Ok((revision, gone_since(app, &asked, &caller, revision)?))
         });
-        let (came_with, reset) = match came {
-            None => (None, None),
-            Some(Ok(revision)) => (Some(revision), None),
-            Some(Err(reset)) => (None, Some(reset)),
+        let (came_with, gone, reset) = match came {
+            None => (None, Vec::new(), None),
+            Some(Ok((revision, gone))) => (Some(revision), gone, None),
+            Some(Err(reset)) => (None, Vec::new(), Some(reset)),
         };
         Self {
             asked,
             caller,
-            has: BTreeMap::new(),
+            has: gone
+                .into_iter()
+                .map(|service| (service, Has::Claimed))
+                .collect(),
             came_with,
             reset,
             position: came_with.unwrap_or(0),
@@ -151,10 +136,11 @@ impl Follower {
         if nothing_moved && self.asked.only().is_none() {
             return false;
         }
+        let since = (!all).then_some(self.frontier);
         self.frontier = frontier;
         self.rights = rights;
         let mut due: Vec<_> = self
-            .candidates(app)
+            .candidates(app, since)
             .into_iter()
             .filter_map(|service| Some((self.revision_due(app, &service)?, service)))
             .collect();
@@ -163,16 +149,24 @@ impl Follower {
         !self.due.is_empty()
     }
 
-    fn candidates(&self, app: &App) -> Vec<ServiceName> {
+    /// The services to look at: of many those that changed since then, where the table still knows.
+    fn candidates(&self, app: &App, since: Option<u64>) -> Vec<ServiceName> {
         let mut candidates: Vec<_> = self.asked.names.iter().cloned().collect();
-        if self.asked.prefix.is_some() {
-            let services = app.shown.table.services();
+        if self.asked.prefix.is_none() {
+            return candidates;
+        }
+        let table = &app.shown.table;
+        if let Some(recent) = since.and_then(|since| table.recent(since)) {
+            let services = recent.services.iter().map(|(_, service)| &**service);
+            candidates.extend(services.filter(|it| self.asked.follows(it)).cloned());
+        } else {
+            let services = table.services();
             let services = services.iter().map(|handle| handle.service());
             candidates.extend(services.filter(|it| self.asked.follows(it)).cloned());
             candidates.extend(self.has.keys().cloned());
-            candidates.sort_unstable();
-            candidates.dedup();
         }
+        candidates.sort_unstable();
+        candidates.dedup();
         candidates
     }
 
@@ -230,7 +224,7 @@ impl Follower {
                 Some(had)
             }
             Some(Has::Gone) => None,
-            None => self.came_with,
+            Some(Has::Claimed) | None => self.came_with,
         };
         self.position = self.position.max(revision);
         Some(Event {
@@ -241,19 +235,32 @@ impl Follower {
 
     fn kind(&self, app: &App, found: &Found, previous: Option<u64>, stale: bool) -> Kind {
         let view = &self.asked.view;
+        let reasons = shows_reasons(found, &self.caller, view);
         let subject = Subject {
             service: found.service.service.clone(),
             view: view.clone(),
             scope: self.caller.view_scope(),
-            reasons: shows_reasons(found, &self.caller, view),
+            reasons,
         };
-        let version = Version {
+        let version = |since| Version {
             revision: view.listing.revision(&found.snapshot),
             stale,
-            since: None,
+            since,
         };
-        let write = || as_json(&whole(app, found, &self.caller, view, stale));
-        Kind::Endpoints(app.texts.text(subject, version, write), previous)
+        let since = previous.filter(|_| self.asked.delta);
+        if let Some((since, changes)) =
+            since.and_then(|since| Some((since, changes(found, view, since, stale, reasons)?)))
+        {
+            let text = app
+                .texts
+                .text(subject, version(Some(since)), || changes.text());
+            return Kind::Changes(text, previous);
+        }
+        let write = || {
+            let written = whole(app, found, &self.caller, view, stale);
+            written.map_or_else(|_| b"{}".to_vec(), Vec::from)
+        };
+        Kind::Endpoints(app.texts.text(subject, version(None), write), previous)
     }
 
     /// Notes that the peer has this.
@@ -280,6 +287,7 @@ impl Follower {
         };
         let previous = match before {
             Some(Has::Shown { revision, .. }) => Some(revision),
+            Some(Has::Claimed) => self.came_with,
             Some(Has::Gone) | None => None,
         };
         self.position = self.position.max(self.frontier);
@@ -293,7 +301,7 @@ impl Follower {
     /// every name it asks for that is not there, whether it ever was: so the answer tells nothing.
     fn owes_removal(&self, service: &ServiceName) -> bool {
         match self.has.get(service) {
-            Some(Has::Shown { .. }) => true,
+            Some(Has::Shown { .. } | Has::Claimed) => true,
             Some(Has::Gone) => false,
             None => self.came_with.is_some() && self.asked.names.contains(service),
         }
@@ -323,8 +331,31 @@ impl Follower {
     }
 }
 
-fn as_json(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).expect("the bodies of answers have only text for keys")
+/// Which services under the asker's prefix were removed since, that it may have had: all that it may know of.
+///
+/// What others could see of a service is gone with the service. So whoever had, or might have had, one of
+/// somebody else's starts anew: only for an admin, and for the asker's own, there is nothing to hide.
+fn gone_since(
+    app: &App,
+    asked: &Asked,
+    caller: &Caller,
+    since: u64,
+) -> Result<Vec<ServiceName>, Reset> {
+    if asked.prefix.is_none() {
+        // Of each name it asks for it is told.
+        return Ok(Vec::new());
+    }
+    let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
+    let removed = removed.into_iter().filter(|service| asked.follows(service));
+    let own = caller.namespace().ok();
+    removed
+        .map(|service| {
+            let known = caller.admin || own.as_ref() == Some(service.namespace());
+            known
+                .then(|| ServiceName::clone(&service))
+                .ok_or(Reset::TooOld)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderValue, Method};
+use portreeve::profile::Profile;
 use portreeve::supervision::State;
 use portreeve_api::paths;
 use serde_json::Value;
@@ -88,8 +89,6 @@ async fn submit(site: &Site, uid: u32, toml: &str) {
     let seen = seen.await;
     assert!(seen.status.is_success(), "{}", seen.text());
 }
-
-use portreeve::profile::Profile;
 
 async fn act(site: &Site, uid: u32, method: Method, path: &str) {
     let seen = site.as_user(uid, request(method, path)).await;
@@ -274,5 +273,80 @@ async fn a_view_of_a_part_sleeps_through_what_happens_to_the_rest() {
         assert_eq!(there.now(&site).len(), 1, "{ready}");
         assert!(elsewhere.now(&site).is_empty());
         assert!(labelled.now(&site).is_empty());
+    }
+}
+
+// endpoints 30 and 35
+#[tokio::test]
+async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {
+    const REPLICAS: usize = 20;
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 20)).await;
+    let set = agent
+        .desired_until(|set| set.replicas.len() == REPLICAS)
+        .await;
+    let web = set.replicas[0].desired.service.clone();
+    for state in ["ready", "serving", "all"] {
+        let query = |more: &str| format!("service={web}&state={state}{more}");
+        let mut delta = Told::of(&site, 0, &query("&delta=1"), None);
+        let mut has: BTreeMap<u64, Value> = BTreeMap::new();
+        let mut told = Vec::new();
+        for seq in 1..=60_u64 {
+            let replica = usize::try_from(seq * 7).unwrap() % REPLICAS;
+            let up = status(seq, State::Up, seq % 3 != 0);
+            // Some of the states between are not told, and some of the reports change nothing.
+            let _ = agent.try_tell(&set.replicas[replica], &up).await;
+            if seq % 4 == 0 {
+                while let Some(event) = delta.follower.next(&site.controller.app) {
+                    let text = event.text(Format::Lines, "e").pieces().concat();
+                    let event: Value = serde_json::from_slice(&text).unwrap();
+                    apply(&mut has, &event);
+                    told.push(event["event"].as_str().unwrap_or("bookmark").to_owned());
+                }
+                let mut whole = Told::of(&site, 0, &query(""), None);
+                let event = whole.follower.next(&site.controller.app).unwrap();
+                let text = event.text(Format::Lines, "e").pieces().concat();
+                let whole: Value = serde_json::from_slice(&text).unwrap();
+                let all: Vec<_> = has.values().cloned().collect();
+                assert_eq!(
+                    Value::from(all),
+                    whole["data"]["endpoints"],
+                    "{state} {seq}"
+                );
+            }
+        }
+        assert_eq!(
+            told.iter().filter(|name| *name == "endpoints").count(),
+            1,
+            "{told:?}"
+        );
+        assert!(
+            told.iter().filter(|name| *name == "changes").count() > 5,
+            "{told:?}"
+        );
+    }
+}
+
+fn apply(has: &mut BTreeMap<u64, Value>, event: &Value) {
+    let data = &event["data"];
+    let list = |name: &str| data[name].as_array().cloned().unwrap_or_default();
+    let index = |endpoint: &Value| endpoint["replica"].as_u64().unwrap();
+    match event["event"].as_str() {
+        Some("endpoints") => {
+            *has = list("endpoints")
+                .into_iter()
+                .map(|it| (index(&it), it))
+                .collect();
+        }
+        Some("changes") => {
+            for endpoint in list("upsert") {
+                has.insert(index(&endpoint), endpoint);
+            }
+            for replica in list("remove") {
+                has.remove(&replica.as_u64().unwrap());
+            }
+        }
+        _ => {}
     }
 }

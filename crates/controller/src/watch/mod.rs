@@ -9,6 +9,7 @@
 
 mod asked;
 mod bells;
+mod changes;
 mod event;
 mod fingerprint;
 mod follow;
@@ -24,5 +25,5 @@ pub(crate) use bells::heard;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use pace::{Pace, Paced};
 pub(crate) use spread::spread;
-pub(crate) use stream::{Departed, answer};
+pub(crate) use stream::{Departed, answer, stay};
 pub(crate) use texts::Texts;

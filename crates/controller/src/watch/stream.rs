@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, header};
 use parking_lot::Mutex;
 use portreeve::rights::Caller;
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -18,6 +18,7 @@ use crate::clock;
 use crate::impatient::Impatient;
 use crate::limits::Limits;
 use crate::listen::Wire;
+use crate::rest::answer::terms;
 use crate::stop::Stop;
 
 use super::asked::{Asked, Format};
@@ -56,34 +57,27 @@ const BYE_WITHIN: Duration = Duration::from_secs(1);
 /// A watcher has nothing to say; one that sends more than this is no watcher.
 const MOST_UNASKED: usize = 64 << 10;
 
-/// The answer that becomes a stream; to a `HEAD`, its head alone.
-pub(crate) fn answer(app: &Arc<App>, method: &Method, asked: Asked, caller: Caller) -> Response {
+/// The answer that becomes a stream.
+pub(crate) fn answer(app: &Arc<App>, asked: Asked, caller: Caller) -> Response {
     let mut response = Response::new(Body::empty());
-    let table = &app.shown.table;
     let headers = response.headers_mut();
     let media_type = HeaderValue::from_static(asked.format.media_type());
     headers.insert(header::CONTENT_TYPE, media_type);
-    for (name, value) in [
-        ("cache-control", "private, no-cache"),
-        ("vary", "Accept, Authorization"),
-        // A proxy that gathers would hold events back.
-        ("x-accel-buffering", "no"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers.insert("portreeve-revision", HeaderValue::from(table.revision()));
-    if let Ok(epoch) = HeaderValue::from_str(table.epoch()) {
-        headers.insert("portreeve-epoch", epoch);
-    }
-    if method != Method::HEAD {
-        let stream = Stream {
-            follower: Follower::new(app, asked, caller),
-            app: Arc::clone(app),
-        };
-        let leaving = Leaving(Arc::new(Mutex::new(Some(stream))));
-        response.extensions_mut().insert(leaving);
-    }
+    terms(headers);
+    // A proxy that gathers would hold events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let stream = Stream {
+        follower: Follower::new(app, asked, caller),
+        app: Arc::clone(app),
+    };
+    let leaving = Leaving(Arc::new(Mutex::new(Some(stream))));
+    response.extensions_mut().insert(leaving);
     response
+}
+
+/// Keeps an answer from becoming a stream: of a `HEAD`, its head is all.
+pub(crate) fn stay(response: &mut Response) {
+    response.extensions_mut().remove::<Leaving>();
 }
 
 impl Departed {

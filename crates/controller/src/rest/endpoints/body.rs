@@ -1,39 +1,51 @@
 //! Endpoints as JSON.
 
-use portreeve::endpoints::{Endpoint, EndpointPort, EndpointState};
+use bytes::Bytes;
+use portreeve::endpoints::{Endpoint, EndpointPort, EndpointState, Snapshot};
 use portreeve::rights::Caller;
 use portreeve_api::body::{self, Conditions};
 
 use crate::app::App;
+use crate::rest::answer::around;
+use crate::rest::refused::Refused;
 use crate::rest::seen;
 
 use super::found::Found;
 use super::view::{EndpointsView, Listing, is_listed};
 
-/// The answer of a view to a caller.
-pub(crate) fn body(
+/// The answer of a view to a caller, as JSON.
+pub(crate) fn bytes(
+    app: &App,
+    found: &Found,
+    caller: &Caller,
+    asked: &EndpointsView,
+    stale: bool,
+) -> Result<Bytes, Refused> {
+    let reasons = shows_reasons(found, caller, asked);
+    let entries = entries(&found.snapshot, asked, reasons);
+    let entries = serde_json::to_vec(&entries).map_err(|cause| Refused::broken(&cause))?;
+    around(&head(app, found, caller, asked, stale), &entries)
+}
+
+/// The answer without its endpoints.
+fn head(
     app: &App,
     found: &Found,
     caller: &Caller,
     asked: &EndpointsView,
     stale: bool,
 ) -> body::Endpoints {
-    let set = found.snapshot.set();
-    let reasons = shows_reasons(found, caller, asked);
-    let listed = set.endpoints.iter().filter(|e| asked.lists(e));
-    let ready = set.endpoints.iter().filter(|e| is_listed(e)).count();
+    let snapshot = &found.snapshot;
     body::Endpoints {
-        service: set.service.to_string(),
+        service: snapshot.service().to_string(),
         epoch: app.shown.table.epoch().to_owned(),
-        revision: asked.listing.revision(&found.snapshot),
+        revision: asked.listing.revision(snapshot),
         port_filter: asked.port.as_ref().map(ToString::to_string),
-        desired: set.desired,
-        ready: u32::try_from(ready).unwrap_or(u32::MAX),
+        desired: snapshot.desired(),
+        ready: u32::try_from(snapshot.listed().len()).unwrap_or(u32::MAX),
         view_scope: caller.view_scope().to_owned(),
         stale,
-        endpoints: listed
-            .map(|endpoint| entry(endpoint, asked, reasons))
-            .collect(),
+        endpoints: Vec::new(),
     }
 }
 
@@ -42,14 +54,33 @@ pub(crate) fn shows_reasons(found: &Found, caller: &Caller, asked: &EndpointsVie
     asked.listing == Listing::All && seen::reads_logs(&found.service, caller)
 }
 
-/// One replica of an answer.
-pub(crate) fn entry(endpoint: &Endpoint, asked: &EndpointsView, reasons: bool) -> body::Endpoint {
+/// What of a snapshot a view lists, by replica.
+pub(crate) fn entries(
+    snapshot: &Snapshot,
+    asked: &EndpointsView,
+    reasons: bool,
+) -> Vec<body::Endpoint> {
+    let listed = snapshot.entries().filter(|(entry, _)| asked.lists(entry));
+    listed
+        .map(|(endpoint, revision)| entry(endpoint, revision, asked, reasons))
+        .collect()
+}
+
+/// One replica of an answer; `revision` is that of its last change.
+pub(crate) fn entry(
+    endpoint: &Endpoint,
+    revision: u64,
+    asked: &EndpointsView,
+    reasons: bool,
+) -> body::Endpoint {
     let port = asked.port.as_ref();
     let ports = endpoint.ports.iter();
     let wanted = ports.filter(|candidate| port.is_none_or(|name| candidate.name == *name));
     let ready = is_listed(endpoint);
+    let all = asked.listing == Listing::All;
     body::Endpoint {
         replica: endpoint.replica,
+        job: endpoint.job.clone(),
         host: endpoint.host.to_string(),
         address: endpoint.address,
         ports: wanted.map(one_port).collect(),
@@ -60,6 +91,8 @@ pub(crate) fn entry(endpoint: &Endpoint, asked: &EndpointsView, reasons: bool) -
                 endpoint.state,
                 EndpointState::Serving | EndpointState::Terminating
             ),
+            // It moves no revision, so only the answer that has no tag shows it.
+            unconfirmed: all && endpoint.state == EndpointState::Unconfirmed,
         },
         reason: endpoint.reason.clone().filter(|_| reasons),
         ready_since: endpoint.ready_since.and_then(|at| {
@@ -67,7 +100,9 @@ pub(crate) fn entry(endpoint: &Endpoint, asked: &EndpointsView, reasons: bool) -
             Some(jiff::Timestamp::from_millisecond(ms).ok()?.to_string())
         }),
         restarts: endpoint.restarts,
+        weight: body::Endpoint::WEIGHT,
         labels: endpoint.labels.as_ref().clone(),
+        revision,
     }
 }
 

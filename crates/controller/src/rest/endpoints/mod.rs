@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, StatusCode};
+use portreeve::rights::Caller;
 
 use crate::app::App;
 use crate::watch;
 
-use super::answer::{json, text, wants_text};
+use super::accept::{self, Form};
+use super::answer::{stamp, terms, text, written};
+use super::envelope::{REVISION_HEADER, SYNCED_HEADER};
 use super::identity::Asker;
 use super::names::Names;
 use super::query::Query;
 use super::refused::Refused;
+use super::tag;
 
 pub(crate) mod body;
 pub(crate) mod found;
@@ -31,16 +35,17 @@ pub(crate) async fn endpoints(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
-    method: Method,
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
+    let forms = [Form::Json, Form::Text, Form::Events, Form::Lines];
+    let form = accept::choose(&headers, &forms)?;
     let asked = EndpointsView::take(&mut query)?;
     let name = asker.service(&names)?;
-    if let Some(format) = watch::Format::named(&headers) {
+    if let Some(format) = watch::Format::of(form) {
         let asked = watch::Asked::one(name, asked, format, &mut query, &headers)?;
         query.end()?;
-        return Ok(watch::answer(&app, &method, asked, asker.caller().clone()));
+        return Ok(watch::answer(&app, asked, asker.caller().clone()));
     }
     let mut hold = query.hold()?;
     if query
@@ -55,35 +60,18 @@ pub(crate) async fn endpoints(
     let caller = asker.caller();
     let found = poll::await_change(&app, caller, &name, hold, &asked, allow_missing).await?;
     asked.of(&found.service)?;
-    let revision = asked.listing.revision(&found.snapshot);
     let stale = found.is_stale(&app);
-    let as_text = wants_text(&headers);
-    let tag = format!(
-        "\"{}-{revision}-{}{}\"",
-        app.shown.table.epoch(),
-        if as_text { "text" } else { "json" },
-        if stale { "-stale" } else { "" },
-    );
-    let mut response = if asked.listing != Listing::All && matches(&headers, &tag) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else if as_text {
-        text(lines(&found.snapshot, &asked, Pick::All))
+    let tag = entity_tag(&app, &found, caller, &asked, form, stale);
+    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
+    let mut response = if known {
+        unchanged()
+    } else if form == Form::Text {
+        text(lines(&found.snapshot, &asked, &Pick::All { seed: None }))
     } else {
-        json(&body::body(&app, &found, caller, &asked, stale))
+        let body = body::bytes(&app, &found, caller, &asked, stale);
+        written(Form::Json, body?)
     };
-    let headers = response.headers_mut();
-    if asked.listing != Listing::All {
-        insert(headers, "etag", &tag);
-    }
-    insert(
-        headers,
-        "portreeve-revision",
-        &found.table_revision.to_string(),
-    );
-    insert(headers, "portreeve-epoch", app.shown.table.epoch());
-    if stale {
-        insert(headers, "portreeve-stale", "true");
-    }
+    tell(&found, stale, tag.as_deref(), &mut response);
     hold.mark(&mut response);
     Ok(response)
 }
@@ -94,44 +82,72 @@ pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
-    let picks = [("one", Pick::One), ("all", Pick::All)];
-    let pick = query.one_of("pick", &picks)?.unwrap_or(Pick::All);
+    accept::choose(&headers, &[Form::Text])?;
+    let pick = Pick::take(&mut query)?;
     query.end()?;
     let name = asker.service(&names)?;
-    let found = Found::of(&app, asker.caller(), &name)?;
     let port = match names.text("port") {
         "" => None,
         port => Some(port.parse().map_err(Refused::name)?),
     };
     let asked = EndpointsView::ready(port);
+    let caller = asker.caller();
+    let found = Found::of(&app, caller, &name)?;
     asked.of(&found.service)?;
-    let mut response = text(lines(&found.snapshot, &asked, pick));
-    let headers = response.headers_mut();
-    insert(
-        headers,
-        "portreeve-revision",
-        &found.table_revision.to_string(),
-    );
-    insert(headers, "portreeve-epoch", app.shown.table.epoch());
+    let stale = found.is_stale(&app);
+    // A choice is not a version of anything, unless it is of all in their order.
+    let whole = pick == Pick::All { seed: None };
+    let tag = whole.then(|| entity_tag(&app, &found, caller, &asked, Form::Text, stale));
+    let tag = tag.flatten();
+    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
+    let mut response = if known {
+        unchanged()
+    } else {
+        text(lines(&found.snapshot, &asked, &pick))
+    };
+    tell(&found, stale, tag.as_deref(), &mut response);
     Ok(response)
 }
 
-/// Whether the asker has this very answer.
-fn matches(headers: &HeaderMap, tag: &str) -> bool {
-    let given = headers.get_all(header::IF_NONE_MATCH).iter();
-    let given = given.filter_map(|value| value.to_str().ok());
-    let mut tags = given.flat_map(|value| value.split(','));
-    tags.any(|given| {
-        let given = given.trim();
-        given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag
-    })
+/// Names the bytes of an answer: `"epoch-revision-form-view"`, with `-stale` at its end while it is. `None` under
+/// `state=all`, which also shows what moves no revision.
+fn entity_tag(
+    app: &App,
+    found: &Found,
+    caller: &Caller,
+    asked: &EndpointsView,
+    form: Form,
+    stale: bool,
+) -> Option<String> {
+    if asked.listing == Listing::All {
+        return None;
+    }
+    let epoch = app.shown.table.epoch();
+    let revision = asked.listing.revision(&found.snapshot);
+    let form = if form == Form::Text { "text" } else { "json" };
+    let view = asked.mark(caller);
+    let stale = if stale { "-stale" } else { "" };
+    Some(format!("\"{epoch}-{revision}-{form}-{view}{stale}\""))
 }
 
-fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    // Our own words and numbers; an epoch that is no header text would only be left out.
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
+fn unchanged() -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    terms(response.headers_mut());
+    response
+}
+
+/// What the headers tell of an answer.
+fn tell(found: &Found, stale: bool, tag: Option<&str>, response: &mut Response) {
+    let headers = response.headers_mut();
+    if let Some(tag) = tag {
+        stamp(headers, "etag", tag);
+    }
+    stamp(headers, REVISION_HEADER, &found.table_revision.to_string());
+    stamp(headers, SYNCED_HEADER, &found.synced_ms().to_string());
+    if stale {
+        stamp(headers, "portreeve-stale", "true");
     }
 }

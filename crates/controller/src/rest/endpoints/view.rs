@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use portreeve::endpoints::{Endpoint, EndpointState, Handle, Snapshot};
+use portreeve::endpoints::{Endpoint, EndpointState, Handle, Snapshot, Watcher};
 use portreeve::identity::HostName;
 use portreeve::port::PortName;
 use portreeve::registry::ServiceView;
-use tokio::sync::watch;
+use portreeve::rights::Caller;
+use sha2::{Digest, Sha256};
 
 use crate::rest::query::Query;
 use crate::rest::refused::Refused;
@@ -74,6 +75,35 @@ impl EndpointsView {
         }
     }
 
+    /// Tells this view from others of one service in an entity tag: what the caller's lists cover, and the filters.
+    /// The same after a restart.
+    pub(crate) fn mark(&self, caller: &Caller) -> String {
+        let scope = caller.view_scope();
+        if *self == Self::ready(None) && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return scope.to_owned();
+        }
+        let mut hash = Sha256::new();
+        // No part holds a zero byte, so none runs into the next.
+        let mut take = |part: &str| hash.update([part.as_bytes(), &[0]].concat());
+        take(scope);
+        take(match self.listing {
+            Listing::Ready => "ready",
+            Listing::Serving => "serving",
+            Listing::All => "all",
+        });
+        take(self.port.as_ref().map_or("", PortName::as_str));
+        take(self.host.as_ref().map_or("", HostName::as_str));
+        for (name, value) in &self.labels {
+            take(name);
+            take(value);
+        }
+        let first = hash.finalize();
+        first[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
     /// Whether an answer lists this endpoint.
     pub(crate) fn lists(&self, endpoint: &Endpoint) -> bool {
         let on_host = self.host.as_ref().is_none_or(|it| *it == endpoint.host);
@@ -94,7 +124,7 @@ impl Listing {
     }
 
     /// Moves when [`Listing::revision`] does.
-    pub(crate) fn subscribe(self, handle: &Handle) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(self, handle: &Handle) -> Watcher {
         match self {
             Self::Ready => handle.subscribe_ready(),
             Self::Serving | Self::All => handle.subscribe(),
@@ -122,7 +152,8 @@ pub(crate) fn is_listed(endpoint: &Endpoint) -> bool {
 pub(crate) fn labels(query: &mut Query) -> Result<BTreeMap<String, String>, Refused> {
     let mut labels = BTreeMap::new();
     for text in query.texts("label") {
-        let Some((name, value)) = text.split_once(':').filter(|(name, _)| !name.is_empty()) else {
+        let pair = text.split_once(':').filter(|_| !text.contains('\0'));
+        let Some((name, value)) = pair.filter(|(name, _)| !name.is_empty()) else {
             return Err(Refused::parameter("label", "write NAME:VALUE"));
         };
         let before = labels.insert(name.to_owned(), value.to_owned());

@@ -89,8 +89,9 @@ impl Watcher {
         let read = self.reader.read_line(&mut line);
         let read = tokio::time::timeout(PATIENCE, read).await;
         match read.expect("nothing came for a long time") {
-            // A reset is an end too.
-            Ok(0) | Err(_) => None,
+            // A reset is an end too, and what was cut is no line.
+            Ok(_) | Err(_) if !line.ends_with('\n') => None,
+            Err(_) => None,
             Ok(_) => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
         }
     }
