@@ -60,6 +60,9 @@ pub struct Endpoint {
     pub replica: u32,
     /// Which placement.
     pub incarnation: Incarnation,
+    /// The job of another scheduler that runs it, in that one's words, such as `slurm 4711`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// The host's name.
     pub host: HostName,
     /// The host's published address; `None` before it is known: then it is never listed.

@@ -16,6 +16,7 @@ fn endpoint(replica: u32, state: EndpointState) -> Endpoint {
     Endpoint {
         replica,
         incarnation: Incarnation(0),
+        job: None,
         host: "n1".parse().unwrap(),
         address: Some([10, 0, 0, 1].into()),
         ports: Vec::new(),

@@ -18,6 +18,7 @@ use crate::driver::Shown;
 use crate::queue::Queue;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
+use crate::rest::pages::Pages;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::stop::Stop;
@@ -31,6 +32,8 @@ pub(crate) struct App {
     pub(crate) reads: Reads,
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
+    /// Lists that are read in pages.
+    pub(crate) pages: Pages,
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
