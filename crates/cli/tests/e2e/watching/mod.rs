@@ -4,3 +4,4 @@ mod commands;
 mod files;
 mod lines;
 mod scripted;
+mod waits;
