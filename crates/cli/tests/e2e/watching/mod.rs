@@ -4,4 +4,5 @@ mod commands;
 mod files;
 mod lines;
 mod scripted;
+mod together;
 mod waits;
