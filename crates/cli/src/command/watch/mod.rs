@@ -37,10 +37,8 @@ use session::{Plan, Session};
 /// While the controller is away, it says so on standard error, changes nothing, and goes on when it is back. A service
 /// that does not exist yet is waited for. Ends by Ctrl-C (130) or TERM (0), when its standard output is closed (0),
 /// or if it is not allowed (5).
-///
-///   portreeve watch web --output /etc/nginx/web.conf --template-file web.tmpl --exec 'nginx -s reload'
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLE)]
 pub(crate) struct Watch {
     /// The services, and which of their ports: NAME[.NAMESPACE][:PORT]
     #[arg(required_unless_present = "prefix")]
@@ -89,6 +87,8 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "TIME", default_value = "1m")]
     dead_after: Span,
 }
+
+const EXAMPLE: &str = "Example: portreeve watch web --output /etc/nginx/web.conf --template-file web.tmpl --exec 'nginx -s reload'";
 
 impl Watch {
     /// No controller is silent for less.
