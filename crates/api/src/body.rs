@@ -24,6 +24,9 @@ pub struct ServiceList {
     pub view_scope: String,
     /// The number of this answer; give it back as `revision=R&wait=30s` to wait for the next.
     pub revision: u64,
+    /// There are more: give it back as `cursor=` for the next page of the same moment. Without it this is the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
     /// The visible services, by name.
     pub services: Vec<ServiceView>,
 }
@@ -78,6 +81,9 @@ pub struct Endpoints {
 pub struct Endpoint {
     /// Its index.
     pub replica: u32,
+    /// The job of another scheduler that runs it, in that one's words, such as `slurm 4711`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// The host's name.
     pub host: String,
     /// The host's published address.
@@ -94,8 +100,14 @@ pub struct Endpoint {
     pub ready_since: Option<String>,
     /// Automatic restarts of this incarnation.
     pub restarts: u32,
+    /// The share of the clients that it shall get, against that of the others.
+    #[serde(default = "weight")]
+    pub weight: u32,
     /// The profile's labels.
     pub labels: BTreeMap<String, String>,
+    /// The number of its last change.
+    #[serde(default)]
+    pub revision: u64,
 }
 
 /// One published port of an [`Endpoint`].
@@ -125,6 +137,9 @@ pub struct EndpointPort {
 }
 
 impl Endpoint {
+    /// The weight of every endpoint for now: a profile cannot set another.
+    pub const WEIGHT: u32 = 100;
+
     /// Where clients of this port of it are sent.
     #[must_use]
     pub const fn address_of(&self, port: &EndpointPort) -> Option<IpAddr> {
@@ -133,6 +148,10 @@ impl Endpoint {
             Some(_) => port.address,
         }
     }
+}
+
+const fn weight() -> u32 {
+    Endpoint::WEIGHT
 }
 
 const fn one() -> u16 {
@@ -157,6 +176,17 @@ pub struct Conditions {
     pub serving: bool,
     /// On its way out.
     pub terminating: bool,
+    /// Ready when last heard of, but its host is silent; only under `state=all`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unconfirmed: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// `GET /hosts/{host}/desired?since=R`: the whole wanted set of a host.

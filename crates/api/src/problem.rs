@@ -30,6 +30,9 @@ impl Problem {
     /// The media type of its body.
     pub const MEDIA_TYPE: &'static str = "application/problem+json";
 
+    /// A list is not kept any more that a cursor goes on with: begin again without it.
+    pub const CURSOR_EXPIRED: &str = "cursor_expired";
+
     /// A problem of this code; the title is the code in words.
     #[must_use]
     pub fn new(status: http::StatusCode, code: &str, detail: impl Into<String>) -> Self {

@@ -132,6 +132,7 @@ impl Controller {
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
+            pages: rest::pages::Pages::default(),
             key,
             instance: random_name()?,
             own_uid: nix::unistd::geteuid().as_raw(),
@@ -284,5 +285,6 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod rest;
     mod services;
 }

@@ -48,7 +48,7 @@ pub(crate) async fn profile(
         effective: checked.values,
         forecast,
     };
-    Ok(told(&explained, &headers))
+    told(&explained, &headers)
 }
 
 /// `GET /services/{service}/explain?replica=N`.
@@ -71,7 +71,7 @@ pub(crate) async fn service(
         effective: Vec::new(),
         forecast,
     };
-    Ok(told(&explained, &headers))
+    told(&explained, &headers)
 }
 
 async fn ask(app: &App, asker: &Asker, what: Explain) -> Result<FitView, Refused> {
@@ -79,16 +79,16 @@ async fn ask(app: &App, asker: &Asker, what: Explain) -> Result<FitView, Refused
     Ok(fit.ok_or_else(Refused::stopping)??)
 }
 
-fn told(explained: &Explained, headers: &HeaderMap) -> Response {
-    if !wants_text(headers) {
-        return json(explained);
+fn told(explained: &Explained, headers: &HeaderMap) -> Result<Response, Refused> {
+    if !wants_text(headers)? {
+        return Ok(json(explained));
     }
     let fit = &explained.fit;
     let mut lines = format!("{}\n", fit.sentence);
     for reason in fit.hosts.iter().flat_map(|host| &host.reasons) {
         lines.push_str(&line(reason));
     }
-    text(lines)
+    Ok(text(lines))
 }
 
 /// `HELD port 8888/tcp on host n1 is held by nb.alice replica 0`.

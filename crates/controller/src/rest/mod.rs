@@ -16,29 +16,36 @@ use portreeve_api::paths;
 
 use crate::app::App;
 
+mod accept;
 mod agents;
 mod answer;
 mod attach;
 mod body;
 pub(crate) mod counters;
 mod endpoints;
+mod envelope;
 mod explain;
 mod hosts;
 mod identity;
 mod names;
+pub(crate) mod pages;
 mod profile;
 pub(crate) mod query;
 pub(crate) mod refused;
 mod replicas;
 mod seen;
 mod services;
+mod synced;
+mod tag;
 
+use envelope::Envelope;
 use identity::Asker;
 use names::Names;
 use refused::Refused;
 
 /// Every route.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    let envelope = Envelope::new(Arc::clone(&app));
     let api = Router::new()
         .route("/services", get(services::list))
         .route(
@@ -88,6 +95,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(readyz))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(no_such_route)
+        .layer(axum::middleware::from_fn_with_state(
+            envelope,
+            envelope::seal,
+        ))
         .with_state(app)
 }
 

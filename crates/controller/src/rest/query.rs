@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -48,6 +49,23 @@ impl Query {
         }
     }
 
+    /// Whether the parameter is given and was not taken out.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// `limit`: how many entries a page has, 1 to `most`; without it `most`.
+    pub(crate) fn limit(&mut self, most: usize) -> Result<usize, Refused> {
+        let limit = self.read("limit", "a number of entries")?.unwrap_or(most);
+        if (1..=most).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Refused::parameter(
+            "limit",
+            format!("{limit} is not in 1 to {most}"),
+        ))
+    }
+
     /// Every value of a parameter that may be given more than once, in order.
     pub(crate) fn texts(&mut self, name: &str) -> Vec<String> {
         self.given.remove(name).unwrap_or_default()
@@ -64,6 +82,16 @@ impl Query {
         };
         let read = text.parse().map(Some);
         read.map_err(|_| Refused::parameter(name, format!("{:?} is not {what}", excerpt(&text))))
+    }
+
+    /// The parameter read as a `T` whose own words say what is wrong with it.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Refused> {
+        let text = self.text(name)?;
+        let parsed = text.map(|text| text.parse()).transpose();
+        parsed.map_err(|cause| Refused::parameter(name, cause))
     }
 
     /// Whether a yes-or-no parameter says yes.

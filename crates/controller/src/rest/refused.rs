@@ -80,6 +80,13 @@ impl Refused {
             .with_header(header::RETRY_AFTER, "1")
     }
 
+    /// An answer that could not be written, which is an error of ours.
+    pub(crate) fn broken(cause: &impl std::fmt::Display) -> Self {
+        let detail =
+            format!("the answer could not be written: {cause}; nothing was changed by that");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
+    }
+
     /// The controller is going down.
     pub(crate) fn stopping() -> Self {
         Self::unavailable("stopping", "the controller is going down; ask again")
@@ -138,22 +145,16 @@ impl From<Unacknowledged> for Refused {
 }
 
 impl IntoResponse for Refused {
+    /// The status and the headers; the envelope of all answers writes the problem, with the request's number.
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.problem.status)
             .expect("a problem is made from a status code");
-        let mut response = (
-            status,
-            [
-                (header::CONTENT_TYPE, Problem::MEDIA_TYPE),
-                (header::CACHE_CONTROL, "no-store"),
-            ],
-            axum::Json(self.problem),
-        )
-            .into_response();
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static(Problem::MEDIA_TYPE),
-        );
+        let headers = [
+            (header::CONTENT_TYPE, Problem::MEDIA_TYPE),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
+        let mut response = (status, headers).into_response();
+        response.extensions_mut().insert(self.problem);
         if let Some((name, value)) = self.header {
             response.headers_mut().insert(name, value);
         }

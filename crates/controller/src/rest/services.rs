@@ -1,7 +1,9 @@
 //! Services: list, show, submit, and what their owners can do with them.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -11,31 +13,55 @@ use portreeve::identity::ServiceName;
 use portreeve::registry::{Answer, Command, ServiceView, Submission, View};
 use portreeve::rights::Caller;
 use portreeve_api::body::{Checked, EventList, Scale, ServiceList};
+use portreeve_api::paths;
 
 use crate::app::App;
 
-use super::answer::{json, text, wants_text};
+use super::accept::Form;
+use super::answer::{json, json_around, stamp, text, wants_text, written};
+use super::envelope::REVISION_HEADER;
 use super::identity::Asker;
 use super::names::Names;
-use super::query::Query;
+use super::pages::{Cursor, Wanted};
+use super::query::{Hold, Query};
 use super::refused::Refused;
 use super::{body, profile, seen};
 
-/// `GET /services`.
+/// `GET /services`: in pages that all show the moment of the first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     asker: Asker,
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
-    let prefix = query.text("prefix")?.unwrap_or_default();
+    let as_text = wants_text(&headers)?;
+    let filters = query.has("prefix") || query.has("label");
+    let wanted = Wanted::take(&mut query)?;
+    let limit = query.limit(MAX_PAGE)?;
+    let cursor = query.parsed::<Cursor>("cursor")?;
+    let polls = query.has("revision") || query.has("wait");
     let hold = query.hold()?;
     query.end()?;
     let caller = asker.caller();
-    let wanted = |service: &ServiceView| {
-        caller.may_see(&service.owner, &service.profile.visibility)
-            && service.service.to_string().starts_with(&prefix)
+    let Some(cursor) = cursor else {
+        let view = changed(&app, caller, &wanted, hold).await;
+        return page(&app, caller, &view, &wanted, None, limit, as_text);
     };
+    if filters || polls {
+        let reason = "it goes on with the list it came from: give at most limit beside it";
+        return Err(Refused::parameter("cursor", reason));
+    }
+    let (wanted, view) = app.pages.find(&caller.user, &cursor, Instant::now())?;
+    page(&app, caller, &view, &wanted, Some(&cursor), limit, as_text)
+}
+
+/// The most services of one page.
+const MAX_PAGE: usize = 1000;
+/// A page ends where its services are this long, though it has one at least.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+/// The view as it is now, or as soon as the list in it is another one than the asker's.
+async fn changed(app: &App, caller: &Caller, wanted: &Wanted, hold: Hold) -> Arc<View> {
     let mut bell = app.shown.view.subscribe();
     let news = || {
         let removed = app.shown.removed.load(Ordering::Acquire);
@@ -44,23 +70,98 @@ pub(crate) async fn list(
         let new = hold.since.is_none_or(|since| {
             since > view.revision
                 || removed > since
-                || services.any(|service| service.revision > since && wanted(service))
+                || services.any(|service| {
+                    service.revision > since && sees(caller, service) && wanted.includes(service)
+                })
         });
         new.then(|| Arc::clone(&view))
     };
     let view = app.held(hold, &mut bell, news).await;
-    let view = view.unwrap_or_else(|| newest(&app));
-    let services = view.services.values().filter(|service| wanted(service));
-    if wants_text(&headers) {
-        return Ok(text(services.map(|service| line(service)).collect()));
+    view.unwrap_or_else(|| newest(app))
+}
+
+fn sees(caller: &Caller, service: &ServiceView) -> bool {
+    caller.may_see(&service.owner, &service.profile.visibility)
+}
+
+/// One page of the list in `view`: what comes after the cursor.
+fn page(
+    app: &App,
+    caller: &Caller,
+    view: &Arc<View>,
+    wanted: &Wanted,
+    cursor: Option<&Cursor>,
+    limit: usize,
+    as_text: bool,
+) -> Result<Response, Refused> {
+    let begin = cursor.map_or(Bound::Unbounded, |cursor| {
+        Bound::Excluded(cursor.after.clone())
+    });
+    let now = newest(app);
+    // A right that was lost since the first page ends with the page.
+    let still = |service: &ServiceView| {
+        let newer = now.services.get(&service.service);
+        newer.is_none_or(|newer| sees(caller, newer))
+    };
+    let services = view.services.range((begin, Bound::Unbounded));
+    let services = services.map(|(_, service)| service);
+    let mut services = services
+        .filter(|it| sees(caller, it) && wanted.includes(it) && still(it))
+        .peekable();
+    let mut told = Vec::new();
+    let mut count = 0;
+    let mut last = None;
+    while count < limit && told.len() < MAX_PAGE_BYTES {
+        let Some(service) = services.next() else {
+            break;
+        };
+        if as_text {
+            told.extend_from_slice(line(service).as_bytes());
+        } else {
+            told.push(if count == 0 { b'[' } else { b',' });
+            let seen = seen::service(service, caller);
+            serde_json::to_writer(&mut told, &*seen).map_err(|cause| Refused::broken(&cause))?;
+        }
+        count += 1;
+        last = Some(&service.service);
     }
-    Ok(json(&ServiceList {
-        view_scope: caller.view_scope().to_owned(),
-        revision: view.revision,
-        services: services
-            .map(|service| Arc::unwrap_or_clone(seen::service(service, caller)))
-            .collect(),
-    }))
+    let more = last.filter(|_| services.peek().is_some());
+    let next = more.map(|last| {
+        let number = match cursor {
+            Some(cursor) => cursor.number,
+            None => {
+                let view = Arc::clone(view);
+                let pages = &app.pages;
+                pages.keep(&caller.user, wanted.clone(), view, Instant::now())
+            }
+        };
+        let after = last.clone();
+        Cursor { number, after }.to_string()
+    });
+    let link = next.as_ref().map(|next| {
+        let limit = limit.to_string();
+        let parameters = [("limit", limit.as_str()), ("cursor", next)];
+        let path = paths::with_parameters(&paths::services(), &parameters);
+        format!("<{path}>; rel=\"next\"")
+    });
+    let mut response = if as_text {
+        written(Form::Text, told.into())
+    } else {
+        told.extend_from_slice(if count == 0 { b"[]" } else { b"]" });
+        let head = ServiceList {
+            view_scope: caller.view_scope().to_owned(),
+            revision: view.revision,
+            next_cursor: next,
+            services: Vec::new(),
+        };
+        json_around(&head, &told)?
+    };
+    let headers = response.headers_mut();
+    stamp(headers, REVISION_HEADER, &view.revision.to_string());
+    if let Some(link) = link {
+        stamp(headers, "link", &link);
+    }
+    Ok(response)
 }
 
 /// `GET /services/{service}`.
@@ -71,6 +172,7 @@ pub(crate) async fn show(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
+    let as_text = wants_text(&headers)?;
     let hold = query.hold()?;
     let allow_missing = query.flag("allow_missing")?;
     query.end()?;
@@ -85,7 +187,7 @@ pub(crate) async fn show(
         Some(found) => found?,
         None => app.visible(caller, &name)?,
     };
-    if wants_text(&headers) {
+    if as_text {
         return Ok(text(line(&service)));
     }
     Ok(json(&seen::service(&service, caller)))

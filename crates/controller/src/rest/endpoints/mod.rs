@@ -1,0 +1,137 @@
+//! Where a service's replicas answer: snapshots, long polls and plain lines.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+use portreeve::rights::Caller;
+
+use crate::app::App;
+
+use super::accept::{self, Form};
+use super::answer::{stamp, terms, text, written};
+use super::envelope::{REVISION_HEADER, SYNCED_HEADER};
+use super::identity::Asker;
+use super::names::Names;
+use super::query::Query;
+use super::refused::Refused;
+use super::tag;
+
+pub(crate) mod body;
+pub(crate) mod found;
+mod lines;
+mod poll;
+pub(crate) mod view;
+
+use found::Found;
+use lines::{Pick, lines};
+use view::{EndpointsView, Listing};
+
+/// `GET /services/{service}/endpoints`.
+pub(crate) async fn endpoints(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Refused> {
+    let form = accept::choose(&headers, &[Form::Json, Form::Text])?;
+    let asked = EndpointsView::take(&mut query)?;
+    let hold = query.hold()?;
+    let allow_missing = query.flag("allow_missing")?;
+    query.end()?;
+    let name = asker.service(&names)?;
+    let caller = asker.caller();
+    let found = poll::await_change(&app, caller, &name, hold, &asked, allow_missing).await?;
+    asked.of(&found.service)?;
+    let stale = found.is_stale(&app);
+    let tag = entity_tag(&app, &found, caller, &asked, form, stale);
+    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
+    let mut response = if known {
+        unchanged()
+    } else if form == Form::Text {
+        text(lines(&found.snapshot, &asked, &Pick::All { seed: None }))
+    } else {
+        let body = body::bytes(&app, &found, caller, &asked, stale);
+        written(Form::Json, body?)
+    };
+    tell(&found, stale, tag.as_deref(), &mut response);
+    Ok(response)
+}
+
+/// `GET /resolve/{service}[/{port}]`: one `host:port` a line; none for a known service without a ready
+/// replica.
+pub(crate) async fn resolve(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Refused> {
+    accept::choose(&headers, &[Form::Text])?;
+    let pick = Pick::take(&mut query)?;
+    query.end()?;
+    let name = asker.service(&names)?;
+    let port = match names.text("port") {
+        "" => None,
+        port => Some(port.parse().map_err(Refused::name)?),
+    };
+    let asked = EndpointsView::ready(port);
+    let caller = asker.caller();
+    let found = Found::of(&app, caller, &name)?;
+    asked.of(&found.service)?;
+    let stale = found.is_stale(&app);
+    // A choice is not a version of anything, unless it is of all in their order.
+    let whole = pick == Pick::All { seed: None };
+    let tag = whole.then(|| entity_tag(&app, &found, caller, &asked, Form::Text, stale));
+    let tag = tag.flatten();
+    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
+    let mut response = if known {
+        unchanged()
+    } else {
+        text(lines(&found.snapshot, &asked, &pick))
+    };
+    tell(&found, stale, tag.as_deref(), &mut response);
+    Ok(response)
+}
+
+/// Names the bytes of an answer: `"epoch-revision-form-view"`, with `-stale` at its end while it is. `None` under
+/// `state=all`, which also shows what moves no revision.
+fn entity_tag(
+    app: &App,
+    found: &Found,
+    caller: &Caller,
+    asked: &EndpointsView,
+    form: Form,
+    stale: bool,
+) -> Option<String> {
+    if asked.listing == Listing::All {
+        return None;
+    }
+    let epoch = app.shown.table.epoch();
+    let revision = asked.listing.revision(&found.snapshot);
+    let form = if form == Form::Text { "text" } else { "json" };
+    let view = asked.mark(caller);
+    let stale = if stale { "-stale" } else { "" };
+    Some(format!("\"{epoch}-{revision}-{form}-{view}{stale}\""))
+}
+
+fn unchanged() -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    terms(response.headers_mut());
+    response
+}
+
+/// What the headers tell of an answer.
+fn tell(found: &Found, stale: bool, tag: Option<&str>, response: &mut Response) {
+    let headers = response.headers_mut();
+    if let Some(tag) = tag {
+        stamp(headers, "etag", tag);
+    }
+    stamp(headers, REVISION_HEADER, &found.table_revision.to_string());
+    stamp(headers, SYNCED_HEADER, &found.synced_ms().to_string());
+    if stale {
+        stamp(headers, "portreeve-stale", "true");
+    }
+}

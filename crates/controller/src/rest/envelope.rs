@@ -1,0 +1,226 @@
+//! What is common to all answers: the request's number, the form of a refusal, the headers of a read, `HEAD`, gzip.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use portreeve_api::Problem;
+
+use crate::app::App;
+use crate::vital;
+
+use super::answer::stamp;
+
+/// The number of a request, in the log and in a refusal of it.
+pub(crate) const REQUEST_HEADER: &str = "portreeve-request";
+/// The table's number when the answer was made, and the life of that number line.
+pub(crate) const REVISION_HEADER: &str = "portreeve-revision";
+pub(crate) const EPOCH_HEADER: &str = "portreeve-epoch";
+/// How old, in milliseconds, the controller's knowledge of the hosts is that the answer speaks of.
+pub(crate) const SYNCED_HEADER: &str = "portreeve-synced";
+
+/// Shorter answers are not worth packing.
+const GZIP_ABOVE: u64 = 1 << 10;
+/// Longer ones are packed beside the threads that answer.
+const PACKED_HERE: usize = 64 << 10;
+
+/// The envelope of every answer of one router.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) app: Arc<App>,
+    numbers: Arc<AtomicU64>,
+}
+
+impl Envelope {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        let mut start = [0; 8];
+        // Without randomness the numbers of two starts are the same, which only a reader of logs would notice.
+        let _ = getrandom::fill(&mut start);
+        Self {
+            app,
+            numbers: Arc::new(AtomicU64::new(u64::from_ne_bytes(start))),
+        }
+    }
+
+    /// `req-` and 16 digits that tell neither how many there were nor what comes next to a reader.
+    fn next_number(&self) -> String {
+        let nth = self
+            .numbers
+            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (nth ^ (nth >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        format!("req-{:016x}", mixed ^ (mixed >> 31))
+    }
+}
+
+/// Serves one request through the routes behind it.
+pub(crate) async fn seal(
+    State(envelope): State<Envelope>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let app = &envelope.app;
+    let number = envelope.next_number();
+    let head = *request.method() == Method::HEAD;
+    if head {
+        // The same answer, of which only the head is sent.
+        *request.method_mut() = Method::GET;
+    }
+    let reads = *request.method() == Method::GET;
+    let takes_gzip = reads && takes_gzip(request.headers());
+    // Before the snapshots that the answer is made of: they are at least as new.
+    let revision = app.shown.table.revision();
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {
+        response = refusal(response, *problem, &number);
+    } else if reads
+        && (response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED)
+    {
+        let headers = response.headers_mut();
+        if !headers.contains_key(REVISION_HEADER) {
+            stamp(headers, REVISION_HEADER, &revision.to_string());
+        }
+        stamp(headers, EPOCH_HEADER, app.shown.table.epoch());
+        if !headers.contains_key(SYNCED_HEADER) {
+            let view = super::services::newest(app);
+            let age = super::synced::age_ms(view.hosts.values());
+            stamp(headers, SYNCED_HEADER, &age.to_string());
+        }
+        response = packed(response, takes_gzip).await;
+    }
+    stamp(response.headers_mut(), REQUEST_HEADER, &number);
+    if head {
+        response = without_body(response);
+    }
+    response
+}
+
+/// The problem as the body.
+fn refusal(response: Response, mut problem: Problem, number: &str) -> Response {
+    let status = problem.status;
+    let code = &problem.code;
+    if response.status().is_server_error() {
+        tracing::warn!(request = number, status, code, detail = %problem.detail, "refused");
+    } else {
+        tracing::debug!(request = number, status, code, "refused");
+    }
+    problem.instance = Some(number.to_owned());
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    response.map(|_| Body::from(body))
+}
+
+/// Packs what is long and whole and of a kind that gets shorter. A stream is not whole, and stays as it is.
+async fn packed(response: Response, takes_gzip: bool) -> Response {
+    let length = response.body().size_hint().exact().unwrap_or(0);
+    if length <= GZIP_ABOVE || !is_text(response.headers()) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let vary = "Accept, Accept-Encoding, Authorization";
+    parts
+        .headers
+        .insert(header::VARY, HeaderValue::from_static(vary));
+    if !takes_gzip {
+        return Response::from_parts(parts, body);
+    }
+    // It is in memory: this neither waits nor fails.
+    let plain = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => return Response::from_parts(parts, Body::empty()),
+    };
+    let again = plain.clone();
+    let packed = if plain.len() > PACKED_HERE {
+        vital::blocking("gzip", move || gzip(&again)).await
+    } else {
+        gzip(&again)
+    };
+    let Some(packed) = packed else {
+        return Response::from_parts(parts, Body::from(plain));
+    };
+    let headers = &mut parts.headers;
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.remove(header::CONTENT_LENGTH);
+    // A strong tag names one sequence of bytes, and that is the plain one.
+    let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+    if let Some(tag) = tag.map(|tag| format!("W/{tag}")) {
+        stamp(headers, "etag", &tag);
+    }
+    Response::from_parts(parts, Body::from(packed))
+}
+
+fn gzip(plain: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
+    encoder.write_all(plain).ok()?;
+    encoder.finish().ok()
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("application/json") || kind.starts_with("text/plain")
+}
+
+/// Whether `Accept-Encoding` names gzip, or everything, and not with `q=0`.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let mut codings = texts.flat_map(|text| text.split(',')).map(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let quality = quality.trim().strip_prefix("q=").unwrap_or("1");
+        let taken = quality.parse::<f32>().is_ok_and(|quality| quality > 0.0);
+        (name.trim(), taken)
+    });
+    let mut any = false;
+    let named = codings.find_map(|(name, taken)| {
+        any |= name == "*" && taken;
+        (name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip")).then_some(taken)
+    });
+    named.unwrap_or(any)
+}
+
+fn without_body(response: Response) -> Response {
+    let length = response.body().size_hint().exact();
+    let mut response = response.map(|_| Body::empty());
+    if let Some(length) = length {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        let takes = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("accept-encoding", text.parse().unwrap());
+            takes_gzip(&headers)
+        };
+        for text in [
+            "gzip",
+            "deflate, gzip;q=0.5, br",
+            "*",
+            "GZIP",
+            "x-gzip",
+            "identity, *;q=0.1",
+        ] {
+            assert!(takes(text), "{text}");
+        }
+        for text in ["", "br", "gzip;q=0", "*;q=0", "gzip;q=0, *", "gzip;q=x"] {
+            assert!(!takes(text), "{text}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}
