@@ -41,6 +41,7 @@ mod tour;
 mod tree;
 mod units;
 mod users;
+mod watching;
 mod why;
 mod words;
 mod world;
