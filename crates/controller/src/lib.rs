@@ -27,6 +27,7 @@ mod data_dir;
 mod desk;
 mod driver;
 mod impatient;
+mod limits;
 mod lineage;
 mod listen;
 mod peer;
@@ -41,7 +42,9 @@ mod store;
 mod tally;
 mod token;
 mod vital;
+mod watch;
 
+pub use limits::raise_open_files;
 pub use start_error::StartError;
 pub use store::RedbStore;
 
@@ -49,9 +52,11 @@ use account::Accounts;
 use app::App;
 use data_dir::DataDir;
 use driver::Driver;
+use limits::Limits;
 use lineage::Lineage;
-use listen::{Limits, Listener};
+use listen::Listener;
 use reads::Reads;
+use share::Shares;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use tally::Tally;
@@ -80,6 +85,12 @@ pub struct Config {
     pub networks: Networks,
     /// The site's profiles that submitted ones may extend.
     pub site_profiles: SiteFolder,
+    /// Connections at once of each listener, streams among them; by default as many as the process may have
+    /// files, and at most 16,384. What the process may have bounds it in any case.
+    pub max_connections: Option<usize>,
+    /// Streams at once of each listener; by default three quarters of its connections. One user has at most
+    /// half of them.
+    pub max_streams: Option<usize>,
 }
 
 impl Config {
@@ -158,6 +169,7 @@ impl Controller {
         }
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
+        let own_uid = nix::unistd::geteuid().as_raw();
         let app = Arc::new(App {
             shown,
             queue,
@@ -167,11 +179,14 @@ impl Controller {
             pages: rest::pages::Pages::default(),
             key,
             instance: random_name()?,
-            own_uid: nix::unistd::geteuid().as_raw(),
+            own_uid,
+            polls: Shares::default(),
+            limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),
+            texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;
         let (end, ended) = StopSwitch::new();
@@ -179,7 +194,7 @@ impl Controller {
         let router = rest::router(Arc::clone(&app));
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
-            let limits = Limits::of_account(app.own_uid);
+            let limits = app.limits.clone();
             let served = listen::serve(listener, router.clone(), limits, stop);
             vital::spawn("listener", served)
         });
@@ -320,4 +335,5 @@ mod tests {
     mod limits;
     mod rest;
     mod services;
+    mod watch;
 }

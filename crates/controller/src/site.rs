@@ -159,6 +159,8 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         coalesce: Duration::ZERO,
         new_epoch: false,
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
+        max_connections: None,
+        max_streams: None,
     }
 }
 

@@ -58,6 +58,12 @@ pub(crate) struct Controller {
     /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
     site_profiles: Option<PathBuf>,
+    /// Connections at once of each listener; by default as many as the system allows files, and at most 16384
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    max_connections: Option<u32>,
+    /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
+    #[arg(long, value_name = "N")]
+    max_streams: Option<u32>,
 }
 
 /// A window for changes of readiness.
@@ -92,9 +98,13 @@ impl NetworkOptions {
 impl Controller {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         log_to_stderr();
+        portreeve_controller::raise_open_files();
         let mut told = Told::listen()?;
         let places = Places::here();
+        let number = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
         let config = ControllerConfig {
+            max_connections: self.max_connections.map(number),
+            max_streams: self.max_streams.map(number),
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
             listen: self.listen,
