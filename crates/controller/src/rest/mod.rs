@@ -16,17 +16,17 @@ use portreeve_api::paths;
 
 use crate::app::App;
 
-mod accept;
+pub(crate) mod accept;
 mod agents;
-mod answer;
+pub(crate) mod answer;
 mod attach;
 mod body;
 pub(crate) mod counters;
-mod endpoints;
+pub(crate) mod endpoints;
 mod envelope;
 mod explain;
 mod hosts;
-mod identity;
+pub(crate) mod identity;
 mod names;
 pub(crate) mod pages;
 mod profile;
@@ -37,6 +37,7 @@ mod seen;
 mod services;
 mod synced;
 mod tag;
+mod watch;
 
 use envelope::Envelope;
 use identity::Asker;
@@ -71,6 +72,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/services/{service}/replicas/{index}/logs",
             get(replicas::logs),
         )
+        .route("/watch", get(watch::watch))
         .route("/resolve/{service}", get(endpoints::resolve))
         .route("/resolve/{service}/{port}", get(endpoints::resolve))
         .route("/hosts", get(hosts::list))
