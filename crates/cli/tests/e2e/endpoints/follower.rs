@@ -69,7 +69,7 @@ impl Followed {
             }
             "reset" => {
                 self.resets += 1;
-                eprintln!("RESET {event:?} after {before:?}");
+                eprintln!("{event:?} to one who came with {before:?}");
                 self.sets.clear();
                 self.revisions.clear();
             }
