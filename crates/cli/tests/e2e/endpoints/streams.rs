@@ -210,24 +210,28 @@ fn a_watcher_that_reads_a_byte_a_second_costs_no_memory_and_ends_with_the_last_s
         site.tell(nth, true);
     }
     let followed = quick.join().unwrap().unwrap();
-    assert!(followed.events > 10, "{followed:#?}");
+    assert!(followed.events > 30, "{followed:#?}");
     hurried.store(true, Ordering::Relaxed);
     let read = slow.join().unwrap();
     eprintln!(
         "{told} changes beside a watcher that read {read} bytes: grown by {grown} bytes, by {} without it",
         before - alone
     );
-    assert!(grown < 1 << 20, "grown by {grown} bytes in {told} changes");
+    let own = (before - alone).max(0);
+    assert!(
+        grown < own + (1 << 20),
+        "grown by {grown} bytes in {told} changes"
+    );
 }
 
-/// At least so many changes and for so many seconds, of which none makes all four ready; gives how many.
+/// At least so many changes and for so many seconds, of which none makes replica 1 ready; gives how many.
 fn many_changes(site: &mut Scripted, seconds: u64, least: usize) -> usize {
     let begun = Instant::now();
     let mut told = 0;
     while told < least || begun.elapsed() < Duration::from_secs(seconds) {
-        site.tell(0, told % 2 == 0);
-        site.tell(1, told % 2 == 1);
-        site.flip(2 + told % 2);
+        for nth in [0, 2, 3] {
+            site.flip(nth);
+        }
         told += 3;
     }
     told
