@@ -4,6 +4,7 @@ mod away;
 mod follower;
 mod listing;
 mod quiet;
+mod restored;
 mod reuse;
 #[expect(dead_code, reason = "the bench of the whole server shares it")]
 mod scripted;
