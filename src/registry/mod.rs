@@ -32,6 +32,8 @@ mod reasons;
 mod records;
 mod replicas;
 mod roll;
+#[cfg(feature = "openapi")]
+mod schema;
 mod seats;
 mod services;
 mod settle;

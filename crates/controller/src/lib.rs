@@ -281,6 +281,8 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod described;
+    mod hostile_reads;
     mod hosts;
     mod layers;
     mod life;
