@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts external long fix sim bench
+.PHONY: verify quick test scripts external long fix sim bench bench-server
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -59,3 +59,9 @@ sim:
 # bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.
 bench:
 	$(CARGO) bench -p portreeve --bench product --locked
+
+# The rows of the whole server over loopback, beside nginx; its line per row is repeated by `bench`. PORTREEVE_ROWS=18,20
+# measures these alone.
+bench-server:
+	.ci/install-packages
+	$(CARGO) bench -p portreeve-cli --bench server --locked

@@ -93,7 +93,7 @@ where
 
 fn look(table: &EndpointTable, name: &ServiceName) -> u32 {
     table
-        .read(name, |snapshot| snapshot.set().desired)
+        .read(name, |snapshot| snapshot.desired())
         .unwrap_or_default()
 }
 
@@ -107,7 +107,7 @@ fn look_locked(
 
 fn table(names: &[ServiceName]) -> EndpointTable {
     let table = EndpointTable::new("bench".to_owned(), 0);
-    table.publish(1, names.iter().map(set).collect(), &[]);
+    table.publish(1, names.iter().map(|name| set(name).into()).collect(), &[]);
     table
 }
 

@@ -114,9 +114,24 @@ impl Row {
 /// The rows of the table.
 const ROWS: std::ops::RangeInclusive<u32> = 1..=25;
 
-/// Prints what each row was made of, then every row, built or not, and leaves `bench-rows.json` in
-/// the target folder.
+/// Where the rows of this bench are left, and those of the one that needs the whole server.
+const FILE: &str = "bench-rows.json";
+const SERVER_FILE: &str = "bench-server-rows.json";
+
+/// Prints what each row was made of, then every row of the table, and leaves [`FILE`] in the target folder. Rows that
+/// were not measured now are told from the last run that did, of either bench.
 pub(crate) fn print(rows: &[Row]) {
+    let earlier = [kept(FILE), kept(SERVER_FILE)].concat();
+    leave_rows(FILE, print_with(rows, &earlier, ROWS));
+}
+
+/// The same for the bench of the whole server: its rows alone, into [`SERVER_FILE`].
+pub(crate) fn print_of_server(rows: &[Row]) {
+    leave_rows(SERVER_FILE, print_with(rows, &kept(SERVER_FILE), 18..=20));
+}
+
+/// Prints these rows; gives those that were measured.
+fn print_with(rows: &[Row], kept: &[Value], numbers: std::ops::RangeInclusive<u32>) -> Vec<Value> {
     for row in rows {
         println!("\nrow {}: {}", row.number, row.what);
         for part in &row.parts {
@@ -127,27 +142,39 @@ pub(crate) fn print(rows: &[Row]) {
     println!();
     let (mut ok, mut short) = (0, 0);
     let mut json = Vec::new();
-    for number in ROWS {
-        let Some(row) = rows.iter().find(|row| row.number == number) else {
+    for number in numbers {
+        let (row, age) = match rows.iter().find(|row| row.number == number) {
+            Some(row) => {
+                json.push(described(row));
+                (json.last(), "")
+            }
+            None => (
+                kept.iter().find(|row| row["row"] == number),
+                " (an earlier run)",
+            ),
+        };
+        let Some(row) = row else {
             println!("ROW {number} | not built yet | - | - | absent");
             continue;
         };
-        let verdict = row.verdict();
-        if verdict == "ok" {
-            ok += 1;
-        } else {
-            short += 1;
-        }
+        let text = |name: &str| row[name].as_str().unwrap_or("-").to_owned();
+        let verdict = text("verdict");
+        *if verdict == "ok" { &mut ok } else { &mut short } += 1;
         println!(
-            "ROW {number} | {} | {} | {} | {verdict}",
-            row.what,
-            row.target,
-            row.measured()
+            "ROW {number} | {} | {} | {}{age} | {verdict}",
+            text("what"),
+            text("target"),
+            text("measured")
         );
-        json.push(described(row));
     }
     println!("{ok} ok, {short} short");
-    leave("bench-rows.json", &Value::from(json));
+    json
+}
+
+/// The rows that an earlier run left.
+fn kept(name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(place(name)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 fn described(row: &Row) -> Value {
@@ -189,9 +216,21 @@ pub(crate) fn print_growth(lines: &[Growth]) {
     leave("bench-growth.json", &Value::from(json));
 }
 
+/// Leaves these rows beside those that the last runs measured and this one did not.
+fn leave_rows(name: &str, rows: Vec<Value>) {
+    let mut all = kept(name);
+    all.retain(|old| !rows.iter().any(|new| new["row"] == old["row"]));
+    all.extend(rows);
+    leave(name, &Value::from(all));
+}
+
 fn leave(name: &str, json: &Value) {
-    let file = format!("{}/../{name}", env!("CARGO_TARGET_TMPDIR"));
+    let file = place(name);
     if let Err(cause) = std::fs::write(&file, format!("{json:#}\n")) {
         eprintln!("{file}: {cause}");
     }
+}
+
+fn place(name: &str) -> String {
+    format!("{}/../{name}", env!("CARGO_TARGET_TMPDIR"))
 }

@@ -1,10 +1,10 @@
 //! The place of one service: its current snapshot and the numbers its watchers wait on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use tokio::sync::watch;
-
+use crate::endpoints::number::{Number, Watcher};
+use crate::endpoints::sync::{Lock, Swap};
 use crate::endpoints::{Endpoint, Entry, Snapshot};
 use crate::identity::ServiceName;
 
@@ -12,8 +12,8 @@ use crate::identity::ServiceName;
 ///
 /// Reading through it takes no lock and never waits for the writer. It stays valid after the service
 /// is removed; its snapshot then says so.
-#[derive(Clone, Debug)]
-pub struct Handle<E = Endpoint> {
+#[derive(Debug)]
+pub struct Handle<E: Entry = Endpoint> {
     cell: Arc<Cell<E>>,
 }
 
@@ -38,66 +38,85 @@ impl<E: Entry> Handle<E> {
     /// The current snapshot, to keep for as long as it is needed, also across an await.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot<E>> {
-        self.cell.snapshot.load_full()
+        self.cell.snapshot.take()
     }
 
     /// The number of the newest change of anything shown. Subscribe, then take the snapshot: what
     /// changes in between is seen as a change of the number.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> Watcher {
         self.cell.changed.subscribe()
     }
 
     /// The number of the newest change of the default answer; as [`Handle::subscribe`].
     #[must_use]
-    pub fn subscribe_ready(&self) -> watch::Receiver<u64> {
+    pub fn subscribe_ready(&self) -> Watcher {
         self.cell.ready_changed.subscribe()
+    }
+}
+
+impl<E: Entry> Clone for Handle<E> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.cell))
     }
 }
 
 /// One service's snapshot with its two numbers. Written by the table's one writer only.
 #[derive(Debug)]
-pub(super) struct Cell<E> {
-    service: ServiceName,
-    snapshot: ArcSwap<Snapshot<E>>,
-    changed: watch::Sender<u64>,
-    ready_changed: watch::Sender<u64>,
+pub(super) struct Cell<E: Entry> {
+    pub(super) service: Arc<ServiceName>,
+    snapshot: Swap<Snapshot<E>>,
+    changed: Arc<Number>,
+    ready_changed: Arc<Number>,
+    /// The newest versions that were replaced. The last holder of a version frees it: this way that is the
+    /// writer, unless a reader stays on one for longer than these last. No reader takes the lock.
+    retired: Lock<VecDeque<Arc<Snapshot<E>>>>,
 }
 
 impl<E: Entry> Cell<E> {
+    /// How many replaced versions of a service are kept a while.
+    const RETIRED: usize = 4;
+    /// The freeing of fewer entries is not worth being spared.
+    const BIG: usize = 64;
+
     pub(super) fn new(snapshot: Snapshot<E>) -> Self {
         Self {
-            service: snapshot.set().service.clone(),
-            changed: watch::Sender::new(snapshot.mod_revision()),
-            ready_changed: watch::Sender::new(snapshot.ready_revision()),
-            snapshot: ArcSwap::from_pointee(snapshot),
+            service: Arc::clone(&snapshot.service),
+            changed: Number::new(snapshot.mod_revision()),
+            ready_changed: Number::new(snapshot.ready_revision()),
+            snapshot: Swap::new(snapshot),
+            retired: Lock::default(),
         }
     }
 
     pub(super) fn read<R>(&self, look: impl FnOnce(&Snapshot<E>) -> R) -> R {
-        look(&self.snapshot.load())
+        self.snapshot.read(look)
     }
 
     /// The first half of a change: readers see it, waiters sleep on.
     pub(super) fn swap(&self, next: Snapshot<E>) {
-        self.snapshot.store(Arc::new(next));
+        let is_removed = next.removed;
+        let before = self.snapshot.replace(Arc::new(next));
+        let freed = self.retired.hold(|retired| {
+            if is_removed {
+                // Nothing replaces a removed version, so nothing would ever empty the ring.
+                return std::mem::take(retired).into();
+            }
+            if before.leaves.len() >= Self::BIG {
+                retired.push_back(before);
+            }
+            let surplus = retired.len().saturating_sub(Self::RETIRED);
+            retired.drain(..surplus).collect::<Vec<_>>()
+        });
+        drop(freed);
     }
 
     /// The second half: moves the numbers that the current snapshot moved. Says which did.
     pub(super) fn wake(&self) -> Woken {
         let (changed, ready) = self.read(|s| (s.mod_revision(), s.ready_revision()));
-        // `send_replace` always, never `send`: that one drops the value while nobody listens, and the
-        // next subscriber would compare with an old number.
-        let moved = |number: &watch::Sender<u64>, to: u64| {
-            let moves = *number.borrow() != to;
-            if moves {
-                number.send_replace(to);
-            }
-            moves
-        };
         Woken {
-            changed: moved(&self.changed, changed),
-            ready: moved(&self.ready_changed, ready),
+            changed: self.changed.move_on(changed),
+            ready: self.ready_changed.move_on(ready),
         }
     }
 }

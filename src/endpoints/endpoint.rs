@@ -1,6 +1,7 @@
 //! One replica's place in the table.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -25,9 +26,19 @@ pub struct ServiceEndpoints<E = Endpoint> {
 }
 
 /// What the table must know of an entry to keep and number it.
-pub trait Entry: Clone + PartialEq {
+pub trait Entry: Clone + PartialEq + fmt::Debug {
     /// What tells two replicas of one service apart, and orders them.
-    type Key: Ord;
+    type Key: Clone + Ord + fmt::Debug;
+
+    /// How the versions of a service keep an entry that they share: by count where it is costly to copy,
+    /// else as it is.
+    type Kept: Clone + fmt::Debug;
+
+    /// For keeping.
+    fn keep(self) -> Self::Kept;
+
+    /// The entry that is kept.
+    fn of(kept: &Self::Kept) -> &Self;
 
     /// Which replica this is.
     fn key(&self) -> Self::Key;
@@ -72,6 +83,15 @@ pub struct Endpoint {
 
 impl Entry for Endpoint {
     type Key = u32;
+    type Kept = Arc<Self>;
+
+    fn keep(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    fn of(kept: &Arc<Self>) -> &Self {
+        kept
+    }
 
     fn key(&self) -> u32 {
         self.replica

@@ -8,10 +8,20 @@
 
 mod cell;
 mod endpoint;
+mod journal;
+mod leaves;
+mod log;
+mod next;
+mod number;
 mod snapshot;
+mod sync;
 mod table;
+mod update;
 
 pub use cell::Handle;
 pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoints};
-pub use snapshot::Snapshot;
-pub use table::EndpointTable;
+pub use leaves::{Entries, Listed};
+pub use number::Watcher;
+pub use snapshot::{Changes, Listing, Snapshot};
+pub use table::{EndpointTable, Recent};
+pub use update::{Change, ServiceUpdate};

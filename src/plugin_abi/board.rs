@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::allocator::HostState;
-use crate::endpoints::{EndpointState, EndpointTable, Entry, ServiceEndpoints};
+use crate::endpoints::{Change, EndpointState, EndpointTable, Entry, ServiceUpdate};
 use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::plugin_abi::constants::{PR_ENOENT, PR_ESTALE};
 use crate::plugin_abi::failure::Failure;
@@ -41,6 +41,15 @@ impl PartialEq for SharedPlace {
 
 impl Entry for Member {
     type Key = Key;
+    type Kept = Self;
+
+    fn keep(self) -> Self {
+        self
+    }
+
+    fn of(kept: &Self) -> &Self {
+        kept
+    }
 
     fn key(&self) -> Key {
         self.key
@@ -278,20 +287,20 @@ impl Board {
             return;
         }
         let touched = std::mem::take(&mut self.touched);
-        let sets = touched.into_iter().filter_map(|id| self.set_of(id));
-        if table.publish(self.revision + 1, sets.collect(), &[]) {
+        let updates = touched.into_iter().filter_map(|id| self.update_of(id));
+        if table.publish(self.revision + 1, updates.collect(), &[]) {
             self.revision += 1;
         }
     }
 
-    fn set_of(&self, id: ServiceId) -> Option<ServiceEndpoints<Member>> {
+    fn update_of(&self, id: ServiceId) -> Option<ServiceUpdate<Member>> {
         let members = self.by_service.get(&id).into_iter().flatten();
         let posted = members.filter_map(|handle| self.posted.get(handle));
-        Some(ServiceEndpoints {
+        Some(ServiceUpdate {
             service: self.services.get(&id)?.clone(),
             // How many there shall be is the scheduler's business; nobody reads it here.
             desired: 0,
-            endpoints: posted.map(|posted| self.member(posted)).collect(),
+            change: Change::Whole(posted.map(|posted| self.member(posted)).collect()),
         })
     }
 

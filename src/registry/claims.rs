@@ -107,15 +107,12 @@ impl Registry {
         self.shown.hosts_news.insert(id);
         // An address may be what somebody waits for.
         self.waits.wake();
-        let here: BTreeSet<_> = self
-            .truth
-            .replicas
-            .iter()
-            .filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id))
-            .map(|(key, _)| key.0)
-            .collect();
-        self.shown.news.extend(&here);
-        self.attention.extend(&here);
+        let all = self.truth.replicas.iter();
+        let here = all.filter(|(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == id));
+        for (key, _) in here {
+            self.shown.news.insert_replica(*key);
+            self.attention.insert(key.0);
+        }
     }
 }
 

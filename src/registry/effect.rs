@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoints::ServiceEndpoints;
+use crate::endpoints::ServiceUpdate;
 use crate::identity::{HostName, ServiceName};
 
 use super::Desired;
@@ -21,8 +21,8 @@ pub enum Effect {
     Publish {
         /// The revision all of them get.
         revision: u64,
-        /// The full sets.
-        services: Vec<ServiceEndpoints>,
+        /// What became of their endpoints: parts of what was published before, or the whole set of one that was not.
+        services: Vec<ServiceUpdate>,
         /// Services that are gone.
         removed: Vec<ServiceName>,
     },

@@ -36,9 +36,9 @@ impl Registry {
         (kind, text): (&str, String),
     ) {
         let event = self.event(Some((key.1, incarnation)), kind, text);
-        let key = self.next_event(key.0);
-        self.truth.events.note_whole(key, event);
-        self.shown.news.insert(key.0);
+        let number = self.next_event(key.0);
+        self.truth.events.note_whole(number, event);
+        self.shown.news.insert_replica(key);
     }
 
     fn event(&self, of: Option<(u32, Incarnation)>, kind: &str, text: String) -> EventView {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::identity::{HostId, HostName, NetworkName};
 use crate::residency::ReplicaName;
-use crate::time::{Monotonic, WallClock};
+use crate::time::{Monotonic, Now, WallClock};
 
+use super::heard::Heard;
 use super::machine::Registry;
 use super::records::Host;
 use super::{Desired, HostFacts, ReplicaReport};
@@ -21,6 +22,8 @@ pub(super) struct HostLife {
     pub(super) last_seen: WallClock,
     /// The same for decisions.
     pub(super) heard: Monotonic,
+    /// The same for readers.
+    pub(super) heard_at: Heard,
     /// Its address in each network in which it has one.
     pub(super) networks: BTreeMap<NetworkName, IpAddr>,
     /// Of the addresses it claims, those at which another machine is published, with that.
@@ -33,6 +36,13 @@ pub(super) struct HostLife {
     pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
     pub(super) unknown: BTreeSet<ReplicaName>,
+}
+
+impl HostLife {
+    fn hear(&mut self, now: Now) {
+        (self.last_seen, self.heard) = (now.wall, now.mono);
+        self.heard_at.note(now.mono);
+    }
 }
 
 /// What a host shall stop or forget.
@@ -58,7 +68,7 @@ impl Registry {
     pub(super) fn lease(&mut self, host: &HostName, skew_ms: Option<i64>) {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
-            (life.last_seen, life.heard) = (self.now.wall, self.now.mono);
+            life.hear(self.now);
             if let Some(skew) = skew_ms
                 && life
                     .skew_ms
@@ -91,7 +101,7 @@ impl Registry {
             self.new_facts(id, facts);
         }
         let life = self.lives.entry(id).or_default();
-        (life.last_seen, life.heard) = (self.now.wall, self.now.mono);
+        life.hear(self.now);
         self.shown.hosts_seen.insert(id);
         if full {
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
@@ -106,6 +116,7 @@ impl Registry {
             if !life.reported {
                 life.reported = true;
                 self.pools.set_reported(id);
+                self.shown.stale.end_of(id);
                 self.waits.wake();
             }
         }

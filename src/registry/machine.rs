@@ -29,6 +29,12 @@ pub struct Config {
     pub networks: Networks,
     /// How long news may wait for a commit, and how long refused truth waits before it is decided again.
     pub news_delay: Duration,
+    /// How long changes of a service's readiness are gathered before they are shown, unless the service was quiet
+    /// for as long; one that is not ready any more is shown within 20 ms. Zero shows each at once.
+    pub coalesce: Duration,
+    /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
+    /// reports.
+    pub stale_for: Option<Duration>,
 }
 
 impl Default for Config {
@@ -38,6 +44,8 @@ impl Default for Config {
             foreign_rest: Duration::from_secs(60),
             networks: Networks::default(),
             news_delay: Duration::from_secs(1),
+            coalesce: Duration::from_millis(20),
+            stale_for: None,
         }
     }
 }
@@ -198,22 +206,29 @@ impl Registry {
     /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
-        if self.outbox.is_busy() {
-            return None;
-        }
-        [
-            self.pools.next_deadline(),
-            self.waits.next_deadline(),
-            self.outbox.next_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        // Without a number left below the ceiling, the batch that raises it is waited for.
+        let shows = self.shown.has_revisions().then(|| {
+            let stale = self.shown.stale.next_deadline();
+            let window = self.shown.windows.next_deadline();
+            stale.into_iter().chain(window).min()
+        });
+        let decides = (!self.outbox.is_busy()).then(|| {
+            let all = [
+                self.pools.next_deadline(),
+                self.waits.next_deadline(),
+                self.outbox.next_deadline(),
+            ];
+            all.into_iter().flatten().min()
+        });
+        [shows, decides].into_iter().flatten().flatten().min()
     }
 
     /// Does what is due at `now`, then flushes.
     pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
+        if self.shown.has_revisions() {
+            self.shown.stale.on_deadline(now.mono);
+        }
         if !self.outbox.is_busy() {
             self.end_rests();
         }

@@ -15,9 +15,11 @@ mod commands;
 mod effect;
 mod events;
 mod explain;
+mod heard;
 mod hosts;
 mod input;
 mod ledger;
+mod look;
 mod machine;
 mod networks;
 mod news;
@@ -30,22 +32,27 @@ mod port_views;
 mod publish;
 mod reasons;
 mod records;
+mod replica_list;
 mod replicas;
 mod roll;
+mod roster;
 #[cfg(feature = "openapi")]
 mod schema;
 mod seats;
 mod services;
 mod settle;
 mod show;
+mod stale;
 mod store;
 mod submit;
 mod survey;
 mod take_up;
 mod teller;
+mod touched;
 mod truth;
 mod view;
 mod views;
+mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
@@ -57,6 +64,8 @@ pub use input::{
 };
 pub use machine::{Config, LoadError, Registry};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
+pub use replica_list::ReplicaList;
+pub use roster::{Named, Roster};
 pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
@@ -83,6 +92,8 @@ mod rig;
 mod roll_test;
 #[cfg(test)]
 mod services_test;
+#[cfg(test)]
+mod show_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]

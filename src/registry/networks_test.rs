@@ -21,7 +21,7 @@ fn config(networks: &[&str]) -> Config {
     let networks = networks.iter().map(|one| one.parse().unwrap());
     Config {
         networks: Networks::new(networks).unwrap(),
-        ..Config::default()
+        ..super::rig::config()
     }
 }
 

@@ -78,7 +78,7 @@ impl Registry {
         for event in told {
             self.relay(key, incarnation, event);
         }
-        self.shown.news.insert(key.0);
+        self.shown.news.insert_replica(key);
         let rolls = |service: &Service| service.roll.is_some();
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);

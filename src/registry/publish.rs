@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::endpoints::{Endpoint, EndpointPort, EndpointState, ServiceEndpoints};
+use crate::endpoints::{Endpoint, EndpointPort, EndpointState};
 use crate::identity::ServiceId;
 use crate::profile::Profile;
 use crate::supervision::{State, Status};
@@ -11,43 +11,56 @@ use crate::supervision::{State, Status};
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, Service};
 
+/// The labels of a profile, shared by its replicas.
+type Labels = Arc<BTreeMap<String, String>>;
+
 impl Registry {
-    /// What clients may know of the service now.
-    pub(super) fn endpoints(&self, service: &Service) -> ServiceEndpoints {
-        let mut labels: BTreeMap<u64, Arc<BTreeMap<String, String>>> = BTreeMap::new();
-        let endpoints = self
-            .durable_replicas(service.id)
-            .into_iter()
-            .filter_map(|(index, replica)| {
-                let Phase::Placed(placement) = &replica.phase else {
-                    return None;
-                };
-                let profile = service.profile_of(replica.generation);
-                let labels = labels
-                    .entry(replica.generation)
-                    .or_insert_with(|| Arc::new(profile.labels.clone()));
-                let (state, reason) = self.condition(profile, replica, placement);
-                let host = self.truth.hosts.find(&placement.host)?;
-                Some(Endpoint {
-                    replica: index,
-                    incarnation: replica.incarnation,
-                    job: placement.attached.as_ref().and_then(|it| it.job.clone()),
-                    host: host.name().clone(),
-                    address: self.published(host.id),
-                    ports: self.published_ports(profile, placement),
-                    state,
-                    reason,
-                    ready_since: replica.ready_since.filter(|_| state.is_listed()),
-                    restarts: replica.status.as_ref().map_or(0, |it| it.restarts),
-                    labels: Arc::clone(labels),
-                })
-            })
-            .collect();
-        ServiceEndpoints {
-            service: service.name.clone(),
-            desired: service.desired,
-            endpoints,
-        }
+    /// What clients may know of the service's replicas now, by index.
+    pub(super) fn endpoints(
+        &self,
+        service: &Service,
+        replicas: &[(u32, &Replica)],
+    ) -> Vec<Endpoint> {
+        let mut labels: BTreeMap<u64, Labels> = BTreeMap::new();
+        let placed = replicas.iter().filter_map(|(index, replica)| {
+            let Phase::Placed(placement) = &replica.phase else {
+                return None;
+            };
+            let shared = labels.get(&replica.generation);
+            let endpoint = self.endpoint(service, *index, replica, placement, shared)?;
+            let shared = Arc::clone(&endpoint.labels);
+            labels.entry(replica.generation).or_insert(shared);
+            Some(endpoint)
+        });
+        placed.collect()
+    }
+
+    /// What clients may know of one placed replica; with these labels, if they are its own.
+    pub(super) fn endpoint(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+        placement: &Placement,
+        labels: Option<&Labels>,
+    ) -> Option<Endpoint> {
+        let profile = service.profile_of(replica.generation);
+        let (state, reason) = self.condition(profile, replica, placement);
+        let host = self.truth.hosts.find(&placement.host)?;
+        let shared = labels.filter(|labels| ***labels == profile.labels);
+        Some(Endpoint {
+            replica: index,
+            incarnation: replica.incarnation,
+            job: placement.attached.as_ref().and_then(|it| it.job.clone()),
+            host: host.name().clone(),
+            address: self.published(host.id),
+            ports: self.published_ports(profile, placement),
+            state,
+            reason,
+            ready_since: replica.ready_since.filter(|_| state.is_listed()),
+            restarts: replica.status.as_ref().map_or(0, |it| it.restarts),
+            labels: shared.map_or_else(|| Arc::new(profile.labels.clone()), Arc::clone),
+        })
     }
 
     /// The replicas of a service as far as they are durable, with the newest news.

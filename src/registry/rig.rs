@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::endpoints::{Endpoint, EndpointState, ServiceEndpoints};
+use crate::endpoints::{Change, Endpoint, EndpointState, ServiceEndpoints, ServiceUpdate};
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
 use crate::port_pool::Foreign;
 use crate::profile::Profile;
@@ -44,7 +44,7 @@ impl Rig {
 
     /// A start on what the store holds.
     pub(super) fn on(store: MemoryStore) -> Self {
-        Self::at(store, now(0), Config::default())
+        Self::at(store, now(0), config())
     }
 
     pub(super) fn at(mut store: MemoryStore, now: Now, config: Config) -> Self {
@@ -69,11 +69,12 @@ impl Rig {
 
     /// The controller dies and starts again, one second later.
     pub(super) fn restart(self) -> Self {
+        let config = self.registry.config.clone();
         let later = Now {
             mono: Monotonic::from_millis(5),
             wall: WallClock::from_unix_millis(self.now.wall.as_unix_millis() + 1000),
         };
-        Self::at(self.store, later, Config::default())
+        Self::at(self.store, later, config)
     }
 
     pub(super) fn pass(&mut self, span: Duration) {
@@ -145,8 +146,8 @@ impl Rig {
                     for name in removed {
                         self.table.remove(name);
                     }
-                    for service in services {
-                        self.table.insert(service.service.clone(), service.clone());
+                    for update in services {
+                        apply(&mut self.table, update);
                     }
                 }
                 Effect::Order { .. } => {}
@@ -343,6 +344,37 @@ impl Rig {
     /// Everything stored as it would be after a commit of all there is.
     pub(super) fn everything(&self) -> Vec<super::Write> {
         self.registry.truth.all_writes()
+    }
+}
+
+/// Everything is shown at once, as most tests are about what, not when.
+pub(super) fn config() -> Config {
+    Config {
+        coalesce: Duration::ZERO,
+        ..Config::default()
+    }
+}
+
+/// What a table does with an update.
+fn apply(table: &mut BTreeMap<ServiceName, ServiceEndpoints>, update: &ServiceUpdate) {
+    let set = table
+        .entry(update.service.clone())
+        .or_insert_with(|| ServiceEndpoints {
+            service: update.service.clone(),
+            desired: 0,
+            endpoints: Vec::new(),
+        });
+    set.desired = update.desired;
+    match &update.change {
+        Change::Whole(all) => set.endpoints.clone_from(all),
+        Change::Parts { upsert, remove } => {
+            let stays = |it: &Endpoint| {
+                !remove.contains(&it.replica) && upsert.iter().all(|new| new.replica != it.replica)
+            };
+            set.endpoints.retain(stays);
+            set.endpoints.extend(upsert.iter().cloned());
+            set.endpoints.sort_by_key(|it| it.replica);
+        }
     }
 }
 

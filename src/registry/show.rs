@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::endpoints::ServiceEndpoints;
-use crate::identity::{HostId, ServiceId, ServiceName};
+use crate::identity::{HostId, ServiceId};
 
+use super::look::{Look, ShownService};
 use super::machine::Registry;
+use super::stale::Stale;
+use super::touched::Touched;
+use super::windows::{WITHDRAWN_WITHIN, Windows};
 use super::{Effect, HostView, ServiceView, View};
 
 /// What was shown last, and what may differ from it.
@@ -19,61 +22,95 @@ pub(super) struct Shown {
     pub(super) ceiling: u64,
     /// The number of the newest order.
     pub(super) last_order: u64,
-    /// The newest endpoints, as published.
-    endpoints: BTreeMap<ServiceId, ServiceEndpoints>,
+    /// Each service as it is shown.
+    pub(super) services: BTreeMap<ServiceId, ShownService>,
     /// To be looked at with the next flush.
-    pub(super) news: BTreeSet<ServiceId>,
+    pub(super) news: Touched,
+    /// News that was looked at and waits for the end of its window.
+    pub(super) windows: Windows,
     /// To be looked at with the next durable batch.
-    pub(super) truth: BTreeSet<ServiceId>,
+    pub(super) truth: Touched,
     pub(super) hosts_news: BTreeSet<HostId>,
     pub(super) hosts_truth: BTreeSet<HostId>,
     /// Hosts that gave a sign of life, which alone is no change.
     pub(super) hosts_seen: BTreeSet<HostId>,
     /// Hosts whose wanted set changed by what they told.
     pub(super) orders: BTreeSet<HostId>,
+    /// Which services are shown as they were stored.
+    pub(super) stale: Stale,
 }
 
 impl Shown {
     /// Whether the service was shown since this start.
     pub(super) fn is_shown(&self, service: ServiceId) -> bool {
-        self.endpoints.contains_key(&service)
+        self.services.contains_key(&service)
+    }
+
+    /// Whether a revision is left below the durable ceiling.
+    pub(super) const fn has_revisions(&self) -> bool {
+        self.revision + 1 < self.ceiling
     }
 }
 
 impl Registry {
-    /// Shows what hosts told, on top of what is durable.
+    /// Shows what hosts told, on top of what is durable: at once where the service was quiet, else when its window
+    /// ends.
     pub(super) fn show_news(&mut self, out: &mut Vec<Effect>) {
-        if self.shown.revision + 1 >= self.shown.ceiling {
+        if !self.shown.has_revisions() {
             // No number is left before a higher ceiling is durable; everything waits for that.
             return;
         }
-        let services = std::mem::take(&mut self.shown.news);
+        let mut shown = Touched::default();
+        for (service, touch) in std::mem::take(&mut self.shown.news) {
+            let before = self.shown.services.get(&service);
+            let opens = before.map(|it| it.at + self.config.coalesce);
+            match opens {
+                Some(end) if end > self.now.mono => {
+                    let is_late = end.since(self.now.mono) > WITHDRAWN_WITHIN;
+                    let due = if is_late && self.is_withdrawn(service, &touch) {
+                        self.now.mono + WITHDRAWN_WITHIN
+                    } else {
+                        end
+                    };
+                    self.shown.windows.hold(service, touch, due);
+                }
+                _ => shown.add(service, touch),
+            }
+        }
+        for service in shown.services() {
+            if let Some(held) = self.shown.windows.take(service) {
+                shown.add(service, held);
+            }
+        }
+        self.shown.windows.end(self.now.mono, &mut shown);
         let hosts = std::mem::take(&mut self.shown.hosts_news);
-        self.show(&services, &hosts, out);
+        self.show(&shown, &hosts, out);
         let orders = std::mem::take(&mut self.shown.orders);
         self.send_orders(orders, out);
     }
 
-    /// Shows what just became durable.
+    /// Shows what just became durable, with the newest news of the same services.
     pub(super) fn show_truth(&mut self, out: &mut Vec<Effect>) {
         let mut services = std::mem::take(&mut self.shown.truth);
-        services.append(&mut self.shown.news);
+        for service in services.services() {
+            let held = self.shown.windows.take(service);
+            let told = self.shown.news.remove(service);
+            for touch in held.into_iter().chain(told) {
+                services.add(service, touch);
+            }
+        }
         let mut hosts = std::mem::take(&mut self.shown.hosts_truth);
         hosts.append(&mut self.shown.hosts_news);
         self.show(&services, &hosts, out);
     }
 
-    fn show(
-        &mut self,
-        services: &BTreeSet<ServiceId>,
-        hosts: &BTreeSet<HostId>,
-        out: &mut Vec<Effect>,
-    ) {
-        let mut shown = services.iter().map(|id| self.look(*id)).collect::<Vec<_>>();
-        shown.retain(|it| it.is_change());
+    fn show(&mut self, services: &Touched, hosts: &BTreeSet<HostId>, out: &mut Vec<Effect>) {
+        let looks = services.iter().map(|(id, touch)| self.look(id, touch));
+        let mut looks: Vec<Look> = looks.collect();
         let mut seen = std::mem::take(&mut self.shown.hosts_seen);
         seen.extend(hosts);
         let hosts: Vec<HostView> = seen.iter().filter_map(|id| self.host_view(*id)).collect();
+        let stale = self.now_stale();
         let before = |host: &HostView| self.shown.view.hosts.get(&host.host);
         let is_news = |host: &HostView| {
             before(host).is_none_or(|old| {
@@ -84,44 +121,55 @@ impl Registry {
                 } != **old
             })
         };
-        let changes = !shown.is_empty() || hosts.iter().any(is_news);
-        if !changes
-            && hosts
-                .iter()
-                .all(|host| before(host).is_some_and(|old| **old == *host))
-        {
+        let changes = looks.iter().any(Look::is_change) || hosts.iter().any(is_news);
+        let is_as_before = |host: &HostView| before(host).is_some_and(|old| **old == *host);
+        if !changes && stale.is_none() && hosts.iter().all(is_as_before) {
             return;
         }
         if changes {
             self.shown.revision += 1;
         }
         let revision = self.shown.revision;
+        let at = self.now.mono;
         let view = Arc::make_mut(&mut self.shown.view);
         view.revision = revision;
         for host in hosts {
-            view.hosts.insert(host.host.clone(), Arc::new(host));
+            view.hosts.insert(Arc::new(host));
+        }
+        if let Some(stale) = stale {
+            // Nothing is stale before the first view; from then on it only gets less.
+            view.synced += u64::from(stale.len() < view.stale.len());
+            view.stale = Arc::new(stale);
         }
         let mut published = Vec::new();
         let mut removed = BTreeSet::new();
         // What is gone goes first: its name may be another service's by now.
-        shown.sort_by_key(|it| it.now.is_some());
-        for Look { id, before, now } in shown {
-            let Some((mut service, endpoints)) = now else {
-                self.shown.endpoints.remove(&id);
-                if let Some(name) = before {
-                    view.services.remove(&name);
-                    removed.insert(name);
+        looks.sort_by_key(|it| !it.is_gone());
+        for look in looks {
+            let standing = match look {
+                Look::Gone(id, name) => {
+                    self.shown.services.remove(&id);
+                    if let Some(name) = name {
+                        view.services.remove(&name);
+                        view.removed = revision;
+                        removed.insert(name);
+                    }
+                    continue;
                 }
+                Look::Stands(standing) => standing,
+            };
+            let (now, update) = standing.show(&mut self.shown.services, at);
+            let Some(mut now) = now else {
                 continue;
             };
-            removed.remove(&service.service);
-            service.revision = revision;
-            view.services
-                .insert(service.service.clone(), Arc::new(service));
-            if let Some(endpoints) = endpoints {
-                self.shown.endpoints.insert(id, endpoints.clone());
-                published.push(endpoints);
+            removed.remove(&now.service);
+            now.revision = revision;
+            let before = view.services.get(&now.service);
+            if before.is_some_and(|before| decides_otherwise(before, &now)) {
+                view.rights = revision;
             }
+            view.services.insert(Arc::new(now));
+            published.extend(update);
         }
         if !published.is_empty() || !removed.is_empty() {
             out.push(Effect::Publish {
@@ -131,58 +179,9 @@ impl Registry {
             });
         }
     }
-
-    /// One service as it is shown and as it is.
-    fn look(&self, id: ServiceId) -> Look {
-        let published = self.shown.endpoints.get(&id);
-        let before = published.map(|endpoints| endpoints.service.clone());
-        let Some(service) = self.truth.services.durable(&id) else {
-            return Look {
-                id,
-                before,
-                now: None,
-            };
-        };
-        let endpoints = self.endpoints(service);
-        let mut view = self.service_view(service, &endpoints);
-        let old = before
-            .as_ref()
-            .and_then(|name| self.shown.view.services.get(name))
-            .filter(|old| old.id == id);
-        let endpoints = (published != Some(&endpoints)).then_some(endpoints);
-        // When it changed follows from whether it did.
-        let changed = view.changed;
-        let same = old.is_some_and(|old| {
-            (view.changed, view.revision) = (old.changed, old.revision);
-            view == **old
-        });
-        view.changed = changed;
-        if same && endpoints.is_none() {
-            return Look {
-                id,
-                before: None,
-                now: None,
-            };
-        }
-        Look {
-            id,
-            before,
-            now: Some((view, endpoints)),
-        }
-    }
 }
 
-/// A service beside what is shown of it.
-struct Look {
-    id: ServiceId,
-    /// The name under which it is shown.
-    before: Option<ServiceName>,
-    /// Its new view, and its endpoints where those differ; `None`: it is gone, or nothing differs.
-    now: Option<(ServiceView, Option<ServiceEndpoints>)>,
-}
-
-impl Look {
-    const fn is_change(&self) -> bool {
-        self.before.is_some() || self.now.is_some()
-    }
+/// Whether others may see the service now.
+fn decides_otherwise(before: &ServiceView, now: &ServiceView) -> bool {
+    before.owner != now.owner || before.profile.visibility != now.profile.visibility
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::time::Now;
 
 use super::LoadError;
+use super::heard::Heard;
 use super::hosts::HostLife;
 use super::machine::Registry;
 use super::records::{Meta, Phase};
@@ -33,6 +34,7 @@ impl Registry {
             self.host_names.insert(host.name().clone(), *id);
             let life = HostLife {
                 last_seen: host.reported_at,
+                heard_at: Heard::stored(host.reported_at, self.now),
                 // A start of ours is no silence of theirs.
                 heard: self.now.mono,
                 orders: self.shown.last_order,
@@ -41,6 +43,7 @@ impl Registry {
             self.lives.insert(*id, life);
         }
         self.take_up_claims();
+        self.take_up_stale();
         for ((service, number), _) in self.truth.events.iter() {
             self.event_numbers.insert(*service, number + 1);
         }

@@ -1,15 +1,17 @@
 //! Services, replicas and hosts in the words that people read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::Conflict;
-use crate::endpoints::ServiceEndpoints;
 use crate::identity::{HostId, ReplicaId, Run};
 use crate::supervision::State;
 use crate::time::Spelled;
 
 use super::commands::{copies, runs};
+use super::heard::HeardOf;
+use super::look::RUNNING;
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
@@ -20,14 +22,12 @@ use super::{HostView, ReplicaView, ServiceView};
 const SKEW_WARNED: Duration = Duration::from_secs(2);
 
 impl Registry {
+    /// The service but for what is under way.
     pub(super) fn service_view(
         &self,
         service: &Service,
-        endpoints: &ServiceEndpoints,
+        replicas: &[(u32, &Replica)],
     ) -> ServiceView {
-        let listed = |it: &&crate::endpoints::Endpoint| it.state.is_listed();
-        let ready = endpoints.endpoints.iter().filter(listed).count();
-        let replicas = self.durable_replicas(service.id);
         let all_ended = !replicas.is_empty()
             && replicas
                 .iter()
@@ -44,29 +44,46 @@ impl Registry {
             // Shown for the first time since this start: what the records say.
             newest.unwrap_or_default().max(service.submitted)
         };
+        let one = |(index, replica): &(u32, &Replica)| self.replica_view(service, *index, replica);
+        let shown: Vec<ReplicaView> = replicas.iter().map(one).collect();
+        let ready = shown.iter().filter(|it| it.ready).count();
         let view = ServiceView {
             service: service.name.clone(),
             owner: service.owner.user.clone(),
             state: state.to_owned(),
             desired: service.desired,
             ready: u32::try_from(ready).unwrap_or(u32::MAX),
-            under_way: under_way(service, &replicas),
+            under_way: None,
             waits_for: None,
             submitted: service.submitted,
             changed,
             revision: 0,
-            replicas: replicas
-                .into_iter()
-                .map(|(index, replica)| self.replica_view(service, index, replica))
-                .collect(),
-            profile: service.profile().as_ref().clone(),
+            replicas: shown.into(),
+            profile: Arc::clone(service.profile()),
             attached: service.attached,
             id: service.id,
+            heard: self.heard_of(replicas),
         };
         view.told_as_found(&service.owner)
     }
 
-    fn replica_view(&self, service: &Service, index: u32, replica: &Replica) -> ReplicaView {
+    /// When the hosts of these replicas were last heard of.
+    fn heard_of(&self, replicas: &[(u32, &Replica)]) -> HeardOf {
+        let hosts = replicas.iter().filter_map(|(_, it)| match &it.phase {
+            Phase::Placed(placement) => Some(placement.host),
+            _ => None,
+        });
+        let hosts: BTreeSet<HostId> = hosts.collect();
+        let lives = hosts.iter().filter_map(|host| self.lives.get(host));
+        lives.map(|life| life.heard_at.clone()).collect()
+    }
+
+    pub(super) fn replica_view(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+    ) -> ReplicaView {
         let key = (service.id, index);
         let profile = service.profile_of(replica.generation);
         let status = replica.status.as_ref();
@@ -106,7 +123,7 @@ impl Registry {
             Phase::Placed(placement) => {
                 let (condition, reason) = self.condition(profile, replica, placement);
                 let host = self.truth.hosts.find(&placement.host);
-                view.job_state = "RUN".to_owned();
+                view.job_state = RUNNING.to_owned();
                 view.state = running(replica, placement.stop.is_some(), condition.is_listed());
                 view.ready = condition.is_listed();
                 view.reason = reason;
@@ -272,19 +289,20 @@ fn skewed(skew_ms: i64) -> Option<String> {
     })
 }
 
-/// The roll that is not through, or restarts that the hosts have not acted on yet.
-fn under_way(service: &Service, replicas: &[(u32, &Replica)]) -> Option<String> {
+/// The roll that is not through, or so many restarts that the hosts have not acted on yet.
+pub(super) fn under_way(service: &Service, restarting: usize) -> Option<String> {
     if let Some(roll) = &service.roll {
         let left = copies(roll.left());
         return Some(format!("{} by {}, {left} to go", roll.kind.word(), roll.by));
     }
-    let told = |replica: &Replica| {
-        let acted = replica.status.as_ref().map(|status| status.restart_no);
-        runs(replica) && acted.is_some_and(|acted| acted < replica.restart_no)
-    };
-    let told = replicas.iter().filter(|(_, replica)| told(replica)).count();
-    let told = u32::try_from(told).unwrap_or(u32::MAX);
+    let told = u32::try_from(restarting).unwrap_or(u32::MAX);
     (told > 0).then(|| format!("restart of {}", copies(told)))
+}
+
+/// Whether an ordered restart is one that its host has not acted on yet.
+pub(super) fn is_told_to_restart(replica: &Replica) -> bool {
+    let acted = replica.status.as_ref().map(|status| status.restart_no);
+    runs(replica) && acted.is_some_and(|acted| acted < replica.restart_no)
 }
 
 /// The detail of a placed replica.

@@ -1,88 +1,16 @@
 //! A thin client: one request, one connection, over a Unix socket or TCP.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::Problem;
-
-/// Where a controller answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A Unix socket on this machine.
-    Unix(PathBuf),
-    /// `host:port`.
-    Tcp(String),
-}
-
-impl FromStr for Target {
-    type Err = ParseTargetError;
-
-    /// Reads `unix:/path`, `/path`, `http://host:port` or `host:port`.
-    fn from_str(text: &str) -> Result<Self, ParseTargetError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Self::Unix(path.into()));
-        }
-        if text.starts_with('/') {
-            return Ok(Self::Unix(text.into()));
-        }
-        let authority = text
-            .strip_prefix("http://")
-            .unwrap_or(text)
-            .trim_end_matches('/');
-        match authority.rsplit_once(':') {
-            Some((host, port))
-                if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() =>
-            {
-                Ok(Self::Tcp(authority.to_owned()))
-            }
-            _ => Err(ParseTargetError {
-                text: text.chars().take(64).collect(),
-            }),
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(authority) => write!(f, "http://{authority}"),
-        }
-    }
-}
-
-impl Serialize for Target {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Target {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
-
-/// Not the address of a controller.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is no controller address: write unix:/path/to/controller.sock or http://host:port"
-)]
-pub struct ParseTargetError {
-    text: String,
-}
+use crate::flow::Flow;
+use crate::target::Target;
 
 /// When a request was sent by the sender's clock, in milliseconds since 1970: what it tells of moments is then as old
 /// as it is, however far that clock is off.
@@ -206,20 +134,12 @@ impl Client {
         within: Duration,
     ) -> Result<Reply, ClientError> {
         let exchange = self.exchange(method, path, headers, body, media_type);
-        let reply =
-            tokio::time::timeout(within, exchange)
-                .await
-                .map_err(|_| ClientError::Timeout {
-                    target: self.target.clone(),
-                    within,
-                })??;
+        let reply = tokio::time::timeout(within, exchange);
+        let reply = reply.await.map_err(|_| self.late(within))??;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
             return Ok(reply);
         }
-        match serde_json::from_slice::<Problem>(&reply.body) {
-            Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
-            Err(_) => Err(self.garbled(format!("HTTP {} without a reason", reply.status))),
-        }
+        Err(self.refused(reply.status, &reply.body))
     }
 
     async fn exchange(
@@ -230,10 +150,24 @@ impl Client {
         body: Option<Bytes>,
         media_type: &str,
     ) -> Result<Reply, ClientError> {
-        let unreachable = |reason: String| ClientError::Unreachable {
-            target: self.target.clone(),
-            reason,
-        };
+        let mut request = self.request(method, path, body, media_type)?;
+        request.headers_mut().extend(headers);
+        let mut flow = Flow::begin(self, request).await?;
+        let body = flow.rest(Self::MAX_BODY).await?;
+        Ok(Reply {
+            status: flow.status,
+            headers: flow.headers,
+            body,
+        })
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        media_type: &str,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -246,85 +180,64 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let mut request = request
+        request
             .body(Full::new(body.unwrap_or_default()))
-            .map_err(|cause| self.garbled(cause.to_string()))?;
-        request.headers_mut().extend(headers);
-        let connect = async {
-            match &self.target {
-                Target::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-                Target::Tcp(authority) => TcpStream::connect(authority).await.map(Stream::Tcp),
-            }
-        };
-        let stream = match tokio::time::timeout(Self::CONNECT_TIMEOUT, connect).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(cause)) => return Err(unreachable(cause.to_string())),
-            Err(_) => return Err(unreachable("no connection within 5 s".to_owned())),
-        };
-        match stream {
-            Stream::Unix(stream) => self.speak(TokioIo::new(stream), request).await,
-            Stream::Tcp(stream) => {
-                // Small requests and answers: waiting to fill a packet costs 40 ms each.
-                stream
-                    .set_nodelay(true)
-                    .map_err(|cause| unreachable(cause.to_string()))?;
-                self.speak(TokioIo::new(stream), request).await
-            }
-        }
+            .map_err(|cause| self.garbled(cause.to_string()))
     }
 
-    async fn speak<S>(
+    /// `GET path` answered with `media_type` and no end of its own, to be read piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`].
+    pub(crate) async fn open(
         &self,
-        stream: TokioIo<S>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Reply, ClientError>
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        let cut = |cause: hyper::Error| ClientError::Unreachable {
-            target: self.target.clone(),
-            reason: cause.to_string(),
-        };
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
-            .await
-            .map_err(cut)?;
-        let exchange = async {
-            let answer = sender.send_request(request).await.map_err(cut)?;
-            let (parts, body) = answer.into_parts();
-            let body = Limited::new(body, Self::MAX_BODY).collect().await;
-            let body = body.map_err(|cause| self.half(&*cause))?.to_bytes();
-            Ok(Reply {
-                status: parts.status,
-                headers: parts.headers,
-                body,
-            })
-        };
-        tokio::pin!(exchange);
-        tokio::pin!(connection);
-        // The connection is driven here, so that dropping the call also drops it: no task is left behind.
-        let mut connected = true;
-        std::future::poll_fn(|context| {
-            if connected {
-                // An error of the connection reaches the exchange too, with its words.
-                connected = connection.as_mut().poll(context).is_pending();
+        path: &str,
+        mut headers: HeaderMap,
+        media_type: &'static str,
+        within: Duration,
+    ) -> Result<Flow, ClientError> {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(media_type));
+        let opened = async {
+            let mut request = self.request(Method::GET, path, None, media_type)?;
+            request.headers_mut().extend(headers);
+            let mut flow = Flow::begin(self, request).await?;
+            if flow.status != StatusCode::OK {
+                let body = flow.rest(Self::MAX_BODY).await?;
+                return Err(self.refused(flow.status, &body));
             }
-            exchange.as_mut().poll(context)
-        })
-        .await
+            let kind = flow.headers.get(header::CONTENT_TYPE);
+            let kind = kind.and_then(|kind| kind.to_str().ok());
+            if !kind.is_some_and(|kind| kind.starts_with(media_type)) {
+                let kind = kind.unwrap_or("no content type");
+                return Err(self.garbled(format!("{kind} in place of {media_type}")));
+            }
+            Ok(flow)
+        };
+        let opened = tokio::time::timeout(within, opened).await;
+        opened.unwrap_or_else(|_| Err(self.late(within)))
+    }
+
+    fn late(&self, within: Duration) -> ClientError {
+        let target = self.target.clone();
+        ClientError::Timeout { target, within }
+    }
+
+    /// What an answer that is no success says.
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
+        match serde_json::from_slice::<Problem>(body) {
+            Ok(problem) => ClientError::Refused(Box::new(problem)),
+            // What stands before a controller says so in its place.
+            Err(_) if (502..=504).contains(&status.as_u16()) => ClientError::Unreachable {
+                target: self.target.clone(),
+                reason: format!("HTTP {status}"),
+            },
+            Err(_) => self.garbled(format!("HTTP {status} without a reason")),
+        }
     }
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
         serde_json::from_slice(body).map_err(|cause| self.garbled(cause.to_string()))
-    }
-
-    /// An answer that began and has no end here.
-    fn half(&self, cause: &(dyn std::error::Error + Send + Sync + 'static)) -> ClientError {
-        let target = self.target.clone();
-        if cause.is::<LengthLimitError>() {
-            return ClientError::TooLong { target };
-        }
-        let reason = cause.to_string();
-        ClientError::Unreachable { target, reason }
     }
 
     fn garbled(&self, reason: String) -> ClientError {
@@ -333,11 +246,6 @@ impl Client {
             reason,
         }
     }
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
 }
 
 /// Why a call has no good answer.

@@ -9,6 +9,7 @@ pub mod attach;
 pub mod body;
 pub mod client;
 pub mod containment;
+mod flow;
 pub mod host_limits;
 pub mod local;
 mod log_parts;
@@ -18,6 +19,9 @@ pub mod removal;
 pub mod service_manager;
 pub mod site_profiles;
 pub mod sockets;
+pub mod stream;
+mod target;
 
-pub use client::{Client, ClientError, SENT_HEADER, Target};
+pub use client::{Client, ClientError, SENT_HEADER};
 pub use problem::Problem;
+pub use target::{ParseTargetError, Target};

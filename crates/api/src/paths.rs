@@ -53,6 +53,15 @@ pub fn replica_part(service: &dyn Display, index: u32, part: &str) -> String {
     format!("{ROOT}/services/{service}/replicas/{index}/{part}")
 }
 
+/// Changes of several services over one connection: those named, and those whose full name begins with a prefix.
+#[must_use]
+pub fn watch(services: &[String], prefixes: &[String], state: &str) -> String {
+    let named = services.iter().map(|name| ("service", name.as_str()));
+    let begun = prefixes.iter().map(|prefix| ("prefix", prefix.as_str()));
+    let parameters: Vec<_> = named.chain(begun).chain([("state", state)]).collect();
+    with_parameters(&format!("{ROOT}/watch"), &parameters)
+}
+
 /// `host:port` lines of a service, plain text.
 #[must_use]
 pub fn resolve(service: &dyn Display, port: Option<&str>) -> String {

@@ -23,6 +23,8 @@ pub(crate) enum Code {
     Unreachable = 6,
     /// It took too long.
     Timeout = 7,
+    /// The hosts have not confirmed it since the controller started, and only what is fresh was wished.
+    Stale = 8,
 }
 
 /// What a command leaves behind when it does not succeed: a code and one message.

@@ -6,6 +6,7 @@ mod dev;
 mod exit;
 mod hello;
 mod lean;
+mod listing;
 mod names;
 mod output;
 mod places;

@@ -28,11 +28,17 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    is_read(text).map(drop)
+}
+
+/// The same; says whether the reader is still there.
+pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     let text = shown(text);
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(cause.into()),
     }
 }
 
@@ -51,9 +57,13 @@ pub(crate) fn rows(heading: &[&str], rows: Vec<Vec<String>>) -> String {
     if std::io::stdout().is_terminal() {
         return table(heading, rows, terminal_width());
     }
-    rows.iter()
-        .map(|row| format!("{}\n", row.join("\t")))
-        .collect()
+    plain_rows(&rows)
+}
+
+/// The tab-separated form.
+pub(crate) fn plain_rows(rows: &[Vec<String>]) -> String {
+    let line = |row: &Vec<String>| format!("{}\n", row.join("\t"));
+    rows.iter().map(line).collect()
 }
 
 /// The aligned form. Where `width` is known, long texts are wrapped between words to fit it; names and numbers

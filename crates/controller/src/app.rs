@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
+use portreeve::endpoints::Watcher;
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::registry::{AgentIdentity, Seats, ServiceView};
 use portreeve::rights::Caller;
@@ -20,6 +21,7 @@ use crate::rest::counters::Heard;
 use crate::rest::pages::Pages;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
+use crate::rest::synced::Synced;
 use crate::stop::Stop;
 use crate::token::TokenKey;
 
@@ -33,6 +35,7 @@ pub(crate) struct App {
     pub(crate) accounts: Accounts,
     /// Lists that are read in pages.
     pub(crate) pages: Pages,
+    pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
@@ -84,26 +87,56 @@ impl App {
 
     /// Looks until there is something to say, again after each ring of `bell`, for as long as the asker
     /// wishes and the controller runs. The caller subscribed `bell` before anything `look` reads.
-    pub(crate) async fn held<B, T>(
+    pub(crate) async fn held<T>(
         &self,
         hold: Hold,
-        bell: &mut watch::Receiver<B>,
+        bell: &mut impl Bell,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let mut stopping = self.stopping.clone();
         let late = tokio::time::sleep(shortened(hold.wait));
         tokio::pin!(late);
         loop {
-            bell.mark_unchanged();
+            bell.listen_again();
             if let Some(found) = look() {
                 return Some(found);
             }
             tokio::select! {
-                rung = bell.changed() => rung.ok()?,
+                rung = bell.rung() => rung?,
                 () = &mut late => return None,
                 () = stopping.said() => return None,
             }
         }
+    }
+}
+
+/// What tells a sleeper that there may be something new.
+pub(crate) trait Bell {
+    /// Forgets what was rung so far.
+    fn listen_again(&mut self);
+
+    /// Waits for the next ring since; `None`: nobody will ring any more.
+    async fn rung(&mut self) -> Option<()>;
+}
+
+impl<B> Bell for watch::Receiver<B> {
+    fn listen_again(&mut self) {
+        self.mark_unchanged();
+    }
+
+    async fn rung(&mut self) -> Option<()> {
+        self.changed().await.ok()
+    }
+}
+
+impl Bell for Watcher {
+    fn listen_again(&mut self) {
+        self.mark_unchanged();
+    }
+
+    async fn rung(&mut self) -> Option<()> {
+        self.changed().await;
+        Some(())
     }
 }
 

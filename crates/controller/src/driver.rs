@@ -247,7 +247,8 @@ impl Driver {
                     services,
                     removed,
                 } => {
-                    self.shown.table.publish(revision, services, &removed);
+                    let updates = services.into_iter().map(Into::into).collect();
+                    self.shown.table.publish(revision, updates, &removed);
                 }
                 Effect::Answer { ticket, answer } => answers.push((ticket, answer)),
                 Effect::Order { host } => orders.push(host),

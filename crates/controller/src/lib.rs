@@ -133,6 +133,7 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
             pages: rest::pages::Pages::default(),
+            synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
             own_uid: nix::unistd::geteuid().as_raw(),

@@ -17,10 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::backend::ShimProgram;
-use crate::file;
+use crate::driver::Ended;
 use crate::limits::Limits;
 use crate::orders::Order;
-use crate::shim::{RunFolder, ShimState};
 use crate::uplink;
 use crate::worker::{Begun, Teller};
 
@@ -106,16 +105,15 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         let (reply, _) = oneshot::channel();
         _ = forget.send((order, reply)).await;
     };
-    let (_, ()) = tokio::join!(begun.run(), ending);
+    let (ended, ()) = tokio::join!(begun.run(), ending);
     listening.abort();
     let status = last.borrow().clone();
     let status = status.context("the replica ended without a word")?;
-    let run = RunFolder::of(&folder, status.run);
-    let state = file::read_json::<ShimState>(&run.state()).ok().flatten();
-    Ok(Outcome {
-        exit: state.and_then(|state| state.exited),
-        status,
-    })
+    let exit = match ended {
+        Ended::Forgotten(exit) => exit,
+        Ended::Over(_) | Ended::LifelineGone => None,
+    };
+    Ok(Outcome { status, exit })
 }
 
 fn is_end(status: &Option<Status>) -> bool {

@@ -108,7 +108,7 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let limits = Limits::of_host();
     match supervise(folder.clone(), assignment, shim, (teller, limits), orders).await? {
         // The folder is the agent's, who keeps the logs.
-        Ended::Forgotten | Ended::Over(_) => Ok(()),
+        Ended::Forgotten(_) | Ended::Over(_) => Ok(()),
         Ended::LifelineGone => {
             containment::leave_for_good(&held);
             portreeve_api::removal::remove_folder(folder.path())

@@ -392,7 +392,12 @@ impl Moorage {
         }
         if gone == Gone::Run && !berth.record.has_ended() {
             info!("the job of {name} is gone without a last word");
-            let mark = Mark::of(&name, &self.config.prefix, berth.record.uid);
+            let mark = Mark::of(
+                &name,
+                &self.config.prefix,
+                berth.record.uid,
+                &berth.record.folder,
+            );
             let (run, one_look) = (run.clone(), self.one_look.clone());
             self.watches.spawn(async move {
                 remains::end(&name, mark, one_look).await;

@@ -36,14 +36,19 @@ const GONE: [i32; 4] = [
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     variables: Vec<Vec<u8>>,
+    /// How the variable begins that names a directory in the job's private folder: another cluster's replica on this
+    /// machine may have the same name, account and incarnation. `None` in the record of an earlier version.
+    scratch: Option<Vec<u8>>,
     uid: u32,
 }
 
 impl Mark {
-    pub(super) fn of(name: &ReplicaName, prefix: &str, uid: u32) -> Self {
+    pub(super) fn of(name: &ReplicaName, prefix: &str, uid: u32, folder: &Path) -> Self {
         let one =
             |variable: &str, value: String| format!("{prefix}{variable}={value}").into_bytes();
+        let within = || one("SCRATCH", format!("{}/", folder.to_string_lossy()));
         Self {
+            scratch: (!folder.as_os_str().is_empty()).then(within),
             variables: vec![
                 one("SERVICE", name.service.label().to_string()),
                 one("NAMESPACE", name.service.namespace().to_string()),
@@ -107,8 +112,13 @@ impl Mark {
     }
 
     fn is_in(&self, environment: &[u8]) -> bool {
+        let mut all = environment.split(|byte| *byte == 0);
+        let is_within = self
+            .scratch
+            .as_ref()
+            .is_none_or(|scratch| all.any(|it| it.starts_with(scratch)));
         let has = |one: &Vec<u8>| environment.split(|byte| *byte == 0).any(|it| it == one);
-        self.variables.iter().all(has)
+        is_within && self.variables.iter().all(has)
     }
 }
 
@@ -190,21 +200,31 @@ mod tests {
     async fn what_has_the_marks_is_ended_with_everything_below_and_nothing_else_is() {
         let uid = rustix::process::geteuid().as_raw();
         let prefix = format!("REMAINS{}_", std::process::id());
-        let start = |incarnation: &str, script: &str| {
+        let start = |incarnation: &str, folder: &str, script: &str| {
             Command::new("/bin/sh")
                 .args(["-c", script])
                 .env(format!("{prefix}SERVICE"), "web")
                 .env(format!("{prefix}NAMESPACE"), "alice")
                 .env(format!("{prefix}REPLICA"), "3")
                 .env(format!("{prefix}INCARNATION"), incarnation)
+                .env(
+                    format!("{prefix}SCRATCH"),
+                    format!("{folder}/run-1/scratch"),
+                )
                 .stdin(Stdio::piped())
                 .spawn()
                 .unwrap()
         };
         // Its child has cleared its environment.
-        let mut marked = start("7", "env -i sleep 1000 & echo; read line");
-        let mut later = start("8", "read line");
-        let mark = Mark::of(&name(), &prefix, uid);
+        let mut marked = start("7", "/tmp/ours", "env -i sleep 1000 & echo; read line");
+        let others = [
+            ("8", "/tmp/ours"),
+            ("7", "/tmp/ours2"),
+            ("7", "/tmp/theirs"),
+        ];
+        let others = others.map(|(incarnation, folder)| start(incarnation, folder, "read line"));
+        let folder = Path::new("/tmp/ours");
+        let mark = Mark::of(&name(), &prefix, uid, folder);
         let two = async {
             while mark.living().unwrap().len() < 2 {
                 tokio::task::yield_now().await;
@@ -215,18 +235,23 @@ mod tests {
             .unwrap();
         // As somebody else's they are not looked at.
         assert!(
-            Mark::of(&name(), &prefix, uid + 1)
+            Mark::of(&name(), &prefix, uid + 1, folder)
                 .living()
                 .unwrap()
                 .is_empty()
         );
+        // Closed by the wait, it would end the shell before it is looked at.
+        let open = marked.stdin.take();
         let reaped = std::thread::spawn(move || marked.wait());
         let one_look = Arc::new(Semaphore::new(1));
         end_within(&name(), mark.clone(), Duration::ZERO, one_look).await;
         assert!(mark.living().unwrap().is_empty());
         reaped.join().unwrap().unwrap();
-        assert!(later.try_wait().unwrap().is_none());
-        drop(later.stdin.take());
-        later.wait().unwrap();
+        drop(open);
+        for mut other in others {
+            assert!(other.try_wait().unwrap().is_none());
+            drop(other.stdin.take());
+            other.wait().unwrap();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What the controller wants of the attached replicas: told to their jobs, and waited for where no job claims one.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use portreeve::residency::{ReplicaName, Told, Want};
@@ -104,7 +105,8 @@ impl Moorage {
             .collect();
         let marked = late.into_iter().filter_map(|name| {
             let uid = self.wanted.get(&name)?.desired.uid;
-            let mark = Mark::of(&name, &self.config.prefix, uid);
+            // No job told its folder; what lives is only counted, so one too many only keeps the ports.
+            let mark = Mark::of(&name, &self.config.prefix, uid, Path::new(""));
             Some((name, mark))
         });
         let marked: Vec<(ReplicaName, Mark)> = marked.collect();

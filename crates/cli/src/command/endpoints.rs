@@ -1,62 +1,91 @@
 //! `endpoints`: where a service's ready replicas answer.
 
-use std::net::IpAddr;
+use std::io::IsTerminal;
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use portreeve_api::body::{self, Endpoint, EndpointPort};
-use portreeve_api::paths;
+use clap::Args;
+use portreeve_api::{body, paths};
 
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
+use crate::listing::{Form, Listing, Surface, Template, Writing};
 use crate::names::PortArg;
-use crate::output::{or_dash, print, print_json, rows};
+use crate::output::print;
 
 use super::services::PATIENCE;
 
 /// Print where a service's ready replicas answer: one host:port a line.
 ///
 /// Without :PORT the first published port is meant. Exit code 3 if none is ready, 4 if the service is
-/// unknown or publishes no port: then nothing is printed on standard output.
+/// unknown or publishes no port, 6 if no controller answers: then nothing is printed on standard output
+/// (-o json prints the empty snapshot with 3).
+///
+/// A template is Jinja: {{ service }}, {{ ready }}, {{ desired }}, and for each of `endpoints` its
+/// `authority` (host:port), `address`, `port`, `url`, `host`, `replica`, `labels`, `ports.NAME.port`:
+///
+///   portreeve endpoints web --template '{% for e in endpoints %}server {{ e.authority }};{% endfor %}'
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Endpoints {
     /// The service, and which of its ports: NAME[.NAMESPACE][:PORT]
     name: PortArg,
     /// Only one, the ready replica of the lowest index
     #[arg(long, conflicts_with = "all")]
     one: bool,
-    /// Also what is not ready, with state and reason, as a table or JSON
+    /// Also what is not ready, with state and reason, as a table, JSON or by a template
     #[arg(long)]
     all: bool,
     /// How to print it; by default lines, with --all a table
     #[arg(short, long, value_enum)]
     output: Option<Form>,
+    #[command(flatten)]
+    template: TemplateArgs,
+    /// Exit with code 8 if the hosts have not confirmed the answer since the controller started
+    ///
+    /// Without it, such an answer is printed, and a line on standard error says so.
+    #[arg(long)]
+    fresh: bool,
 }
 
-/// The forms of a list of endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// host:port lines
-    Lines,
-    /// One atomic snapshot, as the REST API answers
-    Json,
-    /// A table on a terminal, tab-separated lines in a pipe
-    Table,
-    /// NAME=host:port lines for a shell to read
-    Env,
-    /// URLs, by the port's app_protocol and path
-    Url,
+/// A form of the reader's own.
+#[derive(Args, Debug)]
+pub(crate) struct TemplateArgs {
+    /// Print by this template, in the syntax of Jinja
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["output", "template_file"])]
+    template: Option<String>,
+    /// Print by the template in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    template_file: Option<PathBuf>,
+}
+
+impl TemplateArgs {
+    /// The template, if one is wished, and it can be read.
+    pub(crate) fn read(&self) -> Result<Option<Writing>, Failure> {
+        let template = match (&self.template, &self.template_file) {
+            (Some(source), _) => Some(Template::given(source)?),
+            (None, Some(path)) => Some(Template::read(path)?),
+            (None, None) => None,
+        };
+        Ok(template.map(Writing::Template))
+    }
+
+    /// Whether one is wished.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.template.is_some() || self.template_file.is_some()
+    }
 }
 
 impl Endpoints {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let form = match (self.output, self.all) {
-            (None, true) => Form::Table,
-            (None, false) => Form::Lines,
-            (Some(Form::Lines | Form::Env | Form::Url), true) => {
+        let writing = match (self.template.read()?, self.output, self.all) {
+            (Some(template), ..) => template,
+            (None, None, true) => Writing::Form(Form::Table),
+            (None, None, false) => Writing::Form(Form::Lines),
+            (None, Some(Form::Lines | Form::Env | Form::Url), true) => {
                 let message = "--all lists what has no state in this form; add -o table or -o json";
                 return Err(Failure::new(Code::Usage, message));
             }
-            (Some(form), _) => form,
+            (None, Some(form), _) => Writing::Form(form),
         };
         let mut path = paths::service_part(&self.name.service, "endpoints");
         path.push_str(if self.all {
@@ -71,69 +100,51 @@ impl Endpoints {
         if self.one {
             answer.endpoints.truncate(1);
         }
-        let outcome = if answer.ready == 0 {
-            Err(Failure::new(Code::NoneReady, none_is_ready(&answer)))
-        } else if self.listed(&answer).next().is_none() {
-            let message = format!("{} is ready, but publishes no port", answer.service);
-            Err(Failure::new(Code::NoSuchService, message))
-        } else {
-            Ok(())
-        };
-        match form {
-            Form::Json => print_json(&answer)?,
-            Form::Table => print(&as_table(&answer))?,
-            // A script never takes a failure for an empty list.
-            _ if outcome.is_err() => {}
-            Form::Lines => print(&self.lines(&answer, authority))?,
-            Form::Url => print(&self.lines(&answer, url))?,
-            Form::Env => print(&self.as_variables(&answer))?,
+        let listing = Listing::of(answer, self.name.port)?;
+        let outcome = usable(&listing).and_then(|()| fresh(&listing, self.fresh));
+        // A script never takes a failure for an empty list. Who asks for everything, or for the whole answer, reads it.
+        let told_in_full = matches!(writing, Writing::Form(Form::Json | Form::Table)) || self.all;
+        if outcome.is_ok() || told_in_full {
+            let surface = if std::io::stdout().is_terminal() {
+                Surface::Terminal
+            } else {
+                Surface::Plain
+            };
+            print(&writing.one(&listing, surface)?)?;
         }
         outcome
     }
-
-    /// The endpoints that default forms show: listed, with an address, one port each.
-    fn listed<'a>(
-        &self,
-        answer: &'a body::Endpoints,
-    ) -> impl Iterator<Item = (&'a Endpoint, IpAddr, &'a EndpointPort)> {
-        let name = self.name.port.clone();
-        answer
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.conditions.ready)
-            .filter_map(move |endpoint| {
-                let port = endpoint
-                    .ports
-                    .iter()
-                    .find(|port| name.as_ref().is_none_or(|name| port.name == name.as_str()))?;
-                Some((endpoint, endpoint.address_of(port)?, port))
-            })
-    }
-
-    fn lines(&self, answer: &body::Endpoints, line: fn(IpAddr, &EndpointPort) -> String) -> String {
-        self.listed(answer)
-            .map(|(_, address, port)| format!("{}\n", line(address, port)))
-            .collect()
-    }
-
-    fn as_variables(&self, answer: &body::Endpoints) -> String {
-        let label = answer.service.split('.').next().unwrap_or_default();
-        let prefix = label.to_ascii_uppercase().replace('-', "_");
-        let all: Vec<_> = self
-            .listed(answer)
-            .map(|(_, ip, port)| authority(ip, port))
-            .collect();
-        let mut text = format!("{prefix}_ENDPOINTS={}\n", all.join(","));
-        for (place, line) in all.iter().enumerate() {
-            text.push_str(&format!("{prefix}_ENDPOINT_{place}={line}\n"));
-        }
-        text
-    }
 }
 
-fn none_is_ready(answer: &body::Endpoints) -> String {
-    let service = &answer.service;
-    match answer.desired {
+/// Whether a client can be sent anywhere by it; else the exit code tells why not.
+pub(crate) fn usable(listing: &Listing) -> Result<(), Failure> {
+    let service = &listing.service;
+    if listing.ready == 0 {
+        return Err(Failure::new(Code::NoneReady, none_is_ready(listing)));
+    }
+    if listing.listed().next().is_none() {
+        let message = format!("{service} is ready, but publishes no port");
+        return Err(Failure::new(Code::NoSuchService, message));
+    }
+    Ok(())
+}
+
+/// Says what is stale; a failure where only what is fresh is wished.
+fn fresh(listing: &Listing, wished: bool) -> Result<(), Failure> {
+    if !listing.stale {
+        return Ok(());
+    }
+    let stale = listing.staleness();
+    if wished {
+        return Err(Failure::new(Code::Stale, stale));
+    }
+    eprintln!("portreeve: {stale}");
+    Ok(())
+}
+
+fn none_is_ready(listing: &Listing) -> String {
+    let service = &listing.service;
+    match listing.desired {
         0 => format!("{service} has no replica; `portreeve scale {service} N` gives it some"),
         1 => format!(
             "{service} is known, but its replica is not ready; `portreeve service {service}` says why"
@@ -142,46 +153,4 @@ fn none_is_ready(answer: &body::Endpoints) -> String {
             "{service} is known, but none of its {many} replicas is ready; `portreeve service {service}` says why"
         ),
     }
-}
-
-fn authority(address: IpAddr, port: &EndpointPort) -> String {
-    std::net::SocketAddr::new(address, port.port).to_string()
-}
-
-fn url(address: IpAddr, port: &EndpointPort) -> String {
-    let scheme = port.app_protocol.as_deref().unwrap_or("http");
-    let path = port.path.as_deref().unwrap_or("/");
-    format!("{scheme}://{}{path}", authority(address, port))
-}
-
-fn as_table(answer: &body::Endpoints) -> String {
-    let mut lines = Vec::new();
-    for endpoint in &answer.endpoints {
-        let state = match endpoint.conditions {
-            body::Conditions { ready: true, .. } => "ready",
-            body::Conditions { serving: true, .. } => "serving",
-            body::Conditions {
-                terminating: true, ..
-            } => "terminating",
-            _ => "not ready",
-        };
-        for port in &endpoint.ports {
-            lines.push(vec![
-                endpoint.replica.to_string(),
-                endpoint.host.clone(),
-                port.name.clone(),
-                or_dash(
-                    endpoint
-                        .address_of(port)
-                        .map(|address| authority(address, port)),
-                ),
-                state.to_owned(),
-                or_dash(endpoint.reason.as_ref()),
-            ]);
-        }
-    }
-    rows(
-        &["REPLICA", "HOST", "PORT", "ADDRESS", "STATE", "REASON"],
-        lines,
-    )
 }

@@ -13,6 +13,7 @@ mod sim;
 pub(crate) mod submit;
 mod verbs;
 mod wait;
+mod watch;
 mod why;
 pub(crate) mod worker;
 
@@ -30,7 +31,7 @@ use crate::run::Run;
 /// Ports, supervision and endpoints for long-running services.
 ///
 /// Exit codes: 0 ok, 1 failure, 2 usage, 3 known but none ready, 4 no such service, 5 not allowed,
-/// 6 controller unreachable, 7 timeout. `run`, `probe` and `worker` have further ones; their --help lists them.
+/// 6 controller unreachable, 7 timeout, 8 stale under --fresh. `run`, `probe` and `worker` have further ones; their --help lists them.
 #[derive(Debug, Parser)]
 #[command(
     name = "portreeve",
@@ -57,6 +58,7 @@ enum Command {
     Service(services::Service),
     Endpoints(endpoints::Endpoints),
     Wait(wait::Wait),
+    Watch(watch::Watch),
     Scale(verbs::Scale),
     Start(verbs::Start),
     Restart(verbs::Restart),
@@ -96,6 +98,7 @@ impl Cli {
             Command::Service(service) => on_one_core(service.run(connect)).map(done),
             Command::Endpoints(endpoints) => on_one_core(endpoints.run(connect)).map(done),
             Command::Wait(wait) => on_one_core(wait.run(connect)).map(done),
+            Command::Watch(watch) => on_one_core(watch.run(connect)),
             Command::Scale(scale) => on_one_core(scale.run(connect)).map(done),
             Command::Start(start) => on_one_core(start.run(connect)).map(done),
             Command::Restart(restart) => on_one_core(restart.run(connect)).map(done),

@@ -34,7 +34,7 @@ use job::Job;
 use link::{Connected, Link};
 use notices::Notices;
 use seek::{Found, Seeker};
-use signals::Signals;
+pub(crate) use signals::Signals;
 use spec::{PortSpec, ReadySpec, RestartSpec};
 use voice::say;
 

@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::exit::Failure;
 
 /// The signals by which a scheduler or a person ends the job.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     term: Signal,
     interrupt: Signal,
     /// `None` under `nohup`.
@@ -15,11 +15,11 @@ pub(super) struct Signals {
 
 impl Signals {
     const HANGUP: u8 = 1;
-    pub(super) const INTERRUPT: u8 = 2;
-    const TERM: u8 = 15;
+    pub(crate) const INTERRUPT: u8 = 2;
+    pub(crate) const TERM: u8 = 15;
 
     /// Listens from now on.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -31,7 +31,7 @@ impl Signals {
     }
 
     /// The number of the next one.
-    pub(super) async fn next(&mut self) -> u8 {
+    pub(crate) async fn next(&mut self) -> u8 {
         let hangup = async {
             match &mut self.hangup {
                 Some(hangup) => _ = hangup.recv().await,

@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::world::{Running, World, eventually, hello, kill, names_in, pause};
 
 /// A controller and an agent as processes of their own, with the folders `c` and `a`.
-struct Site {
-    world: World,
+pub(crate) struct Site {
+    pub(crate) world: World,
     controller: Option<Running>,
     _agent: Running,
 }
 
 impl Site {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let world = World::new()?;
         let controller = Self::controller(&world);
         let (data, socket) = (world.path("a").display().to_string(), world.socket());
@@ -89,6 +89,31 @@ impl Site {
         all
     }
 
+    /// How many probes all workers made.
+    pub(crate) fn probes(&self) -> u64 {
+        self.workers().probes
+    }
+
+    /// What the workers told and wrote, and what the controller heard and wrote.
+    pub(crate) fn told(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let (workers, controller) = (self.workers(), self.counters());
+        let heard = ["statuses", "reports", "commits"].map(|what| count(&controller, what));
+        (workers.messages, workers.writes, heard)
+    }
+
+    /// Waits until nothing is told or written any more.
+    pub(crate) fn settled(&self) {
+        let (mut before, mut since) = (self.told(), Instant::now());
+        let quiet = eventually(|| {
+            let now = self.told();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            since.elapsed() > SETTLED
+        });
+        assert!(quiet, "{before:?}");
+    }
+
     /// What must not change of the replicas: processes, runs, restarts, ports.
     fn standing(&self) -> Vec<Value> {
         let service = self.world.json(&["service", "web"]);
@@ -131,24 +156,11 @@ fn a_thousand_probes_without_a_change_cause_no_message_and_no_write() {
     // Point 6
     let Some(site) = Site::new() else { return };
     site.probed(10);
-    let told = || {
-        let (workers, controller) = (site.workers(), site.counters());
-        let heard = ["statuses", "reports", "commits"].map(|what| count(&controller, what));
-        (workers.messages, workers.writes, heard)
-    };
-    let (mut before, mut since) = (told(), Instant::now());
-    let quiet = eventually(|| {
-        let now = told();
-        if now != before {
-            (before, since) = (now, Instant::now());
-        }
-        since.elapsed() > SETTLED
-    });
-    assert!(quiet, "{before:?}");
-    let probes = site.workers().probes;
-    let target = probes + 1_000;
-    assert!(eventually(|| site.workers().probes >= target));
-    assert_eq!(told(), before);
+    site.settled();
+    let before = site.told();
+    let target = site.probes() + 1_000;
+    assert!(eventually(|| site.probes() >= target));
+    assert_eq!(site.told(), before);
 }
 
 /// Until what the last change began is through: the agent looks at its listeners each 2 s and draws breath for half a

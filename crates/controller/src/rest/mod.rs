@@ -36,7 +36,7 @@ pub(crate) mod refused;
 mod replicas;
 mod seen;
 mod services;
-mod synced;
+pub(crate) mod synced;
 mod tag;
 
 use envelope::Envelope;

@@ -29,7 +29,7 @@ pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<Servic
         replica.first_failure_detail = None;
     }
     seen.waits_for = None;
-    hide_secrets(&mut seen.profile);
+    hide_secrets(Arc::make_mut(&mut seen.profile));
     Arc::new(seen)
 }
 

@@ -94,16 +94,16 @@ fn page(
     limit: usize,
     as_text: bool,
 ) -> Result<Response, Refused> {
-    let begin = cursor.map_or(Bound::Unbounded, |cursor| Bound::Excluded(&cursor.after));
+    let begin = cursor.map_or(Bound::Unbounded, |cursor| {
+        Bound::Excluded(cursor.after.clone())
+    });
     let now = newest(app);
     // A right that was lost since the first page ends with the page.
     let still = |service: &ServiceView| {
         let newer = now.services.get(&service.service);
         newer.is_none_or(|newer| sees(caller, newer))
     };
-    let services = view
-        .services
-        .range::<ServiceName, _>((begin, Bound::Unbounded));
+    let services = view.services.range((begin, Bound::Unbounded));
     let services = services.map(|(_, service)| service);
     let mut services = services
         .filter(|it| sees(caller, it) && wanted.includes(it) && still(it))

@@ -80,13 +80,26 @@ async fn the_description_is_served_to_everybody_and_refers_to_nothing_that_it_la
 /// A validator of what the document calls `name`. Objects may have no members that it does not tell of.
 pub(super) fn shape(document: &Value, name: &str) -> jsonschema::Validator {
     let mut strict = document["components"].clone();
-    close(&mut strict);
+    let shapes = strict["schemas"].as_object_mut().unwrap();
+    // What is put together of several objects has the members of all: none of them is closed.
+    let parts: BTreeSet<_> = shapes.values().flat_map(parts).collect();
+    let whole = shapes
+        .iter_mut()
+        .filter(|(name, shape)| shape.get("allOf").is_none() && !parts.contains(name.as_str()));
+    whole.for_each(|(_, shape)| close(shape));
     let schema = serde_json::json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$ref": format!("#/components/schemas/{name}"),
         "components": strict,
     });
     jsonschema::validator_for(&schema).unwrap()
+}
+
+/// The names of what a shape is put together of.
+fn parts(shape: &Value) -> Vec<String> {
+    let parts = shape["allOf"].as_array().into_iter().flatten();
+    let names = parts.filter_map(|part| part["$ref"].as_str()?.rsplit('/').next());
+    names.map(str::to_owned).collect()
 }
 
 fn close(schema: &mut Value) {

@@ -131,7 +131,7 @@ async fn work(alone: Alone, shim: ShimProgram) -> anyhow::Result<Final> {
     match ended? {
         Ended::Over(end) => Ok(end),
         // Somebody told it so over its socket.
-        Ended::Forgotten | Ended::LifelineGone => Ok(Final::Stopped),
+        Ended::Forgotten(_) | Ended::LifelineGone => Ok(Final::Stopped),
     }
 }
 

@@ -104,6 +104,7 @@ impl Driver {
                 self.event(now, Event::SpawnFailed { run, why }, effects);
             }
             BackendEvent::Exited { run, status } => {
+                self.progress.exit = Some((run, status));
                 if run == newest {
                     self.record.process = None;
                 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve::supervision::{Effect, Event, Final, ProbeKind, State};
+use portreeve::supervision::{Effect, Event, ExitStatus, Final, ProbeKind, State};
 use portreeve::time::{Monotonic, Now};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerAnswer, WorkerCounters};
 
@@ -39,8 +39,8 @@ const WRITE_AGAIN: Duration = Duration::from_secs(2);
 /// Why a driver ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The replica ended and the controller knows.
-    Forgotten,
+    /// The replica ended and the controller knows; with how its newest run ended, where it began and that is known.
+    Forgotten(Option<ExitStatus>),
     /// The process ended that the replica's life hung on, and the replica with it.
     LifelineGone,
     /// The replica ended like this, and nobody else has to know.
@@ -71,6 +71,8 @@ pub(crate) struct Progress {
     leftovers: BTreeMap<ProbeKind, Leftovers>,
     /// Events of our own, to be handled at the next turn.
     own: Vec<Event>,
+    /// How the newest run that ended did, before anybody may remove what tells of it.
+    exit: Option<(Run, ExitStatus)>,
     /// The newest run whose group is known to be empty.
     emptied: Option<Run>,
     /// Something is to be written down.
@@ -119,7 +121,9 @@ impl Driver {
             return Some(Ended::LifelineGone);
         }
         if self.progress.forget {
-            return Some(Ended::Forgotten);
+            let newest = self.record.machine.run();
+            let exit = self.progress.exit.filter(|(run, _)| *run == newest);
+            return Some(Ended::Forgotten(exit.map(|(_, status)| status)));
         }
         match self.record.status.as_ref().map(|status| &status.state) {
             Some(State::Final(end)) if self.teller.ends_with_replica() => {

@@ -10,6 +10,23 @@ use super::{POOL, Site, controller, hello, port, shell, standing};
 const HIDES: &str = "setsid env -i sleep 4321 & exec sleep 1234";
 
 #[test]
+fn a_killed_job_takes_nothing_of_another_cluster_along_that_has_its_name() {
+    let (Some(site), Some(other)) = (Site::new(POOL), Site::new(POOL)) else {
+        return;
+    };
+    let mut job = site.job("a", &shell(&["--name", "web"], HIDES));
+    let mut theirs = other.job("a", &hello(&[]));
+    site.replica_when("web", 0, "runs", |it| it["job_state"] == "RUN");
+    let before = other.ready("web", 0);
+    job.signal("KILL");
+    job.ended();
+    site.replica_when("web", 0, "ended", |it| it["job_state"] == "EXIT");
+    assert_eq!(standing(&other.world.replica("web", 0)), standing(&before));
+    theirs.signal("TERM");
+    assert_eq!(theirs.ended(), Some(0), "{}", theirs.stderr());
+}
+
+#[test]
 fn a_killed_job_leaves_no_process_and_then_no_port() {
     let Some(site) = Site::new(POOL) else { return };
     let options = [

@@ -52,8 +52,9 @@ fn term_from_the_scheduler_is_the_normal_stop() {
     assert!(eventually(unpublished));
     let address = format!("http://127.0.0.1:{}/", port(&replica));
     assert!(site.world.curl(&[&address]).contains("hello"));
-    assert_eq!(job.ended(), Some(0), "{}", job.stderr());
+    let code = job.ended();
     let ended = site.world.replica("web", 0);
+    assert_eq!(code, Some(0), "{}{ended:#}", job.stderr());
     assert_eq!((&ended["state"], site.held()), (&"stopped".into(), 0));
     assert_eq!(site.others(), Vec::<String>::new());
 }

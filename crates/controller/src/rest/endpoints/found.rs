@@ -8,9 +8,8 @@ use portreeve::registry::ServiceView;
 use portreeve::rights::Caller;
 
 use crate::app::App;
+use crate::clock;
 use crate::rest::refused::Refused;
-use crate::rest::services::newest;
-use crate::rest::synced;
 
 /// The view for rights, the snapshot for the answer.
 #[derive(Debug)]
@@ -37,21 +36,13 @@ impl Found {
     }
 
     /// For how many milliseconds the longest silent of its hosts has not been heard of; 0 without a host.
-    pub(crate) fn synced_ms(&self, app: &App) -> u64 {
-        let view = newest(app);
-        let replicas = self.service.replicas.iter();
-        let hosts = replicas.filter_map(|r| view.hosts.get(r.host.as_ref()?));
-        synced::age_ms(hosts)
+    pub(crate) fn synced_ms(&self) -> u64 {
+        let age = self.service.age(clock::now().mono);
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Whether a host of it has not reported since the controller started.
     pub(crate) fn is_stale(&self, app: &App) -> bool {
-        let view = app.shown.view.borrow();
-        let replicas = self.service.replicas.iter();
-        let mut hosts = replicas.filter_map(|r| r.host.as_ref());
-        hosts.any(|host| {
-            let host = view.hosts.get(host);
-            host.is_some_and(|host| host.state == "not reported")
-        })
+        app.shown.view.borrow().is_stale(&self.service.service)
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn endpoints(
         let body = body::bytes(&app, &found, caller, &asked, stale);
         written(Form::Json, body?)
     };
-    tell(&app, &found, stale, tag.as_deref(), &mut response);
+    tell(&found, stale, tag.as_deref(), &mut response);
     Ok(response)
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn resolve(
     } else {
         text(lines(&found.snapshot, &asked, &pick))
     };
-    tell(&app, &found, stale, tag.as_deref(), &mut response);
+    tell(&found, stale, tag.as_deref(), &mut response);
     Ok(response)
 }
 
@@ -124,13 +124,13 @@ fn unchanged() -> Response {
 }
 
 /// What the headers tell of an answer.
-fn tell(app: &App, found: &Found, stale: bool, tag: Option<&str>, response: &mut Response) {
+fn tell(found: &Found, stale: bool, tag: Option<&str>, response: &mut Response) {
     let headers = response.headers_mut();
     if let Some(tag) = tag {
         stamp(headers, "etag", tag);
     }
     stamp(headers, REVISION_HEADER, &found.table_revision.to_string());
-    stamp(headers, SYNCED_HEADER, &found.synced_ms(app).to_string());
+    stamp(headers, SYNCED_HEADER, &found.synced_ms().to_string());
     if stale {
         stamp(headers, "portreeve-stale", "true");
     }

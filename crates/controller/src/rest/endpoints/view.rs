@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use portreeve::endpoints::{Endpoint, EndpointState, Handle, Snapshot};
+use portreeve::endpoints::{Endpoint, EndpointState, Handle, Snapshot, Watcher};
 use portreeve::identity::HostName;
 use portreeve::port::PortName;
 use portreeve::registry::ServiceView;
 use portreeve::rights::Caller;
 use sha2::{Digest, Sha256};
-use tokio::sync::watch;
 
 use crate::rest::query::Query;
 use crate::rest::refused::Refused;
@@ -68,6 +67,11 @@ impl EndpointsView {
         }
     }
 
+    /// Whether it is the default answer, of which nothing is left out: the same entries for every reader.
+    pub(crate) fn is_plain(&self) -> bool {
+        *self == Self::ready(None)
+    }
+
     /// Refuses a port that `service` does not publish.
     pub(crate) fn of(&self, service: &ServiceView) -> Result<(), Refused> {
         match &self.port {
@@ -80,7 +84,7 @@ impl EndpointsView {
     /// The same after a restart.
     pub(crate) fn mark(&self, caller: &Caller) -> String {
         let scope = caller.view_scope();
-        if *self == Self::ready(None) && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        if self.is_plain() && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return scope.to_owned();
         }
         let mut hash = Sha256::new();
@@ -125,7 +129,7 @@ impl Listing {
     }
 
     /// Moves when [`Listing::revision`] does.
-    pub(crate) fn subscribe(self, handle: &Handle) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(self, handle: &Handle) -> Watcher {
         match self {
             Self::Ready => handle.subscribe_ready(),
             Self::Serving | Self::All => handle.subscribe(),

@@ -1,0 +1,116 @@
+//! Row 18: a snapshot of ten replicas over kept connections, beside nginx serving the same bytes from a file.
+//!
+//! One processor for the servers, one for the client. Both servers stay up; the client asks one after the other, in
+//! rounds. nginx has Debian's settings (one worker, `sendfile`, `tcp_nopush`) without its access log.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::interleaved::{Ratio, Samples};
+use crate::load::Load;
+use crate::served::{PATIENCE, Process, Served, absent, await_answer, free_address};
+use crate::verdict::{Bound, Part, Row};
+use crate::wire::{Place, Wire};
+
+const PATH: &str = "/api/v1/services/web/endpoints";
+const REPLICAS: usize = 10;
+const CONNECTIONS: usize = 16;
+const ROUNDS: usize = 15;
+/// Answers a round; some 200 ms.
+const ANSWERS: usize = 5_000;
+/// Which processor is whose.
+const SERVERS: &str = "0";
+const CLIENT: &str = "1";
+
+/// The row, where nginx and two processors are.
+pub(crate) fn row() -> Option<Row> {
+    absent(18, measure())
+}
+
+fn measure() -> io::Result<Row> {
+    let folder = tempfile::tempdir()?;
+    let served = Served::start(REPLICAS, &["taskset", "-c", SERVERS])?;
+    let Place::Tcp(ours) = served.place else {
+        return Err(io::Error::other("the controller is asked over TCP here"));
+    };
+    let bytes = Wire::open(&served.place, PATIENCE)?.get(PATH, &[])?.body;
+    let (theirs, _nginx) = nginx(folder.path(), &bytes)?;
+    stay_on(CLIENT)?;
+    let mut loads = [
+        Load::start(ours, PATH, CONNECTIONS)?,
+        Load::start(theirs, PATH, CONNECTIONS)?,
+    ];
+    let mut times = [Vec::new(), Vec::new()];
+    for load in &mut loads {
+        load.ask(ANSWERS)?;
+    }
+    for round in 0..ROUNDS {
+        for turn in 0..2 {
+            let side = (round + turn) % 2;
+            let begun = Instant::now();
+            loads[side].ask(ANSWERS)?;
+            times[side].push(begun.elapsed().as_secs_f64() * 1e9 / ANSWERS as f64);
+        }
+    }
+    let [ours, theirs] = times.map(Samples::new);
+    // Requests a second of ours to theirs is their time to ours.
+    let ratio = Ratio::of(&theirs, &ours);
+    let size = bytes.len();
+    Ok(Row {
+        number: 18,
+        what: "GET endpoints of 10 replicas, kept connections, 1 CPU each side, against nginx",
+        target: ">= 0.6x its requests/s",
+        parts: vec![Part::ratio(
+            format!("{CONNECTIONS} connections, {size} B"),
+            &ratio,
+            ("nginx", "portreeve"),
+            Bound::AtLeast(0.6),
+        )],
+    })
+}
+
+/// nginx with the bytes at the same path.
+fn nginx(folder: &Path, bytes: &[u8]) -> io::Result<(SocketAddr, Process)> {
+    let address = free_address()?;
+    let place = folder.display();
+    std::fs::write(folder.join("endpoints"), bytes)?;
+    let user = if folder.starts_with("/root") {
+        ""
+    } else {
+        "user root;"
+    };
+    let text = format!(
+        "{user} daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
+         events {{ worker_connections 768; }}\n\
+         http {{ sendfile on; tcp_nopush on; access_log off; keepalive_requests 1000000000; keepalive_timeout 600;\n\
+         client_body_temp_path {place}/b; proxy_temp_path {place}/p; fastcgi_temp_path {place}/f;\n\
+         uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
+         server {{ listen {address}; location = {PATH} {{ default_type application/json; alias {place}/endpoints; }} }} }}\n"
+    );
+    let file = folder.join("nginx.conf");
+    std::fs::write(&file, text)?;
+    let mut command = Command::new("taskset");
+    command.args(["-c", SERVERS, "nginx", "-c"]).arg(&file);
+    let log = std::fs::File::create(folder.join("log"))?;
+    let process = Process::start(command.stderr(log))?;
+    await_answer(&Place::Tcp(address), PATH)?;
+    Ok((address, process))
+}
+
+/// Keeps this thread on one processor.
+fn stay_on(processor: &str) -> io::Result<()> {
+    let own = std::fs::read_link("/proc/thread-self")?;
+    let own = own.file_name().unwrap_or_default().to_owned();
+    let mut command = Command::new("taskset");
+    command.args(["-cp", processor]).arg(own);
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    ))
+}

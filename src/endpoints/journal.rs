@@ -1,0 +1,144 @@
+//! What changed lately, for readers that lag a little: bounded, and read without a lock.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::endpoints::sync::Swap;
+
+/// Numbered notes in ascending order, of which the oldest are forgotten.
+///
+/// One writer. A reader never waits for it: notes stand in pages whose places are filled once, and the
+/// list of pages is replaced when one is full.
+#[derive(Debug)]
+pub(super) struct Journal<T> {
+    pages: Swap<Pages<T>>,
+    most_pages: usize,
+}
+
+#[derive(Debug)]
+struct Pages<T> {
+    /// Oldest first; never empty.
+    pages: Vec<Arc<Page<T>>>,
+    /// Everything noted after this revision is here.
+    complete_after: u64,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    notes: [OnceLock<(u64, T)>; PAGE],
+}
+
+const PAGE: usize = 64;
+
+impl<T: Clone> Journal<T> {
+    /// Keeps at least `notes` of what is noted after `revision`.
+    pub(super) fn new(notes: usize, revision: u64) -> Self {
+        Self {
+            pages: Swap::new(Pages {
+                pages: vec![Arc::new(Page::empty())],
+                complete_after: revision,
+            }),
+            most_pages: notes.div_ceil(PAGE) + 1,
+        }
+    }
+
+    /// Notes `what` at `revision`, which is not smaller than any before. The writer alone.
+    pub(super) fn note(&self, revision: u64, what: T) {
+        let full = self.pages.read(|pages| match pages.newest().free() {
+            Some(place) => {
+                // Only the writer fills places, and this one is free.
+                let _ = place.set((revision, what.clone()));
+                false
+            }
+            None => true,
+        });
+        if full {
+            let next = self.pages.read(|pages| pages.turned(self.most_pages));
+            // Only the writer fills places, and a new page has some.
+            if let Some(place) = next.newest().free() {
+                let _ = place.set((revision, what));
+            }
+            self.pages.replace(Arc::new(next));
+        }
+    }
+
+    /// Forgets what was noted up to `revision`, by whole pages. The writer alone.
+    pub(super) fn forget(&self, revision: u64) {
+        let next = self.pages.read(|pages| pages.without(revision));
+        if let Some(next) = next {
+            self.pages.replace(Arc::new(next));
+        }
+    }
+
+    /// What was noted after `since`, oldest first; `None` if some of it is forgotten.
+    ///
+    /// Cost: linear in what is told.
+    pub(super) fn since(&self, since: u64) -> Option<Vec<(u64, T)>> {
+        self.pages.read(|pages| {
+            if since < pages.complete_after {
+                return None;
+            }
+            let newest_first = pages
+                .pages
+                .iter()
+                .rev()
+                .flat_map(|page| page.notes.iter().rev());
+            let noted = newest_first.filter_map(OnceLock::get);
+            let mut told: Vec<_> = noted
+                .take_while(|(revision, _)| *revision > since)
+                .cloned()
+                .collect();
+            told.reverse();
+            Some(told)
+        })
+    }
+}
+
+impl<T> Pages<T> {
+    fn newest(&self) -> &Page<T> {
+        self.pages
+            .last()
+            .expect("a journal has a page at all times")
+    }
+
+    /// With a new page, and without the oldest if they are more than `most`.
+    fn turned(&self, most: usize) -> Self {
+        let surplus = (self.pages.len() + 1).saturating_sub(most);
+        let kept = self.pages.iter().skip(surplus).cloned();
+        let forgotten = self.pages[..surplus].last().and_then(|page| page.last());
+        Self {
+            complete_after: forgotten.unwrap_or(self.complete_after),
+            pages: kept.chain([Arc::new(Page::empty())]).collect(),
+        }
+    }
+
+    fn without(&self, revision: u64) -> Option<Self> {
+        let old = |page: &Arc<Page<T>>| page.last().is_some_and(|last| last <= revision);
+        let surplus = self.pages.iter().take_while(|page| old(page)).count();
+        // The newest page stays, if only to be filled.
+        let surplus = surplus.min(self.pages.len() - 1);
+        let forgotten = self.pages[..surplus].last().and_then(|page| page.last())?;
+        Some(Self {
+            complete_after: forgotten,
+            pages: self.pages[surplus..].to_vec(),
+        })
+    }
+}
+
+impl<T> Page<T> {
+    fn empty() -> Self {
+        Self {
+            notes: [const { OnceLock::new() }; PAGE],
+        }
+    }
+
+    fn free(&self) -> Option<&OnceLock<(u64, T)>> {
+        let free = self.notes.partition_point(|note| note.get().is_some());
+        self.notes.get(free)
+    }
+
+    fn last(&self) -> Option<u64> {
+        let free = self.notes.partition_point(|note| note.get().is_some());
+        let last = self.notes.get(free.checked_sub(1)?)?;
+        last.get().map(|(revision, _)| *revision)
+    }
+}

@@ -1,0 +1,118 @@
+//! The few primitives on which the table's protocol stands, so that a checker can take their place.
+//!
+//! Neither `arc-swap` nor a foreign lock can be seen by `loom`. So the table uses these alone: in a build
+//! with `--cfg loom` they are stand-ins that loom explores, weak memory included; see `loom_test`.
+
+#[cfg(loom)]
+pub(super) use model::{AtomicU64, Lock, Swap};
+#[cfg(not(loom))]
+pub(super) use real::{AtomicU64, Lock, Swap};
+
+#[cfg(not(loom))]
+mod real {
+    use std::sync::Arc;
+
+    use arc_swap::ArcSwap;
+
+    pub(in crate::endpoints) use std::sync::atomic::AtomicU64;
+
+    /// A value that is replaced whole; readers take it without a lock.
+    #[derive(Debug)]
+    pub(in crate::endpoints) struct Swap<T>(ArcSwap<T>);
+
+    impl<T> Swap<T> {
+        pub(in crate::endpoints) fn new(first: T) -> Self {
+            Self(ArcSwap::from_pointee(first))
+        }
+
+        /// Looks at the current value without counting a holder of it.
+        pub(in crate::endpoints) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+            look(&self.0.load())
+        }
+
+        /// The current value, to keep.
+        pub(in crate::endpoints) fn take(&self) -> Arc<T> {
+            self.0.load_full()
+        }
+
+        /// Replaces the value; what stood there before comes back.
+        pub(in crate::endpoints) fn replace(&self, next: Arc<T>) -> Arc<T> {
+            self.0.swap(next)
+        }
+    }
+
+    /// A short lock.
+    #[derive(Debug, Default)]
+    pub(in crate::endpoints) struct Lock<T>(parking_lot::Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(in crate::endpoints) fn new(value: T) -> Self {
+            Self(parking_lot::Mutex::new(value))
+        }
+
+        pub(in crate::endpoints) fn hold<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+            work(&mut self.0.lock())
+        }
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use std::sync::Arc;
+
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(in crate::endpoints) use loom::sync::atomic::AtomicU64;
+
+    /// A stand-in of the swap that orders no more than it must: a store releases, a load acquires, and
+    /// a load that nothing orders may find an older value.
+    #[derive(Debug)]
+    pub(in crate::endpoints) struct Swap<T> {
+        newest: AtomicUsize,
+        /// Not seen by loom, and so ordering nothing: its threads take turns on one real thread.
+        values: std::sync::Mutex<Vec<Arc<T>>>,
+    }
+
+    impl<T> Swap<T> {
+        pub(in crate::endpoints) fn new(first: T) -> Self {
+            Self {
+                newest: AtomicUsize::new(0),
+                values: std::sync::Mutex::new(vec![Arc::new(first)]),
+            }
+        }
+
+        pub(in crate::endpoints) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+            look(&self.take())
+        }
+
+        pub(in crate::endpoints) fn take(&self) -> Arc<T> {
+            let at = self.newest.load(Ordering::Acquire);
+            Arc::clone(&self.values.lock().expect("no holder panics")[at])
+        }
+
+        pub(in crate::endpoints) fn replace(&self, next: Arc<T>) -> Arc<T> {
+            let (at, before) = {
+                let mut values = self.values.lock().expect("no holder panics");
+                values.push(next);
+                let at = values.len() - 1;
+                (at, Arc::clone(&values[at - 1]))
+            };
+            self.newest.store(at, Ordering::Release);
+            before
+        }
+    }
+
+    /// The lock as loom sees it.
+    #[derive(Debug, Default)]
+    pub(in crate::endpoints) struct Lock<T>(loom::sync::Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(in crate::endpoints) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(in crate::endpoints) fn hold<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+            work(&mut self.0.lock().expect("no holder panics"))
+        }
+    }
+}
