@@ -154,7 +154,7 @@ fn print_with(rows: &[Row], kept: &[Value], numbers: std::ops::RangeInclusive<u3
             ),
         };
         let Some(row) = row else {
-            println!("ROW {number} | not built yet | - | - | absent");
+            println!("ROW {number} | not built or not measured yet | - | - | absent");
             continue;
         };
         let text = |name: &str| row[name].as_str().unwrap_or("-").to_owned();

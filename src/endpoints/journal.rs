@@ -142,3 +142,83 @@ impl<T> Page<T> {
         last.get().map(|(revision, _)| *revision)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn noted(journal: &Journal<u64>, since: u64) -> Option<Vec<u64>> {
+        let told = journal.since(since)?;
+        assert!(told.iter().all(|(revision, what)| revision == what));
+        Some(told.into_iter().map(|(revision, _)| revision).collect())
+    }
+
+    #[test]
+    fn it_tells_what_came_after_and_nothing_twice() {
+        let journal = Journal::new(100, 10);
+        for revision in 11..=90 {
+            journal.note(revision, revision);
+        }
+        assert_eq!(noted(&journal, 90), Some(Vec::new()));
+        assert_eq!(noted(&journal, 1_000), Some(Vec::new()));
+        assert_eq!(noted(&journal, 87), Some(vec![88, 89, 90]));
+        assert_eq!(noted(&journal, 10), Some((11..=90).collect()));
+    }
+
+    #[test]
+    fn what_was_before_its_beginning_is_not_claimed() {
+        let journal = Journal::<u64>::new(100, 10);
+        assert_eq!(noted(&journal, 9), None);
+        assert_eq!(noted(&journal, 10), Some(Vec::new()));
+    }
+
+    #[test]
+    fn it_keeps_what_it_promised_and_forgets_the_rest() {
+        const NOTES: u64 = 200;
+        let journal = Journal::new(NOTES as usize, 0);
+        for revision in 1..=10_000 {
+            journal.note(revision, revision);
+            let since = revision.saturating_sub(NOTES);
+            assert_eq!(
+                noted(&journal, since),
+                Some((since + 1..=revision).collect())
+            );
+        }
+        assert_eq!(noted(&journal, 5_000), None);
+        let pages = journal.pages.read(|pages| pages.pages.len());
+        assert!(
+            pages <= (NOTES as usize).div_ceil(PAGE) + 1,
+            "{pages} pages"
+        );
+    }
+
+    #[test]
+    fn of_one_revision_it_forgets_all_or_says_so() {
+        let journal = Journal::new(PAGE, 0);
+        for _ in 0..2 * PAGE + 1 {
+            journal.note(7, 7);
+        }
+        assert_eq!(noted(&journal, 6), None);
+        assert_eq!(noted(&journal, 7), Some(Vec::new()));
+        journal.note(8, 8);
+        assert_eq!(noted(&journal, 7), Some(vec![8]));
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten_by_the_page() {
+        let journal = Journal::new(1_000, 0);
+        for revision in 1..=200 {
+            journal.note(revision, revision);
+        }
+        journal.forget(0);
+        assert_eq!(noted(&journal, 0), Some((1..=200).collect()));
+        journal.forget(130);
+        assert_eq!(noted(&journal, 0), None);
+        assert_eq!(noted(&journal, 128), Some((129..=200).collect()));
+        // The page that is being filled stays.
+        journal.forget(1_000);
+        assert_eq!(noted(&journal, 199), Some(vec![200]));
+        journal.note(201, 201);
+        assert_eq!(noted(&journal, 200), Some(vec![201]));
+    }
+}

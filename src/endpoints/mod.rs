@@ -11,9 +11,17 @@ mod endpoint;
 mod journal;
 mod leaves;
 mod log;
+#[cfg(all(test, loom))]
+mod loom_test;
+#[cfg(all(test, not(loom)))]
+mod model_test;
 mod next;
 mod number;
+#[cfg(all(test, not(loom)))]
+mod plain;
 mod snapshot;
+#[cfg(all(test, not(loom)))]
+mod stopped_test;
 mod sync;
 mod table;
 mod update;

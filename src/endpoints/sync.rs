@@ -37,7 +37,10 @@ mod real {
 
         /// Replaces the value; what stood there before comes back.
         pub(in crate::endpoints) fn replace(&self, next: Arc<T>) -> Arc<T> {
-            self.0.swap(next)
+            super::step();
+            let before = self.0.swap(next);
+            super::step();
+            before
         }
     }
 
@@ -51,7 +54,44 @@ mod real {
         }
 
         pub(in crate::endpoints) fn hold<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-            work(&mut self.0.lock())
+            super::step();
+            let done = work(&mut self.0.lock());
+            super::step();
+            done
+        }
+    }
+}
+
+/// Where a test may stop the writer: between any two things that a reader can see.
+#[cfg(all(not(test), not(loom)))]
+const fn step() {}
+#[cfg(all(test, not(loom)))]
+pub(super) use stops::step;
+
+#[cfg(all(test, not(loom)))]
+pub(super) mod stops {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static AT_STEP: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+    }
+
+    /// Calls `at_step` at each step of `work` on this thread.
+    pub(in crate::endpoints) fn stepping<R>(
+        at_step: impl FnMut() + 'static,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        AT_STEP.set(Some(Box::new(at_step)));
+        let done = work();
+        AT_STEP.set(None);
+        done
+    }
+
+    pub(in crate::endpoints) fn step() {
+        // Out of its place while it runs: a step inside of a step is none.
+        if let Some(mut at_step) = AT_STEP.take() {
+            at_step();
+            AT_STEP.set(Some(at_step));
         }
     }
 }

@@ -321,6 +321,6 @@ fn folded<E: Entry>(
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "table_test.rs"]
 mod tests;

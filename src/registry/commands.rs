@@ -7,12 +7,9 @@ use crate::supervision::State;
 
 use super::attach::not_ours;
 use super::machine::Registry;
-use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Tombstone, Wish};
-use super::truth::{ReplicaKey, TombstoneKey};
+use super::records::{Phase, Replica, Roll, RollKind, Service, StopWhy, Wish};
+use super::truth::ReplicaKey;
 use super::{Answer, Command, Refusal};
-
-/// The most deleted services that are remembered; the oldest go first.
-const TOMBSTONES_KEPT: usize = 10_000;
 
 impl Registry {
     /// Does what is asked, or says why not; then nothing changed.
@@ -229,27 +226,6 @@ impl Registry {
         Ok(answer(name, true, vec!["deleted".to_owned()]))
     }
 
-    /// Remembers the name, so that a later service of it never repeats an incarnation.
-    fn bury(&mut self, name: &ServiceName, incarnation_floor: u32) {
-        if self.truth.tombstones.len() >= TOMBSTONES_KEPT {
-            let oldest = self
-                .truth
-                .tombstones
-                .iter()
-                .min_by_key(|(_, it)| it.removed);
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                self.truth.tombstones.remove(&oldest);
-            }
-        }
-        self.truth.tombstones.insert(
-            TombstoneKey(name.clone()),
-            Tombstone {
-                removed: self.now.wall,
-                incarnation_floor,
-            },
-        );
-    }
-
     /// The service, if the asker may manage it. What may not be seen is answered like what does not exist.
     pub(super) fn managed(
         &self,
@@ -329,29 +305,5 @@ pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -
         changed,
         notes,
         granted: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::registry::{Config, Stored};
-    use crate::time::{Now, WallClock};
-
-    #[test]
-    fn of_more_deleted_names_than_are_remembered_the_oldest_is_forgotten() {
-        let (stored, now) = (Stored::default(), Now::default());
-        let mut registry = Registry::load(Config::default(), &stored, "e".into(), now).unwrap();
-        let name = |number: usize| -> ServiceName { format!("s{number}.alice").parse().unwrap() };
-        for number in 0..=TOMBSTONES_KEPT {
-            registry.now.wall = WallClock::from_unix_millis(number as u64);
-            registry.bury(&name(number), 1);
-        }
-        let remembered = |number| {
-            let key = TombstoneKey(name(number));
-            registry.truth.tombstones.find(&key).is_some()
-        };
-        assert_eq!(registry.truth.tombstones.len(), TOMBSTONES_KEPT);
-        assert!(!remembered(0) && remembered(1) && remembered(TOMBSTONES_KEPT));
     }
 }

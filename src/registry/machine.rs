@@ -35,6 +35,9 @@ pub struct Config {
     /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
     /// reports.
     pub stale_for: Option<Duration>,
+    /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
+    /// readers may know more, or other, than it does.
+    pub begin_epoch: bool,
 }
 
 impl Default for Config {
@@ -46,6 +49,7 @@ impl Default for Config {
             news_delay: Duration::from_secs(1),
             coalesce: Duration::from_millis(20),
             stale_for: None,
+            begin_epoch: false,
         }
     }
 }
@@ -86,7 +90,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Takes up what is stored. `epoch` names a new revision line, used if the store holds none.
+    /// Takes up what is stored. `epoch` names a new number line, used if the store holds none, if that one is used
+    /// up, or by [`Config::begin_epoch`].
     ///
     /// The first [`Registry::flush`] emits a commit, and only its [`Registry::committed`] publishes the stored
     /// endpoints: open no listener before.

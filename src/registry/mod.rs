@@ -48,6 +48,7 @@ mod submit;
 mod survey;
 mod take_up;
 mod teller;
+mod tombstones;
 mod touched;
 mod truth;
 mod view;
@@ -69,6 +70,7 @@ pub use roster::{Named, Roster};
 pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
+pub use tombstones::Removed;
 pub use view::{
     Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
     ReplicaView, ServiceView, View,

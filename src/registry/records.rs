@@ -264,6 +264,9 @@ impl Host {
 pub(super) struct Tombstone {
     pub(super) removed: WallClock,
     pub(super) incarnation_floor: u32,
+    /// At which revision readers lost it; `None` until they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) revision: Option<u64>,
 }
 
 /// A number that rests.

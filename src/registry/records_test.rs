@@ -105,10 +105,13 @@ fn meta_tombstones_rests_and_events_survive() {
         ceiling: 1 << 52,
         next_service: 9,
     });
-    survives(&Tombstone {
-        removed: at(3),
-        incarnation_floor: 8,
-    });
+    for revision in [None, Some(1 << 52)] {
+        survives(&Tombstone {
+            removed: at(3),
+            incarnation_floor: 8,
+            revision,
+        });
+    }
     survives(&Resting {
         service: ServiceId(5),
         numbers: grant().ports[1].numbers,

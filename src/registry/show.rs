@@ -172,6 +172,9 @@ impl Registry {
             published.extend(update);
         }
         if !published.is_empty() || !removed.is_empty() {
+            for name in &removed {
+                self.engrave(name, revision);
+            }
             out.push(Effect::Publish {
                 revision,
                 services: published,

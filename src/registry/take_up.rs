@@ -15,16 +15,37 @@ use super::truth::MetaKey;
 /// How many revisions one durable ceiling allows.
 pub(super) const CEILING_STEP: u64 = 1 << 20;
 
+/// Where every number line ends: beyond it, readers that keep numbers as JavaScript does lose some.
+const LAST_REVISION: u64 = 1 << 53;
+
+/// How far the clock alone may take the line. A clock that says the year 2208 leaves more numbers than are ever
+/// counted.
+const LAST_BY_CLOCK: u64 = LAST_REVISION - (1 << 50);
+
 impl Registry {
     /// Derives everything that is not stored.
     pub(super) fn take_up(&mut self, epoch: String) -> Result<(), LoadError> {
         self.check()?;
-        if self.truth.meta.find(&MetaKey).is_none() {
-            let meta = Meta {
+        let known = self.truth.meta.find(&MetaKey);
+        let is_used_up = |meta: &Meta| meta.ceiling > LAST_REVISION - 2 * CEILING_STEP;
+        let begun = match known {
+            None => Some(Meta {
                 epoch,
                 ceiling: 0,
                 next_service: 1,
-            };
+            }),
+            Some(meta) if is_used_up(meta) => Some(Meta {
+                epoch,
+                ceiling: 0,
+                ..meta.clone()
+            }),
+            Some(meta) if self.config.begin_epoch => Some(Meta {
+                epoch,
+                ..meta.clone()
+            }),
+            Some(_) => None,
+        };
+        if let Some(meta) = begun {
             // As news, so that a refused first batch does not take it back.
             self.truth.meta.note_whole(MetaKey, meta);
         }
@@ -42,6 +63,7 @@ impl Registry {
             };
             self.lives.insert(*id, life);
         }
+        self.take_up_tombstones();
         self.take_up_claims();
         self.take_up_stale();
         for ((service, number), _) in self.truth.events.iter() {
@@ -145,8 +167,31 @@ impl Registry {
     }
 }
 
-/// Above every revision ever shown, and of the present second where that is higher.
+/// Above every revision ever shown, and of the present second where that is higher: so that also after a restore,
+/// which sets the ceiling back, numbers go on rising.
 fn first_revision(ceiling: u64, now: Now) -> u64 {
     let seconds = now.wall.as_unix_millis() / 1000;
-    ceiling.max(seconds << 20)
+    let by_clock = seconds.checked_mul(1 << 20);
+    ceiling.max(by_clock.filter(|it| *it <= LAST_BY_CLOCK).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Monotonic, WallClock};
+
+    #[test]
+    fn the_first_revision_is_by_the_clock_as_far_as_that_can_be_true() {
+        let at = |ms| Now {
+            mono: Monotonic::from_millis(0),
+            wall: WallClock::from_unix_millis(ms),
+        };
+        assert_eq!(first_revision(0, at(0)), 0);
+        assert_eq!(first_revision(7, at(1_000)), 1 << 20);
+        assert_eq!(first_revision(1 << 40, at(1_000)), 1 << 40);
+        // The year 2200, the year 2300, and what a broken clock says.
+        assert!(first_revision(7, at(7_258_118_400_000)) > 7);
+        assert_eq!(first_revision(7, at(10_413_792_000_000)), 7);
+        assert_eq!(first_revision(7, at(u64::MAX)), 7);
+    }
 }

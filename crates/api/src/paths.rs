@@ -53,11 +53,11 @@ pub fn replica_part(service: &dyn Display, index: u32, part: &str) -> String {
     format!("{ROOT}/services/{service}/replicas/{index}/{part}")
 }
 
-/// Changes of several services over one connection: those named, and those whose full name begins with a prefix.
+/// Changes of several services over one connection: those named, and those whose full name begins with the prefix.
 #[must_use]
-pub fn watch(services: &[String], prefixes: &[String], state: &str) -> String {
+pub fn watch(services: &[String], prefix: Option<&str>, state: &str) -> String {
     let named = services.iter().map(|name| ("service", name.as_str()));
-    let begun = prefixes.iter().map(|prefix| ("prefix", prefix.as_str()));
+    let begun = prefix.map(|prefix| ("prefix", prefix));
     let parameters: Vec<_> = named.chain(begun).chain([("state", state)]).collect();
     with_parameters(&format!("{ROOT}/watch"), &parameters)
 }

@@ -1,7 +1,6 @@
 //! What every request handler shares.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 use crate::account::Accounts;
 use crate::clock;
 use crate::driver::Shown;
+use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
@@ -22,8 +22,10 @@ use crate::rest::pages::Pages;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::rest::synced::Synced;
+use crate::share::Shares;
 use crate::stop::Stop;
 use crate::token::TokenKey;
+use crate::watch::Texts;
 
 /// The controller as its request handlers see it.
 #[derive(Debug)]
@@ -44,6 +46,11 @@ pub(crate) struct App {
     pub(crate) single_host: bool,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
+    /// Questions that are held, by user.
+    pub(crate) polls: Shares<String>,
+    pub(crate) limits: Limits,
+    /// What watchers are told, written once for all of them.
+    pub(crate) texts: Texts,
     /// Which agent speaks for which host.
     pub(crate) seats: Mutex<Seats>,
 }
@@ -94,7 +101,7 @@ impl App {
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let mut stopping = self.stopping.clone();
-        let late = tokio::time::sleep(shortened(hold.wait));
+        let late = tokio::time::sleep(hold.shortened());
         tokio::pin!(late);
         loop {
             bell.listen_again();
@@ -138,13 +145,4 @@ impl Bell for Watcher {
         self.changed().await;
         Some(())
     }
-}
-
-/// Up to a sixteenth less, at random: askers that began together must not all come back together, and
-/// none may get its answer later than it waits for.
-fn shortened(wait: Duration) -> Duration {
-    let mut random = [0; 2];
-    // Without randomness all come back together, which is only unkind.
-    let _ = getrandom::fill(&mut random);
-    wait - wait / 16 * u32::from(u16::from_ne_bytes(random)) / u32::from(u16::MAX)
 }

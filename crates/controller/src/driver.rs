@@ -29,6 +29,10 @@ pub(crate) struct Shown {
     pub(crate) view: watch::Sender<Arc<View>>,
     /// The view's revision when a service last left it.
     pub(crate) removed: AtomicU64,
+    /// Rises when a service is stale no more, after the view says so. No revision moves with it.
+    pub(crate) synced: watch::Sender<u64>,
+    /// The revision at which it last changed who may see a service, after the view says so.
+    pub(crate) rights: watch::Sender<u64>,
     pub(crate) desks: Desks,
     /// Commits that were made durable.
     pub(crate) commits: AtomicU64,
@@ -69,11 +73,15 @@ impl Driver {
     const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
     pub(crate) fn new(registry: Registry, store: Box<dyn Store>) -> (Self, Arc<Shown>, Queue) {
-        let table = EndpointTable::new(registry.epoch().to_owned(), registry.revision());
+        let removed = registry.removed();
+        let table = EndpointTable::new(registry.epoch().to_owned(), registry.revision())
+            .remembering(removed.complete_after, removed.services);
         let shown = Arc::new(Shown {
             table,
             view: watch::Sender::new(registry.view()),
             removed: AtomicU64::new(registry.view().revision),
+            synced: watch::Sender::new(registry.view().synced),
+            rights: watch::Sender::new(registry.view().rights),
             desks: Desks::default(),
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
@@ -275,19 +283,18 @@ impl Driver {
         if Arc::ptr_eq(&view, &self.shown.view.borrow()) {
             return;
         }
-        let gone = |former: &View| {
-            let mut names = former.services.keys();
-            names.any(|name| !view.services.contains_key(name))
-        };
-        if gone(&self.shown.view.borrow()) {
-            self.shown.removed.store(view.revision, Ordering::Release);
-        }
+        let (synced, rights) = (view.synced, view.rights);
+        self.shown
+            .removed
+            .fetch_max(view.removed, Ordering::Release);
         self.shown.view.send_if_modified(|shown| {
             // That a host was heard of again is shown, but nobody waits for it.
             let wakes = shown.revision != view.revision;
             *shown = view;
             wakes
         });
+        move_to(&self.shown.synced, synced);
+        move_to(&self.shown.rights, rights);
     }
 
     fn order(&self, host: &HostName) {
@@ -347,6 +354,11 @@ impl Driver {
             self.on_deadline();
         }
     }
+}
+
+/// Moves a number that others wait on; they sleep on if it is there already.
+fn move_to(number: &watch::Sender<u64>, to: u64) {
+    number.send_if_modified(|now| std::mem::replace(now, to) != to);
 }
 
 fn too_many() -> Refusal {

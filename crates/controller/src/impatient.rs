@@ -25,6 +25,11 @@ impl<S> Impatient<S> {
         }
     }
 
+    /// The stream alone, which then waits for ever.
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
     fn within<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -27,6 +27,8 @@ mod data_dir;
 mod desk;
 mod driver;
 mod impatient;
+mod limits;
+mod lineage;
 mod listen;
 mod peer;
 mod queue;
@@ -40,7 +42,9 @@ mod store;
 mod tally;
 mod token;
 mod vital;
+mod watch;
 
+pub use limits::raise_open_files;
 pub use start_error::StartError;
 pub use store::RedbStore;
 
@@ -48,10 +52,14 @@ use account::Accounts;
 use app::App;
 use data_dir::DataDir;
 use driver::Driver;
-use listen::{Limits, Listener};
+use limits::Limits;
+use lineage::Lineage;
+use listen::Listener;
 use reads::Reads;
+use share::Shares;
 use socket::SocketPlace;
 use stop::StopSwitch;
+use tally::Tally;
 use token::TokenKey;
 
 /// What a controller needs to know.
@@ -67,10 +75,29 @@ pub struct Config {
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
     pub cooling: Duration,
+    /// How long changes of a service's readiness are gathered before readers see them; the first after quiet is
+    /// shown at once, and who is not ready any more is withdrawn within 20 ms.
+    pub coalesce: Duration,
+    /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole.
+    /// A copied data directory is noticed without it.
+    pub new_epoch: bool,
     /// The networks that ports may name.
     pub networks: Networks,
     /// The site's profiles that submitted ones may extend.
     pub site_profiles: SiteFolder,
+    /// Connections at once of each listener, streams among them; by default as many as the process may have
+    /// files, and at most 16,384. What the process may have bounds it in any case.
+    pub max_connections: Option<usize>,
+    /// Streams at once of each listener; by default three quarters of its connections. One user has at most
+    /// half of them.
+    pub max_streams: Option<usize>,
+}
+
+impl Config {
+    /// What [`Config::coalesce`] is unless somebody says otherwise.
+    pub const COALESCE: Duration = Duration::from_millis(20);
+    /// The longest [`Config::coalesce`]; a longer one is cut to it.
+    pub const MOST_COALESCED: Duration = Duration::from_secs(1);
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -97,19 +124,30 @@ impl Controller {
             return Err(StartError::NotLoopback { address: *address });
         }
         let data = DataDir::take(&config.data)?;
-        let (store, stored) = {
+        let (store, stored, commits, lineage) = {
             let folder = data.path().to_owned();
             vital::blocking("store", move || {
+                let noted = Tally::of(&folder).noted();
                 let mut store = RedbStore::open(&folder)?;
-                let stored = store.load()?;
-                Ok::<_, StartError>((Box::new(store) as Box<dyn Store>, stored))
+                let (stored, commits) = (store.load()?, store.commits()?);
+                let lineage = Lineage::of(&folder, commits, noted);
+                let store = Box::new(store) as Box<dyn Store>;
+                Ok::<_, StartError>((store, stored, commits, lineage))
             })
             .await?
         };
+        if let Some(why) = lineage.copied() {
+            tracing::warn!(
+                why,
+                "the data directory is a copy or a backup: a new epoch begins, and every watcher starts anew"
+            );
+        }
         let key = TokenKey::of(data.path())?;
         let registry = registry::Config {
             cooling: config.cooling,
             networks: config.networks.clone(),
+            coalesce: config.coalesce.min(Config::MOST_COALESCED),
+            begin_epoch: config.new_epoch || lineage.copied().is_some(),
             ..registry::Config::default()
         };
         let epoch = random_name()?;
@@ -117,6 +155,11 @@ impl Controller {
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
+        // Before the first reader sees the epoch, so that no start after it takes the directory for a copy.
+        let commits = commits + shown.commits.load(Ordering::Relaxed);
+        if let Err(cause) = vital::blocking("lineage", move || lineage.note(commits)).await {
+            tracing::warn!(%cause, "the witness of this start was not written: the next start begins a new epoch");
+        }
         let mut seats = Seats::default();
         for host in shown.view.borrow().hosts.values() {
             // Who was there before comes back before anybody else has the name.
@@ -126,6 +169,7 @@ impl Controller {
         }
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
+        let own_uid = nix::unistd::geteuid().as_raw();
         let app = Arc::new(App {
             shown,
             queue,
@@ -136,11 +180,14 @@ impl Controller {
             synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
-            own_uid: nix::unistd::geteuid().as_raw(),
+            own_uid,
+            polls: Shares::default(),
+            limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),
+            texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;
         let (end, ended) = StopSwitch::new();
@@ -148,7 +195,7 @@ impl Controller {
         let router = rest::router(Arc::clone(&app));
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
-            let limits = Limits::of_account(app.own_uid);
+            let limits = app.limits.clone();
             let served = listen::serve(listener, router.clone(), limits, stop);
             vital::spawn("listener", served)
         });
@@ -290,4 +337,5 @@ mod tests {
     mod limits;
     mod rest;
     mod services;
+    mod watch;
 }

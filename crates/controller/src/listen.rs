@@ -1,8 +1,13 @@
 //! Listeners and their connections: bounded in number, in time, and by what a peer may leave undone.
 
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,49 +16,22 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use portreeve_api::Problem;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::impatient::Impatient;
+use crate::limits::Limits;
 use crate::peer::Peer;
 use crate::share::Shares;
 use crate::stop::Stop;
 use crate::vital;
-
-/// What one listener allows its peers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Connections at once; one more is told so and closed.
-    pub(crate) connections: usize,
-    /// Connections at once of one user, so that none takes all. Agents' accounts have no such bound.
-    pub(crate) per_user: usize,
-    /// The controller's own account.
-    pub(crate) own_uid: u32,
-    /// A request's head has to arrive within this time; so an idle connection ends too.
-    pub(crate) head_within: Duration,
-    /// A peer has to take some of an answer within this time.
-    pub(crate) taken_within: Duration,
-    /// How long connections may finish what they began when the controller stops.
-    pub(crate) finish_within: Duration,
-}
-
-impl Limits {
-    /// The limits of a controller that runs under this account.
-    pub(crate) const fn of_account(own_uid: u32) -> Self {
-        Self {
-            connections: 1024,
-            per_user: 256,
-            own_uid,
-            head_within: Duration::from_secs(10),
-            taken_within: Duration::from_secs(30),
-            finish_within: Duration::from_secs(5),
-        }
-    }
-}
+use crate::watch::{Departed, Pace, Paced};
 
 /// Where requests come from.
 #[derive(Debug)]
@@ -64,8 +42,9 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+/// One connection's bytes.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + AsFd + Unpin + Send {}
+impl<W: AsyncRead + AsyncWrite + AsFd + Unpin + Send> Wire for W {}
 
 /// The most bytes of a request's head.
 const MAX_HEAD: usize = 64 << 10;
@@ -76,24 +55,23 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) async fn serve(listener: Listener, router: Router, limits: Limits, mut stopping: Stop) {
     // Dropped with this task, so that no connection outlives its listener.
     let mut connections = JoinSet::new();
-    let shares = Shares::default();
+    let most = limits.connections;
+    let finish_within = limits.finish_within;
+    let terms = Arc::new(Terms {
+        router,
+        limits,
+        connections: Shares::default(),
+        streams: Shares::default(),
+    });
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= limits.connections => turn_away(stream).await,
-                Ok((stream, peer)) => {
-                    let (router, shares, stop) = (router.clone(), shares.clone(), stopping.clone());
-                    connections.spawn(vital::guarded("connection", async move {
-                        let uid = peer.uid().await;
-                        let bound = match uid {
-                            Some(uid) if uid == 0 || uid == limits.own_uid => limits.connections,
-                            _ => limits.per_user,
-                        };
-                        match shares.take(uid, bound) {
-                            Some(_share) => converse(stream, peer, router, limits, stop).await,
-                            None => turn_away(stream).await,
-                        }
-                    }));
+                Ok((wire, _)) if connections.len() >= most => {
+                    turn_away(wire, &too_many_connections()).await;
+                }
+                Ok((wire, peer)) => {
+                    let (terms, stop) = (Arc::clone(&terms), stopping.clone());
+                    connections.spawn(vital::guarded("connection", connection(wire, peer, terms, stop)));
                 }
                 Err(cause) => {
                     tracing::warn!(%cause, "a connection was not accepted");
@@ -106,16 +84,41 @@ pub(crate) async fn serve(listener: Listener, router: Router, limits: Limits, mu
     }
     drop(listener);
     let finished = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(limits.finish_within, finished)
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(finish_within, finished).await.is_err() {
         tracing::warn!("connections were cut that did not finish in time");
     }
 }
 
+/// What all connections of one listener share.
+struct Terms {
+    router: Router,
+    limits: Limits,
+    connections: Shares,
+    streams: Shares,
+}
+
+/// One connection from its first byte to its last: requests and answers, and then perhaps one stream.
+async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: Stop) {
+    let uid = peer.uid().await;
+    let (bounds, streams) = terms.limits.of(uid);
+    let Some(share) = terms.connections.take(uid, bounds) else {
+        return turn_away(wire, &too_many_connections()).await;
+    };
+    // In a box that is gone before a stream begins: HTTP's state is large, a stream's is not.
+    let conversation = Box::pin(converse(wire, peer, Arc::clone(&terms), stop.clone()));
+    let Some((wire, departed)) = conversation.await else {
+        return;
+    };
+    let Some(_share) = terms.streams.take(uid, streams) else {
+        return turn_away(wire, &too_many_streams()).await;
+    };
+    // A watcher counts among the streams alone: its user's workers still find room to speak.
+    drop(share);
+    departed.run(wire, &terms.limits, stop).await;
+}
+
 impl Listener {
-    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
+    async fn accept(&self) -> io::Result<(Box<dyn Wire>, Peer)> {
         match self {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -134,56 +137,96 @@ impl Listener {
     }
 }
 
-/// Serves one connection until it ends, or until the answer that is due when the controller stops.
+/// Serves requests until the connection ends, the answer is given that is due when the controller stops, or
+/// an answer is a stream: then the connection is its own.
 async fn converse(
-    stream: Box<dyn Stream>,
+    wire: Box<dyn Wire>,
     peer: Peer,
-    router: Router,
-    limits: Limits,
+    terms: Arc<Terms>,
     mut stopping: Stop,
-) {
-    let stream = Impatient::new(stream, limits.taken_within);
+) -> Option<(Box<dyn Wire>, Departed)> {
+    let (head_within, taken_within) = (terms.limits.head_within, terms.limits.taken_within);
+    let wire = Impatient::new(wire, taken_within);
     let peer = Arc::new(peer);
+    let departed = Arc::new(Mutex::new(None));
+    let pace = Arc::new(Mutex::new(Pace::default()));
+    let leaving = Arc::clone(&departed);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Arc::clone(&peer));
-        router.clone().oneshot(request)
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_within)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = stopping.said() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        let answer = terms.router.clone().oneshot(request);
+        let (leaving, pace) = (Arc::clone(&leaving), Arc::clone(&pace));
+        async move {
+            let mut response = answer.await?;
+            if let Some(departed) = Departed::of(&mut response) {
+                *leaving.lock() = Some(departed);
+                // The connection is taken out of HTTP's hands before anybody asks for this answer again.
+                std::future::pending::<()>().await;
+            }
+            if response.extensions().get::<Paced>().is_some() {
+                let at = pace.lock().take(Instant::now());
+                tokio::time::sleep_until(at).await;
+            }
+            Ok::<_, Infallible>(response)
         }
+    });
+    let mut connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_within)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(wire), service);
+    let ended = {
+        let mut said = pin!(stopping.said());
+        let mut stops = false;
+        poll_fn(|context| {
+            if !stops && said.as_mut().poll(context).is_ready() {
+                stops = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            let ended = Pin::new(&mut connection).poll(context);
+            if departed.lock().is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            ended
+        })
+        .await
     };
     if let Err(cause) = ended {
         tracing::debug!(%cause, "a connection ended early");
     }
+    let departed = departed.lock().take()?;
+    let wire = connection.into_parts().io.into_inner();
+    Some((wire.into_inner(), departed))
+}
+
+fn too_many_connections() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too_many_connections",
+        "the controller has as many connections as it may have, of all or of you; ask again",
+    )
+}
+
+fn too_many_streams() -> Problem {
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_streams",
+        "the controller has as many streams as it may have, of all or of you; one stream follows many services: GET /api/v1/watch",
+    )
 }
 
 /// Says why before closing: a silent close looks like a crash.
-async fn turn_away(mut stream: Box<dyn Stream>) {
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let problem = Problem::new(
-        status,
-        "too_many_connections",
-        "the controller has as many connections as it may have, of all or of you; ask again",
-    );
-    let Ok(body) = serde_json::to_string(&problem) else {
+async fn turn_away(mut wire: Box<dyn Wire>, problem: &Problem) {
+    let Ok(body) = serde_json::to_string(problem) else {
         return;
     };
+    let status = StatusCode::from_u16(problem.status).unwrap_or_default();
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: {}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         Problem::MEDIA_TYPE,
         body.len(),
     );
     // A fresh socket's buffer takes it at once; whoever is not there any more need not be told.
-    let told = stream.write_all(answer.as_bytes());
+    let told = wire.write_all(answer.as_bytes());
     let _ = tokio::time::timeout(REST, told).await;
 }

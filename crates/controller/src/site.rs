@@ -155,7 +155,12 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         single_host: true,
         cooling: Duration::from_secs(60),
+        // What is told is shown before it is acknowledged.
+        coalesce: Duration::ZERO,
+        new_epoch: false,
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
+        max_connections: None,
+        max_streams: None,
     }
 }
 

@@ -58,17 +58,27 @@ impl RedbStore {
         Ok(store)
     }
 
-    /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
-    fn refuse_older(&mut self, tally: &Tally) -> Result<(), StoreError> {
+    /// How many commits it holds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be read.
+    pub(crate) fn commits(&mut self) -> Result<u64, StoreError> {
         let place = self.place.clone();
         let (_, commits) = read_format(self.database()?).map_err(|cause| refused(&place, cause))?;
+        Ok(commits)
+    }
+
+    /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
+    fn refuse_older(&mut self, tally: &Tally) -> Result<(), StoreError> {
+        let commits = self.commits()?;
         match tally.noted() {
             Some(noted) if noted > commits => Err(StoreError::Damaged {
+                place: self.place.clone(),
                 reason: format!(
                     "it ends with commit {commits}, but {noted} were accepted (remove {} to go on without the others)",
                     tally.path().display()
                 ),
-                place,
             }),
             _ => Ok(()),
         }

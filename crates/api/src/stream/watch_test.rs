@@ -44,7 +44,7 @@ async fn scripted(parts: &[Part]) -> Scripted {
         drop(listener);
         std::future::pending::<()>().await;
     });
-    let path = crate::paths::watch(&["web".to_owned()], &[], "ready");
+    let path = crate::paths::watch(&["web".to_owned()], None, "ready");
     let watch = Watch::new(Client::new(target.parse().unwrap()), path);
     Scripted { watch, asked }
 }

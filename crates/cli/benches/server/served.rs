@@ -81,6 +81,14 @@ impl Served {
         for nth in 0..replicas {
             host.tell(nth, true)?;
         }
+        // News that comes in a row is gathered for a moment.
+        let mut wire = Wire::open(&place, PATIENCE)?;
+        let begun = Instant::now();
+        while wire.get("/api/v1/resolve/web", &[])?.text().lines().count() < replicas {
+            if begun.elapsed() > PATIENCE {
+                return Err(io::Error::other("its replicas were never listed"));
+            }
+        }
         Ok(Self {
             host,
             controller,

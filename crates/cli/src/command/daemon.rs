@@ -9,6 +9,7 @@ use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
+use portreeve::time::ParseDurationError;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
@@ -41,6 +42,14 @@ pub(crate) struct Controller {
     /// How long a freed port rests
     #[arg(long, value_name = "TIME", default_value = "60s")]
     cooling: Span,
+    /// How long changes of a service's readiness are gathered before readers see them, up to 1s: the first after
+    /// quiet is seen at once, and who is not ready any more is withdrawn within 20ms
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = window)]
+    coalesce: Span,
+    /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole;
+    /// a copied or restored data directory is noticed without it
+    #[arg(long)]
+    new_epoch: bool,
     /// All on one machine: loopback addresses are published
     #[arg(long)]
     single_host: bool,
@@ -49,6 +58,25 @@ pub(crate) struct Controller {
     /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
     site_profiles: Option<PathBuf>,
+    /// Connections at once of each listener; by default as many as the system allows files, and at most 16384
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    max_connections: Option<u32>,
+    /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
+    #[arg(long, value_name = "N")]
+    max_streams: Option<u32>,
+}
+
+/// A window for changes of readiness.
+fn window(text: &str) -> Result<Span, String> {
+    let span: Span = text
+        .parse()
+        .map_err(|cause: ParseDurationError| cause.to_string())?;
+    if span.0 > ControllerConfig::MOST_COALESCED {
+        return Err(
+            "it is longer than 1s, for which clients would not hear of new replicas".to_owned(),
+        );
+    }
+    Ok(span)
 }
 
 /// The site's networks; shared by `controller` and `dev`.
@@ -70,14 +98,20 @@ impl NetworkOptions {
 impl Controller {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         log_to_stderr();
+        portreeve_controller::raise_open_files();
         let mut told = Told::listen()?;
         let places = Places::here();
+        let number = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
         let config = ControllerConfig {
+            max_connections: self.max_connections.map(number),
+            max_streams: self.max_streams.map(number),
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
             listen: self.listen,
             single_host: self.single_host,
             cooling: self.cooling.0,
+            coalesce: self.coalesce.0,
+            new_epoch: self.new_epoch,
             networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),
         };

@@ -21,11 +21,9 @@ use super::services::PATIENCE;
 /// (-o json prints the empty snapshot with 3).
 ///
 /// A template is Jinja: {{ service }}, {{ ready }}, {{ desired }}, and for each of `endpoints` its
-/// `authority` (host:port), `address`, `port`, `url`, `host`, `replica`, `labels`, `ports.NAME.port`:
-///
-///   portreeve endpoints web --template '{% for e in endpoints %}server {{ e.authority }};{% endfor %}'
+/// `authority` (host:port), `address`, `port`, `url`, `host`, `replica`, `weight`, `labels.NAME`, `ports.NAME.port`.
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLE)]
 pub(crate) struct Endpoints {
     /// The service, and which of its ports: NAME[.NAMESPACE][:PORT]
     name: PortArg,
@@ -46,6 +44,8 @@ pub(crate) struct Endpoints {
     #[arg(long)]
     fresh: bool,
 }
+
+const EXAMPLE: &str = "Example: portreeve endpoints web --template '{% for e in endpoints %}server {{ e.authority }};{% endfor %}'";
 
 /// A form of the reader's own.
 #[derive(Args, Debug)]

@@ -4,15 +4,19 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use portreeve_api::body::{ReplicaView, ServiceView};
-use portreeve_api::{ClientError, paths};
+use portreeve_api::body::{Endpoints, ReplicaView, ServiceView};
+use portreeve_api::{Client, ClientError, paths};
 use tokio::time::Instant;
 
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
-use crate::names::ServiceArg;
+use crate::listing::{Form, Listing, Surface, Writing};
+use crate::names::PortArg;
 use crate::output::print;
 use crate::span::Span;
+
+use super::endpoints::usable;
+use super::services::PATIENCE;
 
 /// How many states of replicas a line tells; who waits for one and the same is one.
 const TOLD: usize = 8;
@@ -21,11 +25,13 @@ const TOLD: usize = 8;
 ///
 /// With --ready N only that many ready replicas count. Ends at once with exit code 4 if the service is unknown
 /// (with --gone that is what was waited for: 0), with 1 and the reason if it can no longer become ready, with 7
-/// and its state if it takes too long. A pending or backing-off replica keeps it waiting.
+/// and its state if it takes too long. A pending or backing-off replica keeps it waiting. So does a controller that
+/// goes away meanwhile, which is said on standard error; with 6 it ends if that is away at the end of the time, or
+/// does not answer within 5s at first.
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
-    /// The service: NAME, or NAME.NAMESPACE
-    name: ServiceArg,
+    /// The service: NAME, or NAME.NAMESPACE; with --print also NAME:PORT
+    name: PortArg,
     /// How many ready replicas; by default as many as there shall be
     #[arg(long, value_name = "N")]
     ready: Option<u32>,
@@ -38,69 +44,142 @@ pub(crate) struct Wait {
     /// Wait until no replica lives any more
     #[arg(long, conflicts_with = "ready")]
     gone: bool,
+    /// Then print its endpoints in this form, as `endpoints -o` does
+    #[arg(long, value_name = "FORM", value_enum, conflicts_with = "gone")]
+    print: Option<Form>,
 }
 
 /// One question is held at most this long.
 const HOLD: Duration = Duration::from_secs(30);
+/// Beyond it, an answer may take so long to come.
+const ANSWER: Duration = Duration::from_secs(10);
+/// A controller that never answered is given so long.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// Between two questions to one that is away, or that answers the same at once.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is known while one waits.
+#[derive(Default)]
+struct Seen {
+    service: Option<ServiceView>,
+    /// Whether it ever answered, if only that there is no such service.
+    answered: bool,
+    /// Whether it was said that the controller is away.
+    away: bool,
+}
 
 impl Wait {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        if self.name.port.is_some() && self.print.is_none() {
+            let message = format!(
+                "a service is ready as a whole: write {}; a port is for --print",
+                self.name.service
+            );
+            return Err(Failure::new(Code::Usage, message));
+        }
         let client = connect.client()?;
-        let deadline = Instant::now() + self.timeout.0;
-        let mut seen: Option<ServiceView> = None;
+        let begun = Instant::now();
+        let deadline = begun + self.timeout.0;
+        let mut seen = Seen::default();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && seen.is_some() {
-                return Err(self.late(seen.as_ref()));
-            }
-            let hold = left.min(HOLD);
-            let mut path = paths::service(&self.name);
-            if let Some(service) = &seen {
-                path.push_str(&format!(
-                    "?revision={}&wait={}ms",
-                    service.revision,
-                    hold.as_millis()
-                ));
-            } else if self.allow_missing {
-                path.push_str(&format!(
-                    "?allow_missing=1&revision=0&wait={}ms",
-                    hold.as_millis()
-                ));
-            }
-            let answer = client.get::<ServiceView>(&path, hold + HOLD).await;
+            let asked = Instant::now();
+            let answer = self.ask(&client, deadline, &seen).await;
             let service = match answer {
                 Ok(service) => service,
                 Err(ClientError::Refused(problem)) if problem.status == 404 => {
                     if self.gone {
                         return Ok(());
                     }
-                    if self.allow_missing && Instant::now() < deadline {
-                        continue;
+                    if !self.allow_missing {
+                        return Err(ClientError::Refused(problem).into());
                     }
-                    if self.allow_missing {
+                    seen.answers();
+                    if Instant::now() >= deadline {
                         return Err(self.late(None));
                     }
-                    return Err(ClientError::Refused(problem).into());
+                    pause_after(asked).await;
+                    continue;
+                }
+                Err(away) if is_away(&away) => {
+                    let patience = if seen.answered {
+                        deadline
+                    } else {
+                        deadline.min(begun + FIRST_ANSWER)
+                    };
+                    if Instant::now() + PAUSE > patience {
+                        return Err(self.left_alone(away, &seen));
+                    }
+                    seen.miss(&away);
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
                 }
                 Err(other) => return Err(other.into()),
             };
+            seen.answers();
             if let Some(outcome) = self.outcome(&service) {
-                return outcome
-                    .map_err(|reason| Failure::new(Code::Failure, reason))
-                    .and_then(|()| {
-                        let state = if self.gone {
-                            "no replica lives".to_owned()
-                        } else {
-                            format!("{} of {} ready", service.ready, service.desired)
-                        };
-                        print(&format!("{}: {state}\n", service.service))
-                    });
+                outcome.map_err(|reason| Failure::new(Code::Failure, reason))?;
+                if self.told(&client, &service).await? {
+                    return Ok(());
+                }
             }
-            self.progress(&service, seen.as_ref());
+            self.progress(&service, seen.service.as_ref());
             if Instant::now() >= deadline {
                 return Err(self.late(Some(&service)));
             }
-            seen = Some(service);
+            let before = seen.service.replace(service);
+            if before.map(|it| it.revision) == seen.service.as_ref().map(|it| it.revision) {
+                pause_after(asked).await;
+            }
+        }
+    }
+
+    /// One question, held until the service is another one than was seen.
+    async fn ask(
+        &self,
+        client: &Client,
+        deadline: Instant,
+        seen: &Seen,
+    ) -> Result<ServiceView, ClientError> {
+        let hold = deadline.saturating_duration_since(Instant::now()).min(HOLD);
+        let wait = format!("wait={}ms", hold.as_millis());
+        let mut path = paths::service(&self.name.service);
+        if let Some(service) = &seen.service {
+            path.push_str(&format!("?revision={}&{wait}", service.revision));
+        } else if self.allow_missing {
+            path.push_str(&format!("?allow_missing=1&revision=0&{wait}"));
+        }
+        client.get(&path, hold + ANSWER).await
+    }
+
+    /// Says that it is as was waited for; `false` if it is so no more.
+    async fn told(&self, client: &Client, service: &ServiceView) -> Result<bool, Failure> {
+        let name = &service.service;
+        let Some(form) = self.print else {
+            let state = if self.gone {
+                "no replica lives".to_owned()
+            } else {
+                format!("{} of {} ready", service.ready, service.desired)
+            };
+            return print(&format!("{name}: {state}\n")).map(|()| true);
+        };
+        let mut path = paths::service_part(&self.name.service, "endpoints");
+        if let Some(port) = &self.name.port {
+            path.push_str(&format!("?port={port}"));
+        }
+        let answer: Endpoints = client.get(&path, PATIENCE).await?;
+        let listing = Listing::of(answer, self.name.port.clone())?;
+        match usable(&listing) {
+            Err(refused) if refused.code() == Code::NoneReady && service.ready > 0 => Ok(false),
+            usable => {
+                usable?;
+                let surface = if std::io::stdout().is_terminal() {
+                    Surface::Terminal
+                } else {
+                    Surface::Plain
+                };
+                print(&Writing::Form(form).one(&listing, surface)?)?;
+                Ok(true)
+            }
         }
     }
 
@@ -159,7 +238,7 @@ impl Wait {
     }
 
     fn late(&self, service: Option<&ServiceView>) -> Failure {
-        let name = service.map_or_else(|| self.name.to_string(), |it| it.service.to_string());
+        let name = self.whole_name(service);
         let state = service.map_or_else(|| "it does not exist".to_owned(), describe);
         let span = portreeve::time::Spelled(self.timeout.0);
         let missed = if self.gone { "not gone" } else { "not ready" };
@@ -169,6 +248,26 @@ impl Wait {
         )
     }
 
+    fn whole_name(&self, service: Option<&ServiceView>) -> String {
+        service.map_or_else(
+            || self.name.service.to_string(),
+            |it| it.service.to_string(),
+        )
+    }
+
+    /// The controller is away, and there is no more time to wait for it.
+    fn left_alone(&self, away: ClientError, seen: &Seen) -> Failure {
+        let failure = Failure::from(away);
+        match &seen.service {
+            None => failure,
+            Some(service) => {
+                let name = self.whole_name(seen.service.as_ref());
+                let last = describe(service);
+                Failure::new(failure.code(), format!("{failure}; {name} was last {last}"))
+            }
+        }
+    }
+
     /// Says on a terminal what is waited for, each time it changes.
     fn progress(&self, service: &ServiceView, before: Option<&ServiceView>) {
         let text = describe(service);
@@ -176,6 +275,35 @@ impl Wait {
             eprintln!("{}: {text}", service.service);
         }
     }
+}
+
+impl Seen {
+    fn answers(&mut self) {
+        self.answered = true;
+        if std::mem::take(&mut self.away) {
+            eprintln!("portreeve: the controller answers again");
+        }
+    }
+
+    fn miss(&mut self, away: &ClientError) {
+        if !std::mem::replace(&mut self.away, true) {
+            eprintln!("portreeve: {away}; trying again");
+        }
+    }
+}
+
+/// Whether another try may be answered.
+fn is_away(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::Timeout { .. } => true,
+        ClientError::Refused(problem) => [429, 503].contains(&problem.status),
+        _ => false,
+    }
+}
+
+/// A question that was to be held and was not is not asked again at once.
+async fn pause_after(asked: Instant) {
+    tokio::time::sleep_until(asked + PAUSE).await;
 }
 
 fn describe(service: &ServiceView) -> String {

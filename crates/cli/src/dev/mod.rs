@@ -84,6 +84,10 @@ impl Dev {
             listen: self.listen.clone(),
             single_host: true,
             cooling: self.cooling.0,
+            coalesce: ControllerConfig::COALESCE,
+            new_epoch: false,
+            max_connections: None,
+            max_streams: None,
             networks,
             site_profiles: places::site_profiles(self.site_profiles.clone()),
         });

@@ -105,18 +105,9 @@ impl Listing {
     /// Whether the other shows readers the same: their numbers and the age of what they say aside.
     pub(crate) fn shows_the_same(&self, other: &Self) -> bool {
         let shown = |endpoint: &Endpoint| {
-            let ports = endpoint.ports.clone();
-            let labels = endpoint.labels.clone();
-            let since = endpoint.ready_since.clone();
-            let what = (endpoint.conditions, endpoint.reason.clone(), since);
-            (
-                endpoint.replica,
-                endpoint.host.clone(),
-                endpoint.address,
-                ports,
-                labels,
-                what,
-            )
+            let mut shown = endpoint.clone();
+            (shown.revision, shown.restarts) = (0, 0);
+            shown
         };
         let (ours, theirs) = (self.endpoints.iter(), other.endpoints.iter());
         (self.desired, self.ready) == (other.desired, other.ready)

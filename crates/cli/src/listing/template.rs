@@ -146,7 +146,9 @@ struct Service<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     replica: u32,
+    job: Option<&'a str>,
     host: &'a str,
+    weight: u32,
     state: &'static str,
     ready: bool,
     reason: Option<&'a str>,
@@ -184,7 +186,9 @@ impl<'a> Service<'a> {
                 |port: &'a EndpointPort| (port.name.as_str(), PortEntry::of(endpoint, port));
             Some(Entry {
                 replica: endpoint.replica,
+                job: endpoint.job.as_deref(),
                 host: &endpoint.host,
+                weight: endpoint.weight,
                 state: state(endpoint.conditions),
                 ready: endpoint.conditions.ready,
                 reason: endpoint.reason.as_deref(),

@@ -9,6 +9,10 @@ use super::refused::Refused;
 pub(crate) enum Form {
     Json,
     Text,
+    /// A stream of server-sent events.
+    Events,
+    /// A stream of JSON objects, one a line.
+    Lines,
 }
 
 impl Form {
@@ -17,6 +21,8 @@ impl Form {
         match self {
             Self::Json => "application/json",
             Self::Text => "text/plain",
+            Self::Events => "text/event-stream",
+            Self::Lines => "application/x-ndjson",
         }
     }
 }
@@ -156,6 +162,17 @@ mod tests {
             assert_eq!(of(accept, BOTH), Some(form), "{accept}");
         }
         assert_eq!(choose(&HeaderMap::new(), BOTH).unwrap(), Form::Json);
+        let all = &[Form::Json, Form::Text, Form::Events, Form::Lines];
+        for (accept, form) in [
+            ("*/*", Form::Json),
+            ("text/*", Form::Text),
+            ("Text/Event-Stream; charset=utf-8", Form::Events),
+            ("application/x-ndjson, text/event-stream", Form::Events),
+            ("application/x-ndjson, text/event-stream;q=0.9", Form::Lines),
+            ("text/event-stream, application/json", Form::Json),
+        ] {
+            assert_eq!(of(accept, all), Some(form), "{accept}");
+        }
         assert_eq!(of("text/plain;q=0.1", &[Form::Text]), Some(Form::Text));
     }
 

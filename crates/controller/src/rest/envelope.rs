@@ -17,6 +17,7 @@ use portreeve_api::Problem;
 
 use crate::app::App;
 use crate::vital;
+use crate::watch;
 
 use super::answer::stamp;
 
@@ -99,6 +100,7 @@ pub(crate) async fn seal(
     }
     stamp(response.headers_mut(), REQUEST_HEADER, &number);
     if head {
+        watch::stay(&mut response);
         response = without_body(response);
     }
     response

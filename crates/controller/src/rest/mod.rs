@@ -16,17 +16,17 @@ use portreeve_api::paths;
 
 use crate::app::App;
 
-mod accept;
+pub(crate) mod accept;
 mod agents;
-mod answer;
+pub(crate) mod answer;
 mod attach;
 mod body;
 pub(crate) mod counters;
-mod endpoints;
+pub(crate) mod endpoints;
 mod envelope;
 mod explain;
 mod hosts;
-mod identity;
+pub(crate) mod identity;
 mod names;
 pub(crate) mod openapi;
 pub(crate) mod pages;
@@ -38,6 +38,7 @@ mod seen;
 mod services;
 pub(crate) mod synced;
 mod tag;
+mod watch;
 
 use envelope::Envelope;
 use identity::Asker;
@@ -71,6 +72,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
             "/services/{service}/replicas/{index}/logs",
             get(replicas::logs),
         ),
+        ("/watch", get(watch::watch)),
         ("/resolve/{service}", get(endpoints::resolve)),
         ("/resolve/{service}/{port}", get(endpoints::resolve)),
         ("/hosts", get(hosts::list)),

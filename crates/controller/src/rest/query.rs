@@ -7,8 +7,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
+use axum::response::Response;
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use portreeve::time::parse_duration;
+
+use crate::watch::{Paced, spread};
 
 use super::refused::Refused;
 
@@ -16,6 +20,8 @@ use super::refused::Refused;
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     given: BTreeMap<String, Vec<String>>,
+    /// `Prefer: wait=SECONDS` (RFC 7240).
+    prefers: Option<Duration>,
 }
 
 /// How long a question may be held, and for what.
@@ -32,14 +38,53 @@ impl Hold {
     const DEFAULT: Duration = Duration::from_secs(300);
     /// No question is held longer.
     const MAX: Duration = Duration::from_secs(600);
+    /// Nor shorter, if it is held at all: whoever asks in a circle shall not do so faster.
+    const MIN: Duration = Duration::from_secs(1);
 
     /// Whether the answer of `revision` is another than the asker's. One that is lower, or foreign, is too.
     pub(crate) fn is_news(self, revision: u64) -> bool {
         self.since != Some(revision)
     }
+
+    /// How long to hold it really: up to a sixteenth less, at random. Askers that began together must not
+    /// all come back together, and none may get its answer later than it waits for it.
+    pub(crate) fn shortened(self) -> Duration {
+        // A small part of the time stays for the answer's way.
+        spread(self.wait / 16 * 15..self.wait / 128 * 127)
+    }
+
+    /// Marks the answer to a question that could be held, so that its connection paces such answers.
+    pub(crate) fn mark(self, response: &mut Response) {
+        if self.since.is_some() {
+            response.extensions_mut().insert(Paced);
+        }
+    }
 }
 
 impl Query {
+    /// Numbers stay below 2^53, so that every reader of JSON keeps them whole.
+    const MAX_REVISION: u64 = (1 << 53) - 1;
+
+    fn of_uri(uri: &Uri) -> Self {
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let mut query = Self::default();
+        // The form encoding reads any text, so nothing is lost here.
+        for (name, value) in pairs.map(|pairs| pairs.0).unwrap_or_default() {
+            query.given.entry(name).or_default().push(value);
+        }
+        query
+    }
+
+    /// The parameters written as in an address, without the question mark.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self::of_uri(
+            &format!("/?{text}")
+                .parse()
+                .expect("a test writes an address"),
+        )
+    }
+
     /// The parameter as text, if given.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
         match self.given.remove(name) {
@@ -137,14 +182,18 @@ impl Query {
         span.map_err(|cause| Refused::parameter(name, cause))
     }
 
-    /// `revision` and `wait`: whether and how long to hold the question.
+    /// `revision` and `wait`, or the header `Prefer: wait=`: whether and how long to hold the question.
     pub(crate) fn hold(&mut self) -> Result<Hold, Refused> {
-        let since = self.read(
-            "revision",
-            "a revision: write the number of an earlier answer",
-        )?;
-        let wait = match (self.span("wait")?, since) {
-            (Some(wait), _) => wait.min(Hold::MAX),
+        let what = "a revision: write the number of an earlier answer";
+        let since = self.read("revision", what)?;
+        if since.is_some_and(|since| since > Self::MAX_REVISION) {
+            let reason = format!("it is greater than any revision, {}", Self::MAX_REVISION);
+            return Err(Refused::parameter("revision", reason));
+        }
+        let preferred = self.prefers.filter(|_| since.is_some());
+        let wait = match (self.span("wait")?.or(preferred), since) {
+            (Some(wait), _) if wait.is_zero() => wait,
+            (Some(wait), _) => wait.clamp(Hold::MIN, Hold::MAX),
             (None, Some(_)) => Hold::DEFAULT,
             (None, None) => Duration::ZERO,
         };
@@ -164,17 +213,27 @@ fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
+/// The seconds of `Prefer: wait=SECONDS`; a preference that cannot be read is none.
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let given = headers.get_all("prefer").iter();
+    let given = given.filter_map(|value| value.to_str().ok());
+    let mut preferences = given.flat_map(|value| value.split([',', ';']));
+    preferences.find_map(|preference| {
+        let (name, value) = preference.split_once('=')?;
+        let named = name.trim().eq_ignore_ascii_case("wait");
+        let seconds = value.trim().trim_matches('"').parse().ok()?;
+        named.then(|| Duration::from_secs(seconds))
+    })
+}
+
 impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        let mut query = Self::default();
-        // The form encoding reads any text, so nothing is lost here.
-        for (name, value) in pairs.map(|pairs| pairs.0).unwrap_or_default() {
-            query.given.entry(name).or_default().push(value);
-        }
-        Ok(query)
+        Ok(Self {
+            prefers: preferred_wait(&parts.headers),
+            ..Self::of_uri(&parts.uri)
+        })
     }
 }
 
@@ -205,11 +264,59 @@ mod tests {
         );
         assert_eq!(hold(&[("revision", "5"), ("wait", "2s")]).wait, secs(2));
         assert_eq!(hold(&[("wait", "9h")]).wait, secs(600));
+        assert_eq!(hold(&[("wait", "10ms")]).wait, secs(1));
+        assert_eq!(hold(&[("revision", "5"), ("wait", "0s")]).wait, secs(0));
+    }
+
+    // endpoints.md 6, 10 and 14
+    #[test]
+    fn an_answer_comes_a_little_early_and_never_late() {
+        let hold = query(&[("revision", "5"), ("wait", "10s")]).hold().unwrap();
+        let holds: Vec<_> = (0..200).map(|_| hold.shortened()).collect();
+        let (least, most) = (holds.iter().min().unwrap(), holds.iter().max().unwrap());
+        assert!(*least >= Duration::from_millis(9_300), "{least:?}");
+        assert!(*most <= Duration::from_millis(9_950), "{most:?}");
+        assert!(*most - *least >= Duration::from_millis(400));
+        let at_once = Hold {
+            wait: Duration::ZERO,
+            ..hold
+        };
+        assert_eq!(at_once.shortened(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_preference_to_wait_counts_where_there_is_something_to_wait_for() {
+        let prefers = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", value.parse().unwrap());
+            preferred_wait(&headers)
+        };
+        let secs = Duration::from_secs;
+        assert_eq!(prefers("wait=30"), Some(secs(30)));
+        assert_eq!(prefers("respond-async, WAIT = 5"), Some(secs(5)));
+        for unread in ["wait", "wait=x", "wait=-1", "waits=5", ""] {
+            assert_eq!(prefers(unread), None, "{unread:?}");
+        }
+        let mut asked = query(&[("revision", "5")]);
+        asked.prefers = Some(secs(7));
+        assert_eq!(asked.hold().unwrap().wait, secs(7));
+        let mut plain = query(&[]);
+        plain.prefers = Some(secs(7));
+        assert_eq!(plain.hold().unwrap().wait, secs(0));
     }
 
     #[test]
     fn wrong_parameters_are_named() {
-        assert!(query(&[("revision", "-1")]).hold().is_err());
+        for bad in [
+            "-1",
+            "abc",
+            "",
+            "9223372036854775808",
+            "18446744073709551616",
+            "9007199254740992",
+        ] {
+            assert!(query(&[("revision", bad)]).hold().is_err(), "{bad:?}");
+        }
         assert!(query(&[("wait", "5")]).hold().is_err());
         assert!(query(&[("a", "1"), ("a", "2")]).text("a").is_err());
         assert!(query(&[("a", "x")]).flag("a").is_err());

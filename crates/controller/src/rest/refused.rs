@@ -80,6 +80,11 @@ impl Refused {
             .with_header(header::RETRY_AFTER, "1")
     }
 
+    /// The asker has as many of something as it may have.
+    pub(crate) fn too_many(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail).with_header(header::RETRY_AFTER, "1")
+    }
+
     /// An answer that could not be written, which is an error of ours.
     pub(crate) fn broken(cause: &impl std::fmt::Display) -> Self {
         let detail =

@@ -45,7 +45,9 @@ pub(crate) async fn list(
     let caller = asker.caller();
     let Some(cursor) = cursor else {
         let view = changed(&app, caller, &wanted, hold).await;
-        return page(&app, caller, &view, &wanted, None, limit, as_text);
+        let mut page = page(&app, caller, &view, &wanted, None, limit, as_text)?;
+        hold.mark(&mut page);
+        return Ok(page);
     };
     if filters || polls {
         let reason = "it goes on with the list it came from: give at most limit beside it";
@@ -190,7 +192,9 @@ pub(crate) async fn show(
     if as_text {
         return Ok(text(line(&service)));
     }
-    Ok(json(&seen::service(&service, caller)))
+    let mut response = json(&seen::service(&service, caller));
+    hold.mark(&mut response);
+    Ok(response)
 }
 
 /// `PUT /services/{service}`.

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::listen::{Limits, Listener, serve};
+use crate::limits::Limits;
+use crate::listen::{Listener, serve};
 use crate::site::Site;
 use crate::stop::StopSwitch;
 
 /// A listener of its own over the site's routes, with limits short enough to wait for.
-async fn listening(site: &Site, limits: Limits) -> (String, StopSwitch) {
+pub(super) async fn listening(site: &Site, limits: Limits) -> (String, StopSwitch) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (switch, stop) = StopSwitch::new();
@@ -21,8 +22,8 @@ async fn listening(site: &Site, limits: Limits) -> (String, StopSwitch) {
 }
 
 /// No user but root is exempt, as if the controller ran under another account.
-const fn limits() -> Limits {
-    Limits::of_account(u32::MAX)
+pub(super) fn limits() -> Limits {
+    Limits::of_account(u32::MAX, None, None)
 }
 
 async fn rest_of(stream: &mut TcpStream) -> String {
@@ -90,6 +91,55 @@ async fn one_connection_too_many_is_told_so_and_the_others_go_on() {
             let _ = next.write_all(HEALTH).await;
             if rest_of(&mut next).await.ends_with("ok\n") {
                 return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), served)
+        .await
+        .unwrap();
+}
+
+/// Opens a stream and reads on to its bookmark; what came instead, if it is none.
+async fn stream(address: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let asked = "GET /api/v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains("event: bookmark")
+        && stream.read_buf(&mut read).await.is_ok_and(|read| read > 0)
+    {}
+    (stream, String::from_utf8(read).unwrap())
+}
+
+#[tokio::test]
+async fn watchers_have_their_own_room_and_leave_that_of_requests_alone() {
+    let site = Site::start().await;
+    let limits = Limits {
+        connections: 20,
+        streams: 6,
+        ..limits()
+    };
+    let (address, _switch) = listening(&site, limits).await;
+    let mut streams = Vec::new();
+    for _ in 0..6 {
+        let (stream, told) = stream(&address).await;
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        streams.push(stream);
+    }
+    let (mut refused, mut told) = stream(&address).await;
+    told.push_str(&rest_of(&mut refused).await);
+    assert!(told.starts_with("HTTP/1.1 429"), "{told}");
+    assert!(told.contains("retry-after: ") && told.contains("too_many_streams"));
+    // A worker of that user is served all the same.
+    let mut worker = TcpStream::connect(&address).await.unwrap();
+    worker.write_all(HEALTH).await.unwrap();
+    assert!(rest_of(&mut worker).await.ends_with("ok\n"));
+    streams.pop();
+    let served = async {
+        loop {
+            let (stream, told) = stream(&address).await;
+            if told.starts_with("HTTP/1.1 200") {
+                return stream;
             }
         }
     };

@@ -37,17 +37,15 @@ use session::{Plan, Session};
 /// While the controller is away, it says so on standard error, changes nothing, and goes on when it is back. A service
 /// that does not exist yet is waited for. Ends by Ctrl-C (130) or TERM (0), when its standard output is closed (0),
 /// or if it is not allowed (5).
-///
-///   portreeve watch web --output /etc/nginx/web.conf --template-file web.tmpl --exec 'nginx -s reload'
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLE)]
 pub(crate) struct Watch {
     /// The services, and which of their ports: NAME[.NAMESPACE][:PORT]
     #[arg(required_unless_present = "prefix")]
     names: Vec<PortArg>,
-    /// Also every service whose full name begins so, when it appears too
+    /// Also every service whose full name begins so, when it appears too; '' is every service
     #[arg(long, value_name = "TEXT")]
-    prefix: Vec<String>,
+    prefix: Option<String>,
     /// Also what is not ready, with state and reason, as a table, JSON or by a template
     #[arg(long)]
     all: bool,
@@ -90,6 +88,8 @@ pub(crate) struct Watch {
     dead_after: Span,
 }
 
+const EXAMPLE: &str = "Example: portreeve watch web --output /etc/nginx/web.conf --template-file web.tmpl --exec 'nginx -s reload'";
+
 impl Watch {
     /// No controller is silent for less.
     const LEAST_SILENCE: Duration = Duration::from_secs(1);
@@ -120,11 +120,11 @@ impl Watch {
             .map(|name| name.service.to_string())
             .collect();
         let state = if self.all { "all" } else { "ready" };
-        let path = paths::watch(&services, &self.prefix, state);
+        let path = paths::watch(&services, self.prefix.as_deref(), state);
         let silence = self.dead_after.0.max(Self::LEAST_SILENCE);
         let terminal = std::io::stdout().is_terminal() && file.is_none();
         let plan = Plan {
-            several: self.names.len() != 1 || !self.prefix.is_empty(),
+            several: self.names.len() != 1 || self.prefix.is_some(),
             writing,
             surface: if terminal {
                 Surface::Terminal

@@ -15,6 +15,7 @@ use crate::listing::{Form, Listing, Surface, Writing};
 use crate::output::is_read;
 use crate::run::Signals;
 
+use super::super::endpoints::usable;
 use super::file::WholeFile;
 use super::hook::{Hook, Occasion, Run};
 use super::known::{Change, Known};
@@ -211,7 +212,7 @@ impl Session {
         let listings = self.known.listings();
         let ready = listings.iter().any(|listing| listing.ready > 0);
         match listings.as_slice() {
-            [only] if !ready => super::super::endpoints::usable(only),
+            [only] => usable(only),
             [] => Err(Failure::new(Code::NoneReady, "no service is there")),
             _ if !ready => Err(Failure::new(Code::NoneReady, "none of them is ready")),
             _ => Ok(()),

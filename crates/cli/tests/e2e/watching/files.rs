@@ -64,7 +64,7 @@ fn a_file_says_what_holds_and_stays_while_nothing_is_known() {
     // All that was told is taken before the cut is seen.
     drop(asked);
     let asked = controller.watched();
-    assert!(asked.head.contains("last-event-id: f.1"), "{}", asked.head);
+    assert!(asked.head.contains("last-event-id: e.1"), "{}", asked.head);
     assert_eq!(number(), before, "it was written without a change");
 
     asked.set("web.alice", 3, &[31009]);

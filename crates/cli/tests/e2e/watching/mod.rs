@@ -4,3 +4,5 @@ mod commands;
 mod files;
 mod lines;
 mod scripted;
+mod together;
+mod waits;

@@ -1,6 +1,7 @@
 //! Where a service's replicas answer: snapshots, long polls and plain lines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -8,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use portreeve::rights::Caller;
 
 use crate::app::App;
+use crate::watch;
 
 use super::accept::{self, Form};
 use super::answer::{stamp, terms, text, written};
@@ -36,12 +38,25 @@ pub(crate) async fn endpoints(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Refused> {
-    let form = accept::choose(&headers, &[Form::Json, Form::Text])?;
+    let forms = [Form::Json, Form::Text, Form::Events, Form::Lines];
+    let form = accept::choose(&headers, &forms)?;
     let asked = EndpointsView::take(&mut query)?;
-    let hold = query.hold()?;
+    let name = asker.service(&names)?;
+    if let Some(format) = watch::Format::of(form) {
+        let asked = watch::Asked::one(name, asked, format, &mut query, &headers)?;
+        query.end()?;
+        return Ok(watch::answer(&app, asked, asker.caller().clone()));
+    }
+    let mut hold = query.hold()?;
+    if query
+        .text("epoch")?
+        .is_some_and(|epoch| epoch != app.shown.table.epoch())
+    {
+        // Its number is another line's, so this answer is another one than it has.
+        hold.wait = Duration::ZERO;
+    }
     let allow_missing = query.flag("allow_missing")?;
     query.end()?;
-    let name = asker.service(&names)?;
     let caller = asker.caller();
     let found = poll::await_change(&app, caller, &name, hold, &asked, allow_missing).await?;
     asked.of(&found.service)?;
@@ -57,6 +72,7 @@ pub(crate) async fn endpoints(
         written(Form::Json, body?)
     };
     tell(&found, stale, tag.as_deref(), &mut response);
+    hold.mark(&mut response);
     Ok(response)
 }
 

@@ -6,11 +6,15 @@ use portreeve::rights::Caller;
 use crate::app::App;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
+use crate::share::Share;
+use crate::watch::{Fingerprint, heard};
 
 use super::found::Found;
 use super::view::EndpointsView;
 
 /// Waits as long as the asker wishes for a snapshot it does not have.
+///
+/// A service that is not there is waited for too, where the asker names a revision or allows for it.
 pub(crate) async fn await_change(
     app: &App,
     caller: &Caller,
@@ -19,33 +23,55 @@ pub(crate) async fn await_change(
     asked: &EndpointsView,
     allow_missing: bool,
 ) -> Result<Found, Refused> {
-    let listing = asked.listing;
+    let awaits_name = allow_missing || hold.since.is_some();
     let mut views = app.shown.view.subscribe();
-    let appears = || match Found::of(app, caller, name) {
-        Err(missing) => (!allow_missing).then_some(Err(missing)),
-        found => Some(found),
-    };
-    let appeared = app.held(hold, &mut views, appears).await;
-    let found = match appeared {
-        Some(found) => found?,
-        None => return Found::of(app, caller, name),
-    };
-    if hold.since.is_none() {
-        return Ok(found);
-    }
-    let Some(handle) = app.shown.table.service(name) else {
-        return Found::of(app, caller, name);
-    };
-    let mut numbers = listing.subscribe(&handle);
-    let changes = || match Found::of(app, caller, name) {
-        Ok(found) => {
-            let news = hold.is_news(listing.revision(&found.snapshot));
-            news.then_some(Ok(found))
+    let mut late = std::pin::pin!(tokio::time::sleep(hold.shortened()));
+    let mut stopping = app.stopping.clone();
+    let mut share = None;
+    // What the asker has, once it is known to be there; until then its number alone tells.
+    let mut has = None;
+    loop {
+        views.mark_unchanged();
+        let handle = app.shown.table.service(name);
+        // Before the snapshot is read, so that no change falls between.
+        let mut number = handle.map(|handle| asked.listing.subscribe(&handle));
+        match (Found::of(app, caller, name), has) {
+            (Ok(found), _) if hold.since.is_none() => return Ok(found),
+            (Ok(found), None) if hold.is_news(asked.listing.revision(&found.snapshot)) => {
+                return Ok(found);
+            }
+            (Ok(found), None) => has = Some(Fingerprint::of(asked, &found.snapshot)),
+            (Ok(found), Some(before)) if before != Fingerprint::of(asked, &found.snapshot) => {
+                return Ok(found);
+            }
+            (Ok(_), Some(_)) => {}
+            // It was there: that it is gone is news too.
+            (Err(gone), has) if has.is_some() || !awaits_name => return Err(gone),
+            (Err(_), _) => {}
         }
-        gone => Some(gone),
-    };
-    match app.held(hold, &mut numbers, changes).await {
-        Some(found) => found,
-        None => Found::of(app, caller, name),
+        if share.is_none() && !hold.wait.is_zero() {
+            share = Some(take_share(app, caller)?);
+        }
+        tokio::select! {
+            () = heard(number.as_mut()) => {}
+            rung = views.changed() => if rung.is_err() {
+                return Found::of(app, caller, name);
+            },
+            () = &mut late => return Found::of(app, caller, name),
+            () = stopping.said() => return Found::of(app, caller, name),
+        }
     }
+}
+
+/// The right to be held for a while.
+fn take_share(app: &App, caller: &Caller) -> Result<Share<String>, Refused> {
+    let bounds = app.limits.held(caller.admin);
+    let share = app.polls.take(caller.user.clone(), bounds);
+    share.ok_or_else(|| {
+        let user = &caller.user;
+        let reason = format!(
+            "as many questions of {user}, or of all, are held as may be; one stream follows many services: GET /api/v1/watch"
+        );
+        Refused::too_many("too_many_held", reason)
+    })
 }

@@ -54,16 +54,24 @@ fn reads() -> Vec<Operation> {
             .query("wait", text(), "how long to wait for more, such as 30s; at most 60s")
             .form("application/octet-stream")
             .also(&[409, 504]),
-        get("/services/{service}/endpoints", ENDPOINTS, "Where the replicas of a service answer: one atomic snapshot")
-            .query("port", text(), "only this named port of each")
-            .query("state", words(&["ready", "serving", "all"]), "ready: clients may be sent there; serving: also what stops but answers; all: with reasons")
-            .query("host", text(), "only those on this host")
-            .query("label", labels(), "only those with all of these labels, each NAME:VALUE")
-            .query("allow_missing", flag(), "also wait for a service that is not there yet")
-            .held()
-            .json::<Endpoints>()
-            .form("text/plain")
-            .also(&[304]),
+        streamed(get(
+            "/services/{service}/endpoints",
+            ENDPOINTS,
+            "Where the replicas of a service answer: one atomic snapshot, or a stream of what changes",
+        ))
+        .query("allow_missing", flag(), "a read without revision: also wait for a service that is not there yet")
+        .query("epoch", text(), "the life of the number line that revision is of")
+        .held()
+        .json::<Endpoints>()
+        .form("text/plain")
+        .also(&[304]),
+        streamed(get(
+            "/watch",
+            ENDPOINTS,
+            "One stream over many services; over all that are visible where neither service nor prefix is given",
+        ))
+        .query("service", labels(), "these, whether or not they are there yet; at most 256")
+        .query("prefix", text(), "all whose full name begins so"),
         resolve("/resolve/{service}"),
         resolve("/resolve/{service}/{port}"),
         get("/hosts", HOSTS, "Every host").json::<HostList>(),
@@ -75,6 +83,20 @@ fn reads() -> Vec<Operation> {
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
         get("//openapi.json", OTHERS, "This document").content_json(),
     ]
+}
+
+/// What readers and watchers of endpoints ask alike.
+fn streamed(operation: Operation) -> Operation {
+    let states = words(&["ready", "serving", "all"]);
+    operation
+        .query("port", text(), "only this named port of each")
+        .query("state", states, "ready: clients may be sent there; serving: also what stops but answers; all: with reasons")
+        .query("host", text(), "only those on this host")
+        .query("label", labels(), "only those with all of these labels, each NAME:VALUE")
+        .query("delta", flag(), "a stream: changes alone where they will do")
+        .query("since", text(), "a stream: goes on after this EPOCH.REVISION, or REVISION; as Last-Event-ID")
+        .form("text/event-stream")
+        .form("application/x-ndjson")
 }
 
 fn resolve(path: &'static str) -> Operation {

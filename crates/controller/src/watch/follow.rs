@@ -1,0 +1,363 @@
+//! What one watcher has, and what it is owed next.
+//!
+//! Invariant: the revision of each event is at least that of the one before; and when an event of revision R
+//! was told, so was every change up to R of every service that is followed. So R is all that a watcher needs
+//! to go on later. It rests on the table: its number moves after all snapshots of a batch are swapped.
+
+use std::collections::BTreeMap;
+
+use portreeve::identity::ServiceName;
+use portreeve::rights::Caller;
+
+use crate::app::App;
+use crate::rest::endpoints::body::{bytes as whole, shows_reasons};
+use crate::rest::endpoints::found::Found;
+
+use super::asked::Asked;
+use super::changes::changes;
+use super::event::{Event, Kind};
+use super::fingerprint::Fingerprint;
+use super::since::Reset;
+use super::texts::{Subject, Version};
+
+/// One watcher's place. Its size is that of the set of services that it follows.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) asked: Asked,
+    pub(crate) caller: Caller,
+    has: BTreeMap<ServiceName, Has>,
+    /// The peer came with everything up to this revision of what it could see.
+    came_with: Option<u64>,
+    reset: Option<Reset>,
+    /// The revision of the newest event.
+    position: u64,
+    /// The table's number before the newest look at the services.
+    frontier: u64,
+    /// The view's at that look; `None` before the first.
+    rights: Option<u64>,
+    /// What that look found to tell, the oldest last.
+    due: Vec<(u64, ServiceName)>,
+    /// Whether the peer was told that nothing is left to tell.
+    caught_up: bool,
+}
+
+/// What the peer has of one service.
+#[derive(Clone, Copy, Debug)]
+enum Has {
+    Shown {
+        revision: u64,
+        print: Fingerprint,
+        stale: bool,
+    },
+    /// It may have it from an earlier stream.
+    Claimed,
+    /// It was told that there is none.
+    Gone,
+}
+
+impl Follower {
+    pub(crate) fn new(app: &App, asked: Asked, caller: Caller) -> Self {
+        let table = &app.shown.table;
+        let came = asked.since.as_ref().map(|since| {
+            let revision = since.on(table.epoch(), table.revision())?;
+            Ok((revision, gone_since(app, &asked, &caller, revision)?))
+        });
+        let (came_with, gone, reset) = match came {
+            None => (None, Vec::new(), None),
+            Some(Ok((revision, gone))) => (Some(revision), gone, None),
+            Some(Err(reset)) => (None, Vec::new(), Some(reset)),
+        };
+        Self {
+            asked,
+            caller,
+            has: gone
+                .into_iter()
+                .map(|service| (service, Has::Claimed))
+                .collect(),
+            came_with,
+            reset,
+            position: came_with.unwrap_or(0),
+            frontier: 0,
+            rights: None,
+            due: Vec::new(),
+            caught_up: false,
+        }
+    }
+
+    /// The next event, from the newest state; `None` once the peer has everything.
+    pub(crate) fn next(&mut self, app: &App) -> Option<Event> {
+        if let Some(reset) = self.reset.take() {
+            let kind = Kind::Reset(reset);
+            return Some(Event { revision: 0, kind });
+        }
+        loop {
+            while let Some((_, service)) = self.due.pop() {
+                if let Some(event) = self.tell(app, &service) {
+                    return Some(event);
+                }
+            }
+            if !self.look(app) {
+                break;
+            }
+        }
+        let confirmed = self.confirm(app);
+        if self.caught_up && !confirmed {
+            return None;
+        }
+        self.caught_up = true;
+        Some(self.bookmark())
+    }
+
+    /// Where the peer is: nothing up to here is left to tell.
+    pub(crate) fn bookmark(&mut self) -> Event {
+        self.position = self.position.max(self.frontier);
+        let stale = self
+            .has
+            .values()
+            .any(|has| matches!(has, Has::Shown { stale: true, .. }));
+        Event {
+            revision: self.position,
+            kind: Kind::Bookmark { stale },
+        }
+    }
+
+    /// The revision up to which the peer has everything.
+    pub(crate) fn position(&self) -> u64 {
+        self.position.max(self.frontier)
+    }
+
+    /// Looks for services whose newest state the peer does not have; false if there is none.
+    fn look(&mut self, app: &App) -> bool {
+        // Before any snapshot: what a snapshot tells is at least as new.
+        let frontier = app.shown.table.revision();
+        let rights = Some(app.shown.view.borrow().revision);
+        let all = rights != self.rights;
+        let nothing_moved = frontier == self.frontier && !all;
+        if nothing_moved && self.asked.only().is_none() {
+            return false;
+        }
+        let since = (!all).then_some(self.frontier);
+        self.frontier = frontier;
+        self.rights = rights;
+        let mut due: Vec<_> = self
+            .candidates(app, since)
+            .into_iter()
+            .filter_map(|service| Some((self.revision_due(app, &service)?, service)))
+            .collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        self.due = due;
+        !self.due.is_empty()
+    }
+
+    /// The services to look at: of many those that changed since then, where the table still knows.
+    fn candidates(&self, app: &App, since: Option<u64>) -> Vec<ServiceName> {
+        let mut candidates: Vec<_> = self.asked.names.iter().cloned().collect();
+        if self.asked.prefix.is_none() {
+            return candidates;
+        }
+        let table = &app.shown.table;
+        if let Some(recent) = since.and_then(|since| table.recent(since)) {
+            let services = recent.services.iter().map(|(_, service)| &**service);
+            candidates.extend(services.filter(|it| self.asked.follows(it)).cloned());
+        } else {
+            let services = table.services();
+            let services = services.iter().map(|handle| handle.service());
+            candidates.extend(services.filter(|it| self.asked.follows(it)).cloned());
+            candidates.extend(self.has.keys().cloned());
+        }
+        candidates.sort_unstable();
+        candidates.dedup();
+        candidates
+    }
+
+    /// The revision of what the peer is owed of this service, if it is owed something now.
+    fn revision_due(&mut self, app: &App, service: &ServiceName) -> Option<u64> {
+        let has = self.has.get(service).copied();
+        let Some(found) = self.find(app, service) else {
+            return self.owes_removal(service).then_some(self.frontier);
+        };
+        let revision = self.asked.view.listing.revision(&found.snapshot);
+        if self.is_ahead(revision) {
+            return None;
+        }
+        match has {
+            Some(Has::Shown { revision: has, .. }) if has == revision => None,
+            None if self.came_with.is_some_and(|came_with| {
+                revision <= came_with && found.service.revision <= came_with
+            }) =>
+            {
+                self.note(service, &found, false);
+                None
+            }
+            _ => Some(revision),
+        }
+    }
+
+    /// Whether the change belongs to a batch that the table has not told of whole: its other services may
+    /// not be there yet. The table's number moves after them, and wakes whoever follows several.
+    fn is_ahead(&self, revision: u64) -> bool {
+        revision > self.frontier && self.asked.only().is_none()
+    }
+
+    /// The event that brings the peer to the newest state of one service, if it does not have that.
+    fn tell(&mut self, app: &App, service: &ServiceName) -> Option<Event> {
+        let Some(found) = self.find(app, service) else {
+            return self.removal(service);
+        };
+        let revision = self.asked.view.listing.revision(&found.snapshot);
+        if self.is_ahead(revision) {
+            return None;
+        }
+        let before = self.has.get(service).copied();
+        let stale = found.is_stale(app);
+        let print = self.note(service, &found, stale);
+        let previous = match before {
+            Some(Has::Shown {
+                revision: had,
+                print: had_print,
+                ..
+            }) => {
+                if had_print == print {
+                    // The rest of the service changed, which this view does not show.
+                    return None;
+                }
+                Some(had)
+            }
+            Some(Has::Gone) => None,
+            Some(Has::Claimed) | None => self.came_with,
+        };
+        self.position = self.position.max(revision);
+        Some(Event {
+            revision: self.position,
+            kind: self.kind(app, &found, previous, stale),
+        })
+    }
+
+    fn kind(&self, app: &App, found: &Found, previous: Option<u64>, stale: bool) -> Kind {
+        let view = &self.asked.view;
+        let reasons = shows_reasons(found, &self.caller, view);
+        let subject = Subject {
+            service: found.service.service.clone(),
+            view: view.clone(),
+            scope: self.caller.view_scope(),
+            reasons,
+        };
+        let version = |since| Version {
+            revision: view.listing.revision(&found.snapshot),
+            stale,
+            since,
+        };
+        let since = previous.filter(|_| self.asked.delta);
+        if let Some((since, changes)) =
+            since.and_then(|since| Some((since, changes(found, view, since, stale, reasons)?)))
+        {
+            let text = app
+                .texts
+                .text(subject, version(Some(since)), || changes.text());
+            return Kind::Changes(text, previous);
+        }
+        let write = || {
+            let written = whole(app, found, &self.caller, view, stale);
+            written.map_or_else(|_| b"{}".to_vec(), Vec::from)
+        };
+        Kind::Endpoints(app.texts.text(subject, version(None), write), previous)
+    }
+
+    /// Notes that the peer has this.
+    fn note(&mut self, service: &ServiceName, found: &Found, stale: bool) -> Fingerprint {
+        let print = Fingerprint::of(&self.asked.view, &found.snapshot);
+        let shown = Has::Shown {
+            revision: self.asked.view.listing.revision(&found.snapshot),
+            print,
+            stale,
+        };
+        self.has.insert(service.clone(), shown);
+        print
+    }
+
+    fn removal(&mut self, service: &ServiceName) -> Option<Event> {
+        if !self.owes_removal(service) {
+            return None;
+        }
+        let named = self.asked.names.contains(service);
+        let before = if named {
+            self.has.insert(service.clone(), Has::Gone)
+        } else {
+            self.has.remove(service)
+        };
+        let previous = match before {
+            Some(Has::Shown { revision, .. }) => Some(revision),
+            Some(Has::Claimed) => self.came_with,
+            Some(Has::Gone) | None => None,
+        };
+        self.position = self.position.max(self.frontier);
+        Some(Event {
+            revision: self.position,
+            kind: Kind::Removed(service.clone(), previous),
+        })
+    }
+
+    /// Whether the peer has, or may have, a service that is not there for it. One that comes back is told of
+    /// every name it asks for that is not there, whether it ever was: so the answer tells nothing.
+    fn owes_removal(&self, service: &ServiceName) -> bool {
+        match self.has.get(service) {
+            Some(Has::Shown { .. } | Has::Claimed) => true,
+            Some(Has::Gone) => false,
+            None => self.came_with.is_some() && self.asked.names.contains(service),
+        }
+    }
+
+    fn find(&self, app: &App, service: &ServiceName) -> Option<Found> {
+        let found = Found::of(app, &self.caller, service).ok()?;
+        (!found.snapshot.is_removed()).then_some(found)
+    }
+
+    /// Whether the last of what the peer has as stale is now confirmed.
+    fn confirm(&mut self, app: &App) -> bool {
+        let mut was_stale = false;
+        let mut is_stale = false;
+        for (service, has) in &mut self.has {
+            let Has::Shown { stale, .. } = has else {
+                continue;
+            };
+            if !*stale {
+                continue;
+            }
+            was_stale = true;
+            *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.is_stale(app));
+            is_stale |= *stale;
+        }
+        was_stale && !is_stale
+    }
+}
+
+/// Which services under the asker's prefix were removed since, that it may have had: all that it may know of.
+///
+/// What others could see of a service is gone with the service. So whoever had, or might have had, one of
+/// somebody else's starts anew: only for an admin, and for the asker's own, there is nothing to hide.
+fn gone_since(
+    app: &App,
+    asked: &Asked,
+    caller: &Caller,
+    since: u64,
+) -> Result<Vec<ServiceName>, Reset> {
+    if asked.prefix.is_none() {
+        // Of each name it asks for it is told.
+        return Ok(Vec::new());
+    }
+    let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
+    let removed = removed.into_iter().filter(|service| asked.follows(service));
+    let own = caller.namespace().ok();
+    removed
+        .map(|service| {
+            let known = caller.admin || own.as_ref() == Some(service.namespace());
+            known
+                .then(|| ServiceName::clone(&service))
+                .ok_or(Reset::TooOld)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "follow_test.rs"]
+mod tests;

@@ -1,0 +1,214 @@
+//! One stream, from its head to its last byte.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, header};
+use parking_lot::Mutex;
+use portreeve::rights::Caller;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::clock;
+use crate::impatient::Impatient;
+use crate::limits::Limits;
+use crate::listen::Wire;
+use crate::rest::answer::terms;
+use crate::stop::Stop;
+
+use super::asked::{Asked, Format};
+use super::bells::Bells;
+use super::event::{End, Event, Kind, millis};
+use super::follow::Follower;
+use super::spread::spread;
+use super::wire::write;
+
+/// An answer that leaves HTTP: its head is written, and then its events for as long as somebody reads them.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    head: Vec<u8>,
+    stream: Stream,
+}
+
+/// A stream on its way through the layers that an answer passes.
+#[derive(Clone, Debug)]
+struct Leaving(Arc<Mutex<Option<Stream>>>);
+
+#[derive(Debug)]
+struct Stream {
+    app: Arc<App>,
+    follower: Follower,
+}
+
+/// What the kernel keeps for a watcher that does not read: what it gets next is then not much older than
+/// what is true. The kernel doubles it.
+const KEPT_UNREAD: usize = 64 << 10;
+/// After a stream broke off, its peer comes back within this time.
+const RETRY: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_secs(5);
+/// After a stream was ended, within this one: then all of them come.
+const RETRY_AFTER_BYE: std::ops::Range<Duration> = Duration::from_secs(1)..Duration::from_secs(10);
+/// A peer that is told of the end takes it within this time, or is cut.
+const BYE_WITHIN: Duration = Duration::from_secs(1);
+/// A watcher has nothing to say; one that sends more than this is no watcher.
+const MOST_UNASKED: usize = 64 << 10;
+
+/// The answer that becomes a stream.
+pub(crate) fn answer(app: &Arc<App>, asked: Asked, caller: Caller) -> Response {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    let media_type = HeaderValue::from_static(asked.format.media_type());
+    headers.insert(header::CONTENT_TYPE, media_type);
+    terms(headers);
+    // A proxy that gathers would hold events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let stream = Stream {
+        follower: Follower::new(app, asked, caller),
+        app: Arc::clone(app),
+    };
+    let leaving = Leaving(Arc::new(Mutex::new(Some(stream))));
+    response.extensions_mut().insert(leaving);
+    response
+}
+
+/// Keeps an answer from becoming a stream: of a `HEAD`, its head is all.
+pub(crate) fn stay(response: &mut Response) {
+    response.extensions_mut().remove::<Leaving>();
+}
+
+impl Departed {
+    /// Takes the stream out of an answer that is one.
+    pub(crate) fn of(response: &mut Response) -> Option<Self> {
+        let leaving: Leaving = response.extensions_mut().remove()?;
+        let stream = leaving.0.lock().take()?;
+        let mut head = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+        let now = i64::try_from(clock::wall().as_unix_millis()).unwrap_or_default();
+        if let Ok(now) = jiff::Timestamp::from_millisecond(now)
+            && let Ok(date) =
+                jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now)
+        {
+            head.extend_from_slice(format!("date: {date}\r\n").as_bytes());
+        }
+        for (name, value) in response.headers() {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        // Its end is the connection's: no frames, and no length that nobody knows.
+        head.extend_from_slice(b"connection: close\r\n\r\n");
+        if stream.follower.asked.format == Format::Events {
+            let retry = millis(spread(RETRY));
+            head.extend_from_slice(format!("retry: {retry}\n\n").as_bytes());
+        }
+        Some(Self { head, stream })
+    }
+
+    /// Tells the peer what it does not have, until it leaves, the stream is old, or the controller stops.
+    pub(crate) async fn run(self, wire: Box<dyn Wire>, limits: &Limits, stop: Stop) {
+        // Refused, the kernel keeps more, which is only less kind to its memory.
+        let _ = set_socket_send_buffer_size(&wire, KEPT_UNREAD);
+        let mut wire = Impatient::new(wire, limits.stream_taken_within);
+        let Self { head, mut stream } = self;
+        let served = stream.serve(&mut wire, head, limits, stop).await;
+        if let Err(cause) = served {
+            tracing::debug!(%cause, "a watcher left");
+        }
+        let ended = tokio::time::timeout(BYE_WITHIN, wire.shutdown());
+        let _ = ended.await;
+    }
+}
+
+impl Stream {
+    async fn serve(
+        &mut self,
+        wire: &mut Impatient<Box<dyn Wire>>,
+        head: Vec<u8>,
+        limits: &Limits,
+        mut stop: Stop,
+    ) -> io::Result<()> {
+        let ends_at = Instant::now() + spread(limits.stream_age.clone());
+        let mut bells = Bells::of(&self.app, &self.follower.asked);
+        // With the first event, in one write.
+        let mut head = Some(head);
+        let mut unasked = 0;
+        loop {
+            bells.listen(&self.app, &self.follower.asked);
+            while let Some(event) = self.follower.next(&self.app) {
+                if !self.write(wire, &event, head.take(), &mut stop).await? {
+                    return self.bye(wire, End::Stopping).await;
+                }
+            }
+            let fifth = limits.heartbeat / 5;
+            let quiet = spread(limits.heartbeat - fifth..limits.heartbeat + fifth);
+            let due = (Instant::now() + quiet).min(ends_at);
+            tokio::select! {
+                () = bells.ring() => {}
+                () = stop.said() => return self.bye(wire, End::Stopping).await,
+                read = drain(wire) => {
+                    unasked += read?;
+                    if unasked > MOST_UNASKED {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                }
+                () = tokio::time::sleep_until(due) => {
+                    if due == ends_at {
+                        return self.bye(wire, End::Age).await;
+                    }
+                    let revision = self.follower.position();
+                    let heartbeat = Event { revision, kind: Kind::Heartbeat };
+                    if !self.write(wire, &heartbeat, None, &mut stop).await? {
+                        return self.bye(wire, End::Stopping).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes an event, for as long as its peer takes some of it now and then; false if the stop came first
+    /// and the event is written all the same.
+    async fn write(
+        &self,
+        wire: &mut Impatient<Box<dyn Wire>>,
+        event: &Event,
+        head: Option<Vec<u8>>,
+        stop: &mut Stop,
+    ) -> io::Result<bool> {
+        let text = event.text(self.follower.asked.format, self.app.shown.table.epoch());
+        let [before, shared, after] = text.pieces();
+        let head = head.unwrap_or_default();
+        let mut writing = std::pin::pin!(write(wire, [&head, before, shared, after]));
+        tokio::select! {
+            biased;
+            written = &mut writing => written.map(|()| true),
+            () = stop.said() => match tokio::time::timeout(BYE_WITHIN, writing).await {
+                Ok(written) => written.map(|()| false),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+        }
+    }
+
+    async fn bye(&self, wire: &mut Impatient<Box<dyn Wire>>, end: End) -> io::Result<()> {
+        let revision = self.follower.position();
+        let kind = Kind::Bye(end, spread(RETRY_AFTER_BYE));
+        let event = Event { revision, kind };
+        let text = event.text(self.follower.asked.format, self.app.shown.table.epoch());
+        let [before, shared, after] = text.pieces();
+        let told = tokio::time::timeout(BYE_WITHIN, write(wire, [&[], before, shared, after]));
+        told.await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Reads what a watcher sends, which nobody asked for; its end is an error.
+async fn drain<R: AsyncRead + Unpin>(wire: &mut R) -> io::Result<usize> {
+    let mut unread = [0; 256];
+    match wire.read(&mut unread).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => Ok(read),
+    }
+}
