@@ -177,6 +177,7 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
             pages: rest::pages::Pages::default(),
+            synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
             own_uid,
@@ -329,6 +330,8 @@ mod site;
 mod tests {
     mod attach;
     mod epoch;
+    mod described;
+    mod hostile_reads;
     mod hosts;
     mod layers;
     mod life;
