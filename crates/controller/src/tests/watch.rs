@@ -240,6 +240,35 @@ async fn a_quiet_stream_tells_that_it_lives_and_where_it_is() {
     assert!(heartbeats.iter().all(|revision| *revision >= bookmark));
 }
 
+#[tokio::test]
+async fn a_stream_that_a_token_opened_ends_with_the_tokens_job() {
+    let served = Served::start(1).await;
+    let limits = Limits {
+        heartbeat: Duration::from_millis(50),
+        ..limits()
+    };
+    let (address, _switch) = listening(&served.site, limits).await;
+    let token = served.replicas[0].tokens.job.clone();
+    let mut watcher = Watcher::open_with(&address, &served.path(), &token).await;
+    assert_eq!(watcher.next().await.event, "endpoints");
+    assert_eq!(watcher.next().await.event, "bookmark");
+    let stop = paths::service_part(&"web", "stop");
+    served.site.as_user(0, request(Method::POST, &stop)).await;
+    served
+        .site
+        .as_user(0, request(Method::DELETE, &paths::service(&"web")))
+        .await;
+    let mut told = Vec::new();
+    while let Some(event) = watcher.try_next().await {
+        told.push(event);
+    }
+    let last = told.pop().unwrap();
+    assert_eq!(
+        (last.event.as_str(), &last.data["reason"]),
+        ("bye", &"token".into())
+    );
+}
+
 // E12
 #[tokio::test]
 async fn after_a_restart_a_stream_goes_on_without_an_empty_set_between() {
