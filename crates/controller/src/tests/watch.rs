@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use portreeve::identity::ServiceName;
-use portreeve::supervision::State;
+use portreeve::supervision::{Final, State};
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::paths;
 use serde_json::Value;
@@ -254,10 +254,11 @@ async fn a_stream_that_a_token_opened_ends_with_the_tokens_job() {
     assert_eq!(watcher.next().await.event, "bookmark");
     let stop = paths::service_part(&"web", "stop");
     served.site.as_user(0, request(Method::POST, &stop)).await;
-    served
-        .site
-        .as_user(0, request(Method::DELETE, &paths::service(&"web")))
-        .await;
+    let ended = status(1, State::Final(Final::Stopped), false);
+    served.agent.tell(&served.replicas[0], &ended).await;
+    let delete = request(Method::DELETE, &paths::service(&"web"));
+    let deleted = served.site.as_user(0, delete).await;
+    assert!(deleted.status.is_success(), "{}", deleted.text());
     let mut told = Vec::new();
     while let Some(event) = watcher.try_next().await {
         told.push(event);
