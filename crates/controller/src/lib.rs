@@ -335,5 +335,5 @@ mod tests {
     mod limits;
     mod rest;
     mod services;
-    mod watch;
+    pub(crate) mod watch;
 }
