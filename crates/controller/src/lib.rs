@@ -328,11 +328,12 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod epoch;
     mod hosts;
     mod layers;
     mod life;
     mod limits;
     mod rest;
     mod services;
-    mod watch;
+    pub(crate) mod watch;
 }

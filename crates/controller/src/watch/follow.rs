@@ -33,8 +33,10 @@ pub(crate) struct Follower {
     position: u64,
     /// The table's number before the newest look at the services.
     frontier: u64,
-    /// The view's at that look; `None` before the first.
+    /// When the rights last changed before that look; `None` before the first.
     rights: Option<u64>,
+    /// A service that is followed is in the table and not yet in the view, which tells who may see it.
+    awaits_view: bool,
     /// What that look found to tell, the oldest last.
     due: Vec<(u64, ServiceName)>,
     /// Whether the peer was told that nothing is left to tell.
@@ -79,6 +81,7 @@ impl Follower {
             position: came_with.unwrap_or(0),
             frontier: 0,
             rights: None,
+            awaits_view: false,
             due: Vec::new(),
             caught_up: false,
         }
@@ -130,8 +133,8 @@ impl Follower {
     fn look(&mut self, app: &App) -> bool {
         // Before any snapshot: what a snapshot tells is at least as new.
         let frontier = app.shown.table.revision();
-        let rights = Some(app.shown.view.borrow().revision);
-        let all = rights != self.rights;
+        let rights = Some(*app.shown.rights.borrow());
+        let all = rights != self.rights || std::mem::take(&mut self.awaits_view);
         let nothing_moved = frontier == self.frontier && !all;
         if nothing_moved && self.asked.only().is_none() {
             return false;
@@ -180,11 +183,13 @@ impl Follower {
         if self.is_ahead(revision) {
             return None;
         }
+        let rights = self.rights.unwrap_or_default();
         match has {
             Some(Has::Shown { revision: has, .. }) if has == revision => None,
-            None if self.came_with.is_some_and(|came_with| {
-                revision <= came_with && found.service.revision <= came_with
-            }) =>
+            // Unless it could not see this then.
+            None if self
+                .came_with
+                .is_some_and(|came_with| revision <= came_with && rights <= came_with) =>
             {
                 self.note(service, &found, false);
                 None
@@ -307,9 +312,18 @@ impl Follower {
         }
     }
 
-    fn find(&self, app: &App, service: &ServiceName) -> Option<Found> {
-        let found = Found::of(app, &self.caller, service).ok()?;
+    fn find(&mut self, app: &App, service: &ServiceName) -> Option<Found> {
+        let Ok(found) = Found::of(app, &self.caller, service) else {
+            let in_table = app.shown.table.service(service).is_some();
+            self.awaits_view |= in_table && !app.shown.view.borrow().services.contains_key(service);
+            return None;
+        };
         (!found.snapshot.is_removed()).then_some(found)
+    }
+
+    /// Whether it has to look again when the view is another one.
+    pub(crate) const fn awaits_view(&self) -> bool {
+        self.awaits_view
     }
 
     /// Whether the last of what the peer has as stale is now confirmed.
@@ -355,6 +369,10 @@ fn gone_since(
     if asked.prefix.is_none() {
         // Of each name it asks for it is told.
         return Ok(Vec::new());
+    }
+    if *app.shown.rights.borrow() > since {
+        // What it could see then is not known any more.
+        return Err(Reset::TooOld);
     }
     let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
     let removed = removed.into_iter().filter(|service| asked.follows(service));

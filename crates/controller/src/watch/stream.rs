@@ -149,7 +149,7 @@ impl Stream {
             let quiet = spread(limits.heartbeat - fifth..limits.heartbeat + fifth);
             let due = (Instant::now() + quiet).min(ends_at);
             tokio::select! {
-                () = bells.ring() => {}
+                () = bells.ring(self.follower.awaits_view()) => {}
                 () = stop.said() => return self.bye(wire, End::Stopping).await,
                 read = drain(wire) => {
                     unasked += read?;
