@@ -158,6 +158,11 @@ impl Wire {
     /// The next line of a body without its end; `None` at the end of the body or of the connection.
     pub(crate) fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
+        if self.chunk.is_none() {
+            self.incoming.read_until(b'\n', &mut line)?;
+            let whole = line.pop() == Some(b'\n');
+            return Ok(whole.then(|| String::from_utf8_lossy(&line).into_owned()));
+        }
         while let Some(byte) = self.byte()? {
             if byte == b'\n' {
                 return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
