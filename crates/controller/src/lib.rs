@@ -329,8 +329,8 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
-    mod epoch;
     mod described;
+    mod epoch;
     mod hostile_reads;
     mod hosts;
     mod layers;
