@@ -206,8 +206,17 @@ impl Session {
             let id = String::new();
             self.unwritten = Some(Change { service, id });
         }
-        for listing in self.known.listings().iter().filter(|it| it.stale) {
-            eprintln!("portreeve: {}", listing.staleness());
+        for listing in self.known.listings() {
+            if listing.stale {
+                eprintln!("portreeve: {}", listing.staleness());
+            }
+            // Not ready is news like any other; a port that is not there will not come.
+            match usable(listing) {
+                Err(refused) if refused.code() == Code::NoSuchService && !self.plan.once => {
+                    eprintln!("portreeve: {refused}");
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -237,7 +246,8 @@ impl Session {
             Some(writing) => {
                 let none = Listing::none(&change.service);
                 let mut text = writing.one(known.unwrap_or(&none), self.plan.surface)?;
-                if matches!(writing, Writing::Form(_)) {
+                // Between two changes; once there is only one.
+                if matches!(writing, Writing::Form(_)) && !self.plan.once {
                     text.push('\n');
                 }
                 Ok(text)
