@@ -6,23 +6,28 @@
 //!
 //! This module knows nothing of transports: what an answer looks like is its reader's business.
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod cases_test;
 mod cell;
 mod endpoint;
 mod journal;
 mod leaves;
 mod log;
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_test;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod model_test;
 mod next;
 mod number;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod plain;
 mod snapshot;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod stopped_test;
 mod sync;
 mod table;

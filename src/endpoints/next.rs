@@ -115,11 +115,11 @@ impl<E: Entry> Snapshot<E> {
     }
 
     fn plan_parts(&self, upsert: Vec<E>, remove: Vec<E::Key>) -> Plan<E> {
-        let mut plan = Plan::default();
-        plan.remove = remove
-            .iter()
-            .filter_map(|key| self.place(key).ok())
-            .collect();
+        let known = remove.iter().filter_map(|key| self.place(key).ok());
+        let mut plan = Plan {
+            remove: known.collect(),
+            ..Plan::default()
+        };
         plan.remove.sort_unstable();
         plan.remove.dedup();
         for entry in upsert {

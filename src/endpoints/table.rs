@@ -25,8 +25,8 @@ pub struct EndpointTable<E: Entry = Endpoint> {
     appeared: Arc<Number>,
     recent: Journal<Arc<ServiceName>>,
     removed: Journal<Arc<ServiceName>>,
-    /// Serializes writers; no reader takes it.
-    writing: Lock<()>,
+    /// Serializes writers, who keep the newest revision there; no reader takes it.
+    writing: Lock<u64>,
 }
 
 #[expect(
@@ -55,7 +55,7 @@ impl<E: Entry> EndpointTable<E> {
             appeared: Number::new(revision),
             recent: Journal::new(Self::MOST_RECENT, revision),
             removed: Journal::new(Self::MOST_REMOVED, revision),
-            writing: Lock::new(()),
+            writing: Lock::new(revision),
         }
     }
 
@@ -173,7 +173,7 @@ impl<E: Entry> EndpointTable<E> {
     /// Forgets, by the page of 64, services that were removed up to `revision`: because that is long ago,
     /// which the caller's clock tells. Of more than [`EndpointTable::MOST_REMOVED`] the oldest go anyway.
     pub fn forget_removed(&self, revision: u64) {
-        self.writing.hold(|()| self.removed.forget(revision));
+        self.writing.hold(|_| self.removed.forget(revision));
     }
 
     /// Shows a batch: each update changes its service, and those in `removed` go, whatever is said of them.
@@ -191,14 +191,17 @@ impl<E: Entry> EndpointTable<E> {
         updates: Vec<ServiceUpdate<E>>,
         removed: &[ServiceName],
     ) -> bool {
-        self.writing.hold(|()| {
-            let current = self.revision();
-            debug_assert!(revision >= current, "revision {revision} after {current}");
-            let revision = revision.max(current);
+        self.writing.hold(|newest| {
+            debug_assert!(revision >= *newest, "revision {revision} after {newest}");
+            let revision = revision.max(*newest);
             let batch = self
                 .cells
                 .read(|cells| Batch::of(cells, revision, updates, removed));
-            self.show(revision, batch)
+            let changed = self.show(revision, batch);
+            if changed {
+                *newest = revision;
+            }
+            changed
         })
     }
 
@@ -213,8 +216,8 @@ impl<E: Entry> EndpointTable<E> {
             if next.is_removed() {
                 self.removed.note(revision, Arc::clone(&cell.service));
             }
-            cell.swap(next);
-            cells.push(cell);
+            let moves = cell.swap(next);
+            cells.push((cell, moves));
         }
         let appears = !batch.appeared.is_empty();
         for service in batch.appeared {
@@ -224,10 +227,10 @@ impl<E: Entry> EndpointTable<E> {
             self.cells.replace(Arc::new(names));
         }
         let (mut changed, mut ready) = (appears, appears);
-        for cell in cells {
-            let woken = cell.wake();
-            changed |= woken.changed;
-            ready |= woken.ready;
+        for (cell, moves) in cells {
+            cell.wake(moves);
+            changed |= moves.changed.is_some();
+            ready |= moves.ready.is_some();
         }
         if appears {
             self.appeared.move_to(revision);
@@ -274,11 +277,15 @@ pub struct Recent {
 
 /// A batch made ready, so that nothing but swaps is left to do.
 struct Batch<E: Entry> {
-    next: SmallVec<[(Arc<Cell<E>>, Snapshot<E>); 1]>,
+    /// Mostly one, which then needs no list of its own.
+    next: SmallVec<[Swapped<E>; 1]>,
     /// The map with those that appear and without those that go, if there are any.
     names: Option<CellsByName<E>>,
     appeared: Vec<Arc<ServiceName>>,
 }
+
+/// A place and the version that comes there.
+type Swapped<E> = (Arc<Cell<E>>, Snapshot<E>);
 
 impl<E: Entry> Batch<E> {
     fn of(
@@ -350,6 +357,7 @@ fn folded<E: Entry>(
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 #[path = "table_test.rs"]
 mod tests;
