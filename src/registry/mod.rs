@@ -87,6 +87,8 @@ mod placement_test;
 #[cfg(test)]
 mod records_test;
 #[cfg(test)]
+mod revision_test;
+#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod roll_test;
@@ -94,6 +96,8 @@ mod roll_test;
 mod services_test;
 #[cfg(test)]
 mod show_test;
+#[cfg(test)]
+mod stale_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]
