@@ -328,6 +328,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod epoch;
     mod hosts;
     mod layers;
     mod life;

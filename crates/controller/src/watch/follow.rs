@@ -61,7 +61,7 @@ impl Follower {
     pub(crate) fn new(app: &App, asked: Asked, caller: Caller) -> Self {
         let table = &app.shown.table;
         let came = asked.since.as_ref().map(|since| {
-            let revision = since.on(table.epoch(), table.revision())?;
+            let revision = since.on(table.epoch(), reached(app, &asked))?;
             Ok((revision, gone_since(app, &asked, &caller, revision)?))
         });
         let (came_with, gone, reset) = match came {
@@ -351,6 +351,17 @@ impl Follower {
         }
         was_stale && !is_stale
     }
+}
+
+/// The newest revision that the asker may have seen.
+///
+/// A stream of one service tells a change once its cell is swapped, and the table's own number moves after all cells of
+/// the batch: whoever lost such a stream in between and is back at once would seem to come from the future.
+fn reached(app: &App, asked: &Asked) -> u64 {
+    let table = &app.shown.table;
+    let cells = asked.names.iter().filter_map(|name| table.service(name));
+    let numbers = cells.map(|cell| cell.snapshot().mod_revision());
+    numbers.fold(table.revision(), u64::max)
 }
 
 /// Which services under the asker's prefix were removed since, that it may have had: all that it may know of.

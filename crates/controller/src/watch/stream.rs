@@ -98,7 +98,9 @@ impl Departed {
         {
             head.extend_from_slice(format!("date: {date}\r\n").as_bytes());
         }
-        for (name, value) in response.headers() {
+        // The router says the length of the empty body that stands for the stream; a client would believe it.
+        let headers = response.headers().iter();
+        for (name, value) in headers.filter(|(name, _)| *name != header::CONTENT_LENGTH) {
             head.extend_from_slice(name.as_str().as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
