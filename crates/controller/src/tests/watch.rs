@@ -116,6 +116,9 @@ async fn a_stream_begins_with_one_set_and_a_bookmark_and_then_tells_each_change(
     assert_eq!((second.event.as_str(), ready(&second)), ("endpoints", 2));
     assert_eq!(second.data["previous"], first.data["revision"]);
     assert!(second.revision() > bookmark.revision());
+    // What changes nothing that is shown is told to nobody.
+    served.show(1, true).await;
+    served.show(1, true).await;
     served.show(0, false).await;
     assert_eq!(ready(&watcher.next().await), 1);
 }
