@@ -253,6 +253,53 @@ fn membership_comes_as_parts_and_a_start_publishes_wholes() {
     assert!(matches!(&services[0].change, Change::Whole(all) if all.len() == 3));
 }
 
+// endpoints 28
+#[test]
+fn of_two_replicas_on_one_host_only_the_one_that_fails_leaves_the_list() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    turns(&mut rig, 1, true);
+    rig.pass(Duration::from_secs(1));
+    let ports = |rig: &Rig| {
+        let listed = rig.table[&name("web")].endpoints.iter();
+        let listed = listed.filter(|it| it.state.is_listed());
+        let ports = listed.map(|it| it.ports[0].numbers.first().number());
+        ports.collect::<Vec<u16>>()
+    };
+    let [_, second] = ports(&rig)[..] else {
+        panic!("both are listed")
+    };
+    published(&mut rig);
+    rig.status("web", 0, |status| {
+        (status.state, status.ready) = (State::Backoff, false);
+    });
+    assert_eq!(ports(&rig), [second]);
+    let [(_, services)] = &published(&mut rig)[..] else {
+        panic!("one batch")
+    };
+    assert!(
+        matches!(&services[0].change, Change::Parts { upsert, remove }
+        if upsert.len() == 1 && upsert[0].replica == 0 && remove.is_empty())
+    );
+}
+
+// endpoints 33
+#[test]
+fn an_agent_that_starts_again_and_tells_the_same_moves_no_revision() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    turns(&mut rig, 1, true);
+    rig.pass(Duration::from_secs(2));
+    published(&mut rig);
+    let (revision, commits) = (rig.registry.revision(), rig.commits);
+    let told = rig.facts("n1");
+    rig.pass(Duration::from_secs(20));
+    rig.tell(Input::HostReport(told));
+    rig.pass(Duration::from_secs(2));
+    assert_eq!((rig.registry.revision(), rig.commits), (revision, commits));
+    assert!(published(&mut rig).is_empty());
+}
+
 // endpoints 31
 #[test]
 fn what_no_answer_shows_moves_no_revision_and_publishes_nothing() {

@@ -359,6 +359,7 @@ fn revisions_never_go_back_whatever_the_clock_says_at_a_start() {
         rig.effects.clear();
         rig.ready("web", 0);
         rig.status("web", 0, |status| status.restarts += 1);
+        let before = last;
         for effect in &rig.effects {
             if let Effect::Publish { revision, .. } = effect {
                 assert!(*revision > last, "{revision} after {last} at {clock}");
@@ -366,6 +367,7 @@ fn revisions_never_go_back_whatever_the_clock_says_at_a_start() {
                 last = *revision;
             }
         }
+        assert!(last > before, "something was published");
         assert_eq!(rig.registry.epoch(), "epoch");
         rig.pass(Duration::from_secs(2));
     }
