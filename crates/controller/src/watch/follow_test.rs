@@ -318,7 +318,18 @@ async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {
                 shown(&site, &web, set.replicas[replica].desired.index, up.ready).await;
                 while let Some(event) = delta.follower.next(&site.controller.app) {
                     let text = event.text(Format::Lines, "e").pieces().concat();
+                    let bytes = event
+                        .text(Format::Events, &"e".repeat(16))
+                        .pieces()
+                        .concat();
                     let event: Value = serde_json::from_slice(&text).unwrap();
+                    let count = |name: &str| event["data"][name].as_array().map_or(0, Vec::len);
+                    // Whatever the size of the service.
+                    match (count("upsert"), count("remove")) {
+                        (0, 1) => assert!(bytes.len() <= 300, "{event}"),
+                        (1, 0) => assert!(bytes.len() <= 560, "{event}"),
+                        _ => {}
+                    }
                     apply(&mut has, &event);
                     told.push(event["event"].as_str().unwrap_or("bookmark").to_owned());
                 }
