@@ -5,8 +5,10 @@ use std::sync::{Arc, Barrier, RwLock};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use portreeve::endpoints::{EndpointTable, ServiceEndpoints};
-use portreeve::identity::ServiceName;
+use portreeve::endpoints::{
+    Change, Endpoint, EndpointState, EndpointTable, ServiceEndpoints, ServiceUpdate,
+};
+use portreeve::identity::{Incarnation, ServiceName};
 
 use crate::interleaved::{Ratio, Samples};
 use crate::verdict::{Bound, Part, Row};
@@ -107,31 +109,60 @@ fn look_locked(
 
 fn table(names: &[ServiceName]) -> EndpointTable {
     let table = EndpointTable::new("bench".to_owned(), 0);
-    table.publish(1, names.iter().map(|name| set(name).into()).collect(), &[]);
+    table.publish(1, names.iter().map(|name| update(name, 3)).collect(), &[]);
     table
 }
 
 fn locked(names: &[ServiceName]) -> RwLock<HashMap<ServiceName, Arc<ServiceEndpoints>>> {
-    RwLock::new(
-        names
-            .iter()
-            .map(|name| (name.clone(), Arc::new(set(name))))
-            .collect(),
-    )
+    let entry = |name: &ServiceName| {
+        let set = ServiceEndpoints {
+            service: name.clone(),
+            desired: 3,
+            endpoints: endpoints(),
+        };
+        (name.clone(), Arc::new(set))
+    };
+    RwLock::new(names.iter().map(entry).collect())
 }
 
-fn set(name: &ServiceName) -> ServiceEndpoints {
-    ServiceEndpoints {
+pub(crate) fn update(name: &ServiceName, desired: u32) -> ServiceUpdate {
+    ServiceUpdate {
         service: name.clone(),
-        desired: 3,
-        endpoints: Vec::new(),
+        desired,
+        change: Change::Whole(endpoints()),
+    }
+}
+
+fn endpoints() -> Vec<Endpoint> {
+    let all = (0..10).map(|replica| Endpoint {
+        replica,
+        ..endpoint()
+    });
+    all.collect()
+}
+
+pub(crate) fn endpoint() -> Endpoint {
+    Endpoint {
+        replica: 0,
+        incarnation: Incarnation(0),
+        job: None,
+        host: "n017".parse().expect("it is a host name"),
+        address: Some([10, 1, 0, 17].into()),
+        ports: Vec::new(),
+        state: EndpointState::Ready,
+        reason: None,
+        ready_since: None,
+        restarts: 0,
+        labels: Arc::default(),
     }
 }
 
 fn names() -> Vec<ServiceName> {
-    // Spread, so that neighbours in the list are not neighbours in the map.
-    let name = |number: usize| format!("service-{:04}.alice", number * 7_919 % 10_000);
-    (0..SERVICES)
-        .map(|number| name(number).parse().expect("the names are service names"))
-        .collect()
+    (0..SERVICES).map(name).collect()
+}
+
+/// Spread, so that neighbours in the list are not neighbours in the map.
+pub(crate) fn name(number: usize) -> ServiceName {
+    let name = format!("service-{:04}.alice", number * 7_919 % 10_000);
+    name.parse().expect("it is a service name")
 }

@@ -16,7 +16,9 @@
 mod baseline;
 mod chance;
 mod churn;
+mod endpoint_flips;
 mod endpoint_reads;
+mod endpoint_watchers;
 mod feasibility;
 mod fill_levels;
 mod fleet;
@@ -78,7 +80,7 @@ struct Measured {
 /// One measurement: what it is called when chosen, and what does it.
 type Measurement = (&'static [&'static str], fn(&mut Measured));
 
-const MEASUREMENTS: [Measurement; 10] = [
+const MEASUREMENTS: [Measurement; 13] = [
     (&["1", "2", "3"], |all| all.rows.extend(one_host::rows())),
     (&["4", "growth"], |all| {
         let (row, growth) = fill_levels::row();
@@ -90,6 +92,9 @@ const MEASUREMENTS: [Measurement; 10] = [
     (&["8"], |all| all.rows.push(gang::row())),
     (&["9"], |all| all.rows.push(refusal::row())),
     (&["10"], |all| all.rows.push(endpoint_reads::row())),
+    (&["11"], |all| all.rows.push(endpoint_flips::flip_row())),
+    (&["12"], |all| all.rows.push(endpoint_flips::storm_row())),
+    (&["13"], |all| all.rows.push(endpoint_watchers::row())),
     (&["22"], |all| all.rows.extend(workers::row())),
     (&["growth"], |all| {
         all.growth.extend(one_host_growth::lines());
@@ -114,5 +119,6 @@ fn groups() {
     gang::bench(&mut criterion);
     refusal::bench(&mut criterion);
     endpoint_reads::bench(&mut criterion);
+    endpoint_flips::bench(&mut criterion);
     criterion.final_summary();
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Wake, Waker};
 
-use loom::future::block_on;
 use loom::thread;
 
 use crate::endpoints::number::{Number, Watcher};
@@ -77,14 +79,62 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Sleeps until `look` finds something. Subscribed before, as the rule is.
-fn wait<T>(sleeper: &mut Watcher, mut look: impl FnMut() -> Option<T>) -> T {
-    loop {
-        sleeper.mark_unchanged();
-        if let Some(found) = look() {
-            return found;
+/// A writer in a thread of its own, and who sleeps until it wakes them. Said with plain atomics, which order
+/// nothing: loom's threads take turns on one real thread.
+struct Writer {
+    thread: thread::JoinHandle<()>,
+    is_through: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn start(write: impl FnOnce() + 'static) -> Self {
+        let is_through = Arc::new(AtomicBool::new(false));
+        let through = Arc::clone(&is_through);
+        let thread = thread::spawn(move || {
+            write();
+            through.store(true, Relaxed);
+        });
+        Self { thread, is_through }
+    }
+
+    /// Sleeps until `look` finds something. Subscribed before, as the rule is.
+    fn await_news<T>(&self, sleeper: &mut Watcher, mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            sleeper.mark_unchanged();
+            if let Some(found) = look() {
+                return found;
+            }
+            self.sleep(sleeper);
         }
-        block_on(sleeper.changed());
+    }
+
+    /// Sleeps until woken. Nobody wakes a sleeper once the writer is through.
+    fn sleep(&self, sleeper: &mut Watcher) {
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        if sleeper
+            .poll_changed(&mut Context::from_waker(&waker))
+            .is_ready()
+        {
+            return;
+        }
+        while !bell.0.load(Relaxed) {
+            assert!(!self.is_through.load(Relaxed), "left asleep for ever");
+            thread::yield_now();
+        }
+    }
+
+    fn join(self) {
+        self.thread.join().unwrap();
+    }
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
     }
 }
 
@@ -92,17 +142,17 @@ fn wait<T>(sleeper: &mut Watcher, mut look: impl FnMut() -> Option<T>) -> T {
 fn who_waits_on_a_service_is_never_left_asleep() {
     explore(|| {
         let table = table(&["a.x"]);
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![update("a.x", true)], &[]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![update("a.x", true)], &[]);
         });
         let handle = table.service(&name("a.x")).unwrap();
         let mut sleeper = handle.subscribe_ready();
-        let ready = wait(&mut sleeper, || {
+        let ready = writer.await_news(&mut sleeper, || {
             handle.read(|seen| (seen.ready_revision() > 1).then(|| seen.ready()))
         });
         assert_eq!(ready, 1);
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -110,21 +160,21 @@ fn who_waits_on_a_service_is_never_left_asleep() {
 fn who_is_late_or_slow_still_ends_with_the_last_version() {
     explore(|| {
         let table = table(&["a.x"]);
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![update("a.x", true)], &[]);
-            writer.publish(3, vec![update("a.x", false)], &[]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![update("a.x", true)], &[]);
+            written.publish(3, vec![update("a.x", false)], &[]);
         });
         let handle = table.service(&name("a.x")).unwrap();
         let mut sleeper = handle.subscribe();
         let mut newest = 1;
-        wait(&mut sleeper, || {
+        writer.await_news(&mut sleeper, || {
             let seen = handle.read(|seen| seen.mod_revision());
             assert!(seen >= newest, "{seen} came after {newest}");
             newest = seen;
             (seen == 3).then_some(())
         });
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -132,9 +182,9 @@ fn who_is_late_or_slow_still_ends_with_the_last_version() {
 fn the_tables_number_never_runs_ahead_of_what_it_promises() {
     explore(|| {
         let table = table(&["a.x", "b.x"]);
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![update("a.x", true), update("b.x", true)], &[]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![update("a.x", true), update("b.x", true)], &[]);
         });
         let promised = (table.revision(), table.ready_revision());
         for service in ["a.x", "b.x"] {
@@ -144,7 +194,7 @@ fn the_tables_number_never_runs_ahead_of_what_it_promises() {
             let seen = seen.unwrap();
             assert!(seen.0 >= promised.0 && seen.1 >= promised.1);
         }
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -152,12 +202,12 @@ fn the_tables_number_never_runs_ahead_of_what_it_promises() {
 fn a_stream_over_many_services_misses_none() {
     explore(|| {
         let table = table(&["a.x", "b.x"]);
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![update("a.x", true), update("b.x", true)], &[]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![update("a.x", true), update("b.x", true)], &[]);
         });
         let mut sleeper = table.subscribe();
-        let told = wait(&mut sleeper, || {
+        let told = writer.await_news(&mut sleeper, || {
             let recent = table.recent(1).unwrap();
             (recent.revision > 1).then_some(recent)
         });
@@ -167,7 +217,7 @@ fn a_stream_over_many_services_misses_none() {
             let seen = table.read(&service, |seen| seen.mod_revision());
             assert!(seen >= Some(revision));
         }
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -175,16 +225,16 @@ fn a_stream_over_many_services_misses_none() {
 fn who_waits_for_a_name_finds_it_with_its_entries() {
     explore(|| {
         let table = table(&[]);
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![update("a.x", true)], &[]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![update("a.x", true)], &[]);
         });
         let mut sleeper = table.subscribe_names();
-        let ready = wait(&mut sleeper, || {
+        let ready = writer.await_news(&mut sleeper, || {
             table.read(&name("a.x"), |seen| seen.ready())
         });
         assert_eq!(ready, 1);
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -193,19 +243,19 @@ fn who_holds_a_handle_hears_of_the_end() {
     explore(|| {
         let table = table(&["a.x"]);
         let handle = table.service(&name("a.x")).unwrap();
-        let writer = Arc::clone(&table);
-        let writer = thread::spawn(move || {
-            writer.publish(2, vec![], &[name("a.x")]);
+        let written = Arc::clone(&table);
+        let writer = Writer::start(move || {
+            written.publish(2, vec![], &[name("a.x")]);
         });
         let mut sleeper = handle.subscribe();
-        wait(&mut sleeper, || {
+        writer.await_news(&mut sleeper, || {
             handle.read(|seen| seen.is_removed().then_some(()))
         });
         let mut sleeper = table.subscribe();
-        wait(&mut sleeper, || (table.revision() == 2).then_some(()));
+        writer.await_news(&mut sleeper, || (table.revision() == 2).then_some(()));
         assert!(table.service(&name("a.x")).is_none());
         assert_eq!(table.removed_since(1).unwrap().len(), 1);
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -217,19 +267,13 @@ fn a_sleeper_that_leaves_takes_nobody_elses_wake_with_it() {
         let leaves = number.subscribe();
         let leaver = thread::spawn(move || {
             let mut leaves = leaves;
-            let mut once = std::pin::pin!(async {
-                let polled = std::future::poll_fn(|context| {
-                    std::task::Poll::Ready(leaves.poll_changed(context).is_ready())
-                });
-                polled.await
-            });
-            block_on(once.as_mut());
+            let _ = leaves.poll_changed(&mut Context::from_waker(Waker::noop()));
         });
-        let mover = Arc::clone(&number);
-        let mover = thread::spawn(move || mover.move_to(2));
-        assert_eq!(block_on(stays.changed()), 2);
+        let moved = Arc::clone(&number);
+        let writer = Writer::start(move || moved.move_to(2));
+        writer.await_news(&mut stays, || (number.value() == 2).then_some(()));
         leaver.join().unwrap();
-        mover.join().unwrap();
+        writer.join();
     });
 }
 
@@ -259,14 +303,14 @@ impl Place {
 /// A writer against a reader, in every order.
 fn play(
     write: impl Fn(&Place) + Clone + Send + Sync + 'static,
-    read: impl Fn(&Place) + Send + Sync + 'static,
+    read: impl Fn(&Place, &Writer) + Send + Sync + 'static,
 ) {
     explore(move || {
         let place = Place::new();
         let (write, written) = (write.clone(), Arc::clone(&place));
-        let writer = thread::spawn(move || write(&written));
-        read(&place);
-        writer.join().unwrap();
+        let writer = Writer::start(move || write(&written));
+        read(&place, &writer);
+        writer.join();
     });
 }
 
@@ -275,9 +319,9 @@ fn swap_then_move(place: &Place) {
     place.number.move_to(2);
 }
 
-fn subscribe_then_load(place: &Place) {
+fn subscribe_then_load(place: &Place, writer: &Writer) {
     let mut sleeper = place.number.subscribe();
-    wait(&mut sleeper, || (place.see() == 2).then_some(()));
+    writer.await_news(&mut sleeper, || (place.see() == 2).then_some(()));
 }
 
 #[test]
@@ -286,7 +330,7 @@ fn the_right_order_alone_loses_nothing() {
 }
 
 #[test]
-#[should_panic(expected = "deadlock")]
+#[should_panic(expected = "left asleep for ever")]
 fn a_number_that_moves_before_the_swap_loses_the_version() {
     play(
         |place| {
@@ -298,30 +342,30 @@ fn a_number_that_moves_before_the_swap_loses_the_version() {
 }
 
 #[test]
-#[should_panic(expected = "deadlock")]
+#[should_panic(expected = "left asleep for ever")]
 fn a_reader_that_loads_before_it_subscribes_sleeps_for_ever() {
-    play(swap_then_move, |place| {
+    play(swap_then_move, |place, writer| {
         if place.see() == 1 {
             let mut sleeper = place.number.subscribe();
-            block_on(sleeper.changed());
+            writer.sleep(&mut sleeper);
         }
     });
 }
 
 #[test]
-#[should_panic(expected = "deadlock")]
+#[should_panic(expected = "left asleep for ever")]
 fn a_reader_that_marks_after_it_looked_sleeps_for_ever() {
-    play(swap_then_move, |place| {
+    play(swap_then_move, |place, writer| {
         let mut sleeper = place.number.subscribe();
         while place.see() == 1 {
             sleeper.mark_unchanged();
-            block_on(sleeper.changed());
+            writer.sleep(&mut sleeper);
         }
     });
 }
 
 #[test]
-#[should_panic(expected = "deadlock")]
+#[should_panic(expected = "left asleep for ever")]
 fn a_number_that_is_dropped_while_nobody_listens_is_missed_by_who_comes_later() {
     play(
         |place| {
@@ -331,22 +375,19 @@ fn a_number_that_is_dropped_while_nobody_listens_is_missed_by_who_comes_later() 
                 place.number.move_to(2);
             }
         },
-        |place| {
+        |place, writer| {
             // Who follows many services looks at them only when the number says so.
             let mut sleeper = place.number.subscribe();
-            wait(&mut sleeper, || (sleeper_sees(place) > 1).then_some(()));
+            let number = || place.number.value();
+            writer.await_news(&mut sleeper, || (number() > 1).then_some(()));
         },
     );
-}
-
-fn sleeper_sees(place: &Place) -> u64 {
-    place.number.value()
 }
 
 #[test]
 #[should_panic(expected = "older than promised")]
 fn a_number_read_after_the_snapshot_promises_too_much() {
-    play(swap_then_move, |place| {
+    play(swap_then_move, |place, _| {
         let seen = place.see();
         let promised = place.number.value();
         assert!(seen >= promised, "older than promised");
@@ -355,7 +396,7 @@ fn a_number_read_after_the_snapshot_promises_too_much() {
 
 #[test]
 fn a_number_read_before_the_snapshot_promises_no_more_than_there_is() {
-    play(swap_then_move, |place| {
+    play(swap_then_move, |place, _| {
         let promised = place.number.value();
         assert!(place.see() >= promised, "older than promised");
     });
@@ -366,11 +407,11 @@ fn play_batch(write: impl Fn(&Place, &Place) + Clone + Send + Sync + 'static) {
     explore(move || {
         let (one, other) = (Place::new(), Place::new());
         let (write, of_one, of_other) = (write.clone(), Arc::clone(&one), Arc::clone(&other));
-        let writer = thread::spawn(move || write(&of_one, &of_other));
+        let writer = Writer::start(move || write(&of_one, &of_other));
         let promised = one.number.value();
         assert!(one.see() >= promised, "older than promised");
         assert!(other.see() >= promised, "older than promised");
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -401,17 +442,17 @@ fn play_names(write: impl Fn(&Swap<Names>) + Clone + Send + Sync + 'static) {
         let names = Arc::new(Swap::new(Names::new()));
         let appeared = Number::new(1);
         let (write, map, number) = (write.clone(), Arc::clone(&names), Arc::clone(&appeared));
-        let writer = thread::spawn(move || {
+        let writer = Writer::start(move || {
             write(&map);
             number.move_to(2);
         });
         let mut sleeper = appeared.subscribe();
-        let found = wait(&mut sleeper, || {
+        let found = writer.await_news(&mut sleeper, || {
             names.read(|names| names.get("a.x").cloned())
         });
         let entries = found.read(|entries| *entries);
         assert_eq!(entries, 1, "a placeholder was taken for a service");
-        writer.join().unwrap();
+        writer.join();
     });
 }
 
@@ -434,20 +475,20 @@ fn a_name_that_appears_before_its_cell_is_found_empty() {
 }
 
 #[test]
-#[should_panic(expected = "deadlock")]
+#[should_panic(expected = "left asleep for ever")]
 fn a_name_looked_up_before_its_number_is_subscribed_is_missed() {
     explore(|| {
         let (names, appeared) = (Arc::new(Swap::new(Names::new())), Number::new(1));
         let (map, number) = (Arc::clone(&names), Arc::clone(&appeared));
-        let writer = thread::spawn(move || {
+        let writer = Writer::start(move || {
             let cell = Arc::new(Swap::new(1));
             map.replace(Arc::new(BTreeMap::from([("a.x", cell)])));
             number.move_to(2);
         });
         if names.read(|names| names.get("a.x").is_none()) {
             let mut sleeper = appeared.subscribe();
-            block_on(sleeper.changed());
+            writer.sleep(&mut sleeper);
         }
-        writer.join().unwrap();
+        writer.join();
     });
 }

@@ -6,6 +6,8 @@
 //!
 //! This module knows nothing of transports: what an answer looks like is its reader's business.
 
+#[cfg(all(test, not(loom)))]
+mod cases_test;
 mod cell;
 mod endpoint;
 mod journal;

@@ -131,7 +131,7 @@ impl Clone for Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // A model that has failed is taken down thread by thread, and its locks cannot be held any more.
+        // A model that has failed is taken apart, and its locks cannot be held any more.
         let fails = cfg!(loom) && std::thread::panicking();
         if let Some(bed) = self.bed.take().filter(|_| !fails) {
             // The waker itself is dropped after the lock: it is foreign code.

@@ -45,9 +45,17 @@ struct Driven {
     task: tokio::task::JoinHandle<()>,
 }
 
+/// Everything is shown at once.
 async fn driven() -> Driven {
+    gathering(Duration::ZERO).await
+}
+
+async fn gathering(coalesce: Duration) -> Driven {
     let mood = Arc::new((Mutex::new(Mood::Commits), Condvar::new()));
-    let config = registry::Config::default();
+    let config = registry::Config {
+        coalesce,
+        ..registry::Config::default()
+    };
     let registry = Registry::load(config, &Stored::default(), "e".into(), clock::now()).unwrap();
     let store = Moody {
         inner: MemoryStore::default(),
@@ -297,4 +305,49 @@ async fn commands_do_not_pile_up_without_bound_before_a_store_that_hangs() {
     for answer in asked {
         assert!(answer.await.unwrap().unwrap().changed);
     }
+}
+
+#[tokio::test]
+async fn what_a_window_holds_is_shown_when_it_ends_although_a_commit_hangs() {
+    let driven = gathering(Duration::from_millis(20)).await;
+    let of_web = placed(&driven).await;
+    let web: ServiceName = "web.alice".parse().unwrap();
+    driven.store(Mood::Hangs);
+    let (by, command) = submit("other");
+    let (reply, answer) = oneshot::channel();
+    let fact = Fact::Command { by, command, reply };
+    driven.queue.send(fact).await;
+    for seq in 2..6 {
+        let Input::Status(mut report) = of_web(seq, State::Up) else {
+            unreachable!("it is a status")
+        };
+        report.status.ready = seq == 5;
+        driven.queue.tell(Input::Status(report)).await.unwrap();
+    }
+    let is_ready = |view: &Arc<View>| view.services[&web].ready == 1;
+    let view = driven.view(is_ready).await;
+    let listed = driven.shown.table.read(&web, |seen| seen.listed().len());
+    assert_eq!(listed, Some(1));
+    assert!(!view.services.contains_key(&"other.alice".parse().unwrap()));
+    driven.store(Mood::Commits);
+    assert!(answer.await.unwrap().unwrap().changed);
+}
+
+#[tokio::test]
+async fn who_may_see_a_service_rings_its_own_bell_and_no_other_change_does() {
+    let driven = driven().await;
+    let mut rights = driven.shown.rights.subscribe();
+    let of_web = placed(&driven).await;
+    driven.queue.tell(of_web(2, State::Up)).await.unwrap();
+    assert!(!rights.has_changed().unwrap());
+    let (by, Command::Submit(mut submission)) = submit("web") else {
+        unreachable!("it is a submission")
+    };
+    submission.profile.visibility = portreeve::identity::Visibility::Cluster;
+    submission.replace = true;
+    let command = Command::Submit(submission);
+    driven.queue.command(by, command).await.unwrap().unwrap();
+    let moved = tokio::time::timeout(PATIENCE, rights.changed());
+    moved.await.unwrap().unwrap();
+    assert_eq!(*rights.borrow(), driven.shown.view.borrow().rights);
 }

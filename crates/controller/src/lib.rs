@@ -330,6 +330,7 @@ mod site;
 mod tests {
     mod attach;
     mod described;
+    mod epoch;
     mod hostile_reads;
     mod hosts;
     mod layers;
@@ -337,5 +338,5 @@ mod tests {
     mod limits;
     mod rest;
     mod services;
-    mod watch;
+    pub(crate) mod watch;
 }

@@ -215,13 +215,16 @@ mod tests {
         let lineage = Lineage::of(data.path(), 8, None);
         let told = lineage.copied().unwrap();
         assert_eq!(told, "nothing notes how many commits were accepted");
+        let mut commits = 8;
         for hostile in ["", "x", "machine \ndevice 0\n", &"y".repeat(10_000)] {
             fs::write(&witnesses(data.path())[0], hostile).unwrap();
-            assert!(start(data.path(), 8).unwrap().ends_with("was copied here"));
+            commits += 1;
+            let told = start(data.path(), commits).unwrap();
+            assert!(told.ends_with("was copied here"), "{told}");
         }
         let witness = &witnesses(data.path())[0];
         fs::rename(witness, data.path().join("portreeve.line-x")).unwrap();
-        let told = start(data.path(), 9).unwrap();
+        let told = start(data.path(), 20).unwrap();
         assert_eq!(told, "portreeve.line-x has no number of commits");
     }
 }

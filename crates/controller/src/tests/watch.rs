@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use http::Method;
+use portreeve::identity::ServiceName;
 use portreeve::supervision::State;
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::paths;
 use serde_json::Value;
 
 use crate::limits::Limits;
-use crate::site::{FakeAgent, Site, profile, request, status};
+use crate::site::{FakeAgent, PATIENCE, Site, profile, request, status};
 
 use super::limits::{limits, listening};
 
@@ -44,7 +45,15 @@ impl Served {
         }
     }
 
-    /// The worker of this replica tells that it is ready, or not.
+    /// The worker of this replica tells that it is ready, or not, and it is shown.
+    async fn show(&mut self, replica: usize, ready: bool) {
+        self.flip(replica, ready).await;
+        let index = self.replicas[replica].desired.index;
+        let service = self.replicas[replica].desired.service.clone();
+        shown(&self.site, &service, index, ready).await;
+    }
+
+    /// The worker of this replica tells that it is ready, or not: what follows within a moment is shown with it.
     async fn flip(&mut self, replica: usize, ready: bool) {
         self.seq += 1;
         let told = status(self.seq, State::Up, ready);
@@ -60,6 +69,30 @@ impl Served {
     }
 }
 
+/// Waits until the table shows the replica ready, or not.
+pub(crate) async fn shown(site: &Site, service: &ServiceName, index: u32, ready: bool) {
+    let table = &site.controller.app.shown.table;
+    let mut number = table.subscribe();
+    let is_shown = || {
+        table.read(service, |snapshot| {
+            let entry = snapshot.entry(&index);
+            entry.is_some_and(|(entry, _)| entry.state.is_listed() == ready)
+        })
+    };
+    let waits = async {
+        loop {
+            number.mark_unchanged();
+            if is_shown() == Some(true) {
+                return;
+            }
+            number.changed().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waits)
+        .await
+        .expect("it is not shown");
+}
+
 fn ready(told: &Told) -> u64 {
     told.data["ready"].as_u64().unwrap()
 }
@@ -67,7 +100,7 @@ fn ready(told: &Told) -> u64 {
 #[tokio::test]
 async fn a_stream_begins_with_one_set_and_a_bookmark_and_then_tells_each_change() {
     let mut served = Served::start(2).await;
-    served.flip(0, true).await;
+    served.show(0, true).await;
     let mut watcher = served.watch(&served.path()).await;
     assert_eq!(watcher.header("content-type"), "text/event-stream");
     assert_eq!(watcher.header("x-accel-buffering"), "no");
@@ -78,19 +111,19 @@ async fn a_stream_begins_with_one_set_and_a_bookmark_and_then_tells_each_change(
     let bookmark = watcher.next().await;
     assert_eq!(bookmark.event, "bookmark");
     assert!(bookmark.revision() >= first.revision());
-    served.flip(1, true).await;
+    served.show(1, true).await;
     let second = watcher.next().await;
     assert_eq!((second.event.as_str(), ready(&second)), ("endpoints", 2));
     assert_eq!(second.data["previous"], first.data["revision"]);
     assert!(second.revision() > bookmark.revision());
-    served.flip(0, false).await;
+    served.show(0, false).await;
     assert_eq!(ready(&watcher.next().await), 1);
 }
 
 #[tokio::test]
 async fn lines_of_json_tell_the_same_as_events() {
     let mut served = Served::start(1).await;
-    served.flip(0, true).await;
+    served.show(0, true).await;
     let path = served.path();
     let mut lines = Watcher::open(&served.site, &path, "application/x-ndjson", None).await;
     let mut events = served.watch(&path).await;
@@ -98,7 +131,7 @@ async fn lines_of_json_tell_the_same_as_events() {
     let first = events.next().await;
     assert_eq!(lines.next().await, first);
     assert_eq!(lines.next().await.event, events.next().await.event);
-    served.flip(0, false).await;
+    served.show(0, false).await;
     assert_eq!(lines.next().await, events.next().await);
 }
 
@@ -211,8 +244,8 @@ async fn a_quiet_stream_tells_that_it_lives_and_where_it_is() {
 #[tokio::test]
 async fn after_a_restart_a_stream_goes_on_without_an_empty_set_between() {
     let mut served = Served::start(2).await;
-    served.flip(0, true).await;
-    served.flip(1, true).await;
+    served.show(0, true).await;
+    served.show(1, true).await;
     served.site.commits_at_rest().await;
     let path = served.path();
     let mut watcher = served.watch(&path).await;

@@ -14,28 +14,37 @@ use super::asked::Asked;
 pub(crate) struct Bells {
     /// The one service's number, while it is there.
     cell: Option<(Handle, Watcher)>,
-    /// The table's number, for those who follow several.
-    table: Option<Watcher>,
-    /// Who may see what, and what there is.
+    /// The table's number, for those who follow several; that of its names, for who waits for one.
+    table: Watcher,
+    /// Who may see what.
+    rights: watch::Receiver<u64>,
+    /// That what was stored is confirmed.
+    synced: watch::Receiver<u64>,
+    /// What there is, for as long as the table shows more than it: the view is written after the table.
     view: watch::Receiver<Arc<View>>,
 }
 
 impl Bells {
     pub(crate) fn of(app: &App, asked: &Asked) -> Self {
-        let several = asked.only().is_none();
+        let table = &app.shown.table;
         Self {
             cell: None,
-            table: several.then(|| app.shown.table.subscribe()),
+            table: match asked.only() {
+                Some(_) => table.subscribe_names(),
+                None => table.subscribe(),
+            },
+            rights: app.shown.rights.subscribe(),
+            synced: app.shown.synced.subscribe(),
             view: app.shown.view.subscribe(),
         }
     }
 
     /// What rings from here on is heard. Before the snapshots are read, so that no change falls between.
     pub(crate) fn listen(&mut self, app: &App, asked: &Asked) {
+        self.table.mark_unchanged();
+        self.rights.mark_unchanged();
+        self.synced.mark_unchanged();
         self.view.mark_unchanged();
-        if let Some(table) = &mut self.table {
-            table.mark_unchanged();
-        }
         let gone = |handle: &Handle| handle.read(Snapshot::is_removed);
         if self.cell.as_ref().is_some_and(|(handle, _)| gone(handle)) {
             self.cell = None;
@@ -53,16 +62,25 @@ impl Bells {
         }
     }
 
-    pub(crate) async fn ring(&mut self) {
-        let Self { cell, table, view } = self;
-        let number = match (cell, table) {
-            (Some((_, number)), _) | (None, Some(number)) => Some(number),
-            (None, None) => None,
+    /// Returns when one of them rings. The view's only where `awaits_view`: it moves with whatever happens.
+    pub(crate) async fn ring(&mut self, awaits_view: bool) {
+        let Self {
+            cell,
+            table,
+            rights,
+            synced,
+            view,
+        } = self;
+        let number = match cell {
+            Some((_, number)) => number,
+            None => table,
         };
         tokio::select! {
-            () = heard(number) => {}
-            // The view's writer is part of what this stream holds.
-            _ = view.changed() => {}
+            _ = number.changed() => {}
+            // Those who ring are part of what this stream holds.
+            _ = rights.changed() => {}
+            _ = synced.changed() => {}
+            _ = view.changed(), if awaits_view => {}
         }
     }
 }

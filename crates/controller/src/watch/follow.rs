@@ -33,8 +33,10 @@ pub(crate) struct Follower {
     position: u64,
     /// The table's number before the newest look at the services.
     frontier: u64,
-    /// The view's at that look; `None` before the first.
+    /// When the rights last changed before that look; `None` before the first.
     rights: Option<u64>,
+    /// A service that is followed is in the table and not yet in the view, which tells who may see it.
+    awaits_view: bool,
     /// What that look found to tell, the oldest last.
     due: Vec<(u64, ServiceName)>,
     /// Whether the peer was told that nothing is left to tell.
@@ -59,7 +61,7 @@ impl Follower {
     pub(crate) fn new(app: &App, asked: Asked, caller: Caller) -> Self {
         let table = &app.shown.table;
         let came = asked.since.as_ref().map(|since| {
-            let revision = since.on(table.epoch(), table.revision())?;
+            let revision = since.on(table.epoch(), reached(app, &asked))?;
             Ok((revision, gone_since(app, &asked, &caller, revision)?))
         });
         let (came_with, gone, reset) = match came {
@@ -79,6 +81,7 @@ impl Follower {
             position: came_with.unwrap_or(0),
             frontier: 0,
             rights: None,
+            awaits_view: false,
             due: Vec::new(),
             caught_up: false,
         }
@@ -130,8 +133,8 @@ impl Follower {
     fn look(&mut self, app: &App) -> bool {
         // Before any snapshot: what a snapshot tells is at least as new.
         let frontier = app.shown.table.revision();
-        let rights = Some(app.shown.view.borrow().revision);
-        let all = rights != self.rights;
+        let rights = Some(*app.shown.rights.borrow());
+        let all = rights != self.rights || std::mem::take(&mut self.awaits_view);
         let nothing_moved = frontier == self.frontier && !all;
         if nothing_moved && self.asked.only().is_none() {
             return false;
@@ -180,11 +183,13 @@ impl Follower {
         if self.is_ahead(revision) {
             return None;
         }
+        let rights = self.rights.unwrap_or_default();
         match has {
             Some(Has::Shown { revision: has, .. }) if has == revision => None,
-            None if self.came_with.is_some_and(|came_with| {
-                revision <= came_with && found.service.revision <= came_with
-            }) =>
+            // Unless it could not see this then.
+            None if self
+                .came_with
+                .is_some_and(|came_with| revision <= came_with && rights <= came_with) =>
             {
                 self.note(service, &found, false);
                 None
@@ -307,9 +312,18 @@ impl Follower {
         }
     }
 
-    fn find(&self, app: &App, service: &ServiceName) -> Option<Found> {
-        let found = Found::of(app, &self.caller, service).ok()?;
+    fn find(&mut self, app: &App, service: &ServiceName) -> Option<Found> {
+        let Ok(found) = Found::of(app, &self.caller, service) else {
+            let in_table = app.shown.table.service(service).is_some();
+            self.awaits_view |= in_table && !app.shown.view.borrow().services.contains_key(service);
+            return None;
+        };
         (!found.snapshot.is_removed()).then_some(found)
+    }
+
+    /// Whether it has to look again when the view is another one.
+    pub(crate) const fn awaits_view(&self) -> bool {
+        self.awaits_view
     }
 
     /// Whether the last of what the peer has as stale is now confirmed.
@@ -331,6 +345,17 @@ impl Follower {
     }
 }
 
+/// The newest revision that the asker may have seen.
+///
+/// A stream of one service tells a change once its cell is swapped, and the table's own number moves after all cells of
+/// the batch: whoever lost such a stream in between and is back at once would seem to come from the future.
+fn reached(app: &App, asked: &Asked) -> u64 {
+    let table = &app.shown.table;
+    let cells = asked.names.iter().filter_map(|name| table.service(name));
+    let numbers = cells.map(|cell| cell.snapshot().mod_revision());
+    numbers.fold(table.revision(), u64::max)
+}
+
 /// Which services under the asker's prefix were removed since, that it may have had: all that it may know of.
 ///
 /// What others could see of a service is gone with the service. So whoever had, or might have had, one of
@@ -344,6 +369,10 @@ fn gone_since(
     if asked.prefix.is_none() {
         // Of each name it asks for it is told.
         return Ok(Vec::new());
+    }
+    if *app.shown.rights.borrow() > since {
+        // What it could see then is not known any more.
+        return Err(Reset::TooOld);
     }
     let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
     let removed = removed.into_iter().filter(|service| asked.follows(service));

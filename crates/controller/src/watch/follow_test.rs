@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::*;
 use crate::rest::query::Query;
 use crate::site::{FakeAgent, OWNER, STRANGER, Site, profile, put, request, status};
+use crate::tests::watch::shown;
 use crate::watch::asked::Format;
 
 /// What a follower of `query` is told, event by event.
@@ -270,6 +271,7 @@ async fn a_view_of_a_part_sleeps_through_what_happens_to_the_rest() {
         agent
             .tell(&set.replicas[0], &status(seq, State::Up, ready))
             .await;
+        shown(&site, &web, set.replicas[0].desired.index, ready).await;
         assert_eq!(there.now(&site).len(), 1, "{ready}");
         assert!(elsewhere.now(&site).is_empty());
         assert!(labelled.now(&site).is_empty());
@@ -287,17 +289,18 @@ async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {
         .desired_until(|set| set.replicas.len() == REPLICAS)
         .await;
     let web = set.replicas[0].desired.service.clone();
-    for state in ["ready", "serving", "all"] {
+    for (round, state) in (0..).zip(["ready", "serving", "all"]) {
         let query = |more: &str| format!("service={web}&state={state}{more}");
         let mut delta = Told::of(&site, 0, &query("&delta=1"), None);
         let mut has: BTreeMap<u64, Value> = BTreeMap::new();
         let mut told = Vec::new();
-        for seq in 1..=60_u64 {
+        for seq in round * 60 + 1..=round * 60 + 60_u64 {
             let replica = usize::try_from(seq * 7).unwrap() % REPLICAS;
             let up = status(seq, State::Up, seq % 3 != 0);
             // Some of the states between are not told, and some of the reports change nothing.
             let _ = agent.try_tell(&set.replicas[replica], &up).await;
             if seq % 4 == 0 {
+                shown(&site, &web, set.replicas[replica].desired.index, up.ready).await;
                 while let Some(event) = delta.follower.next(&site.controller.app) {
                     let text = event.text(Format::Lines, "e").pieces().concat();
                     let event: Value = serde_json::from_slice(&text).unwrap();

@@ -93,7 +93,9 @@ impl Departed {
         {
             head.extend_from_slice(format!("date: {date}\r\n").as_bytes());
         }
-        for (name, value) in response.headers() {
+        // The router says the length of the empty body that stands for the stream; a client would believe it.
+        let headers = response.headers().iter();
+        for (name, value) in headers.filter(|(name, _)| *name != header::CONTENT_LENGTH) {
             head.extend_from_slice(name.as_str().as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
@@ -147,7 +149,7 @@ impl Stream {
             let quiet = spread(limits.heartbeat - fifth..limits.heartbeat + fifth);
             let due = (Instant::now() + quiet).min(ends_at);
             tokio::select! {
-                () = bells.ring() => {}
+                () = bells.ring(self.follower.awaits_view()) => {}
                 () = stop.said() => return self.bye(wire, End::Stopping).await,
                 read = drain(wire) => {
                     unasked += read?;

@@ -32,6 +32,7 @@ impl Followed {
     /// Takes one event; says what is wrong with it.
     pub(crate) fn take(&mut self, event: &Event) -> Result<(), String> {
         self.events += 1;
+        let before = self.last.clone();
         if !event.id.is_empty() {
             self.last = Some(event.id.clone());
         }
@@ -68,6 +69,7 @@ impl Followed {
             }
             "reset" => {
                 self.resets += 1;
+                eprintln!("{event:?} to one who came with {before:?}");
                 self.sets.clear();
                 self.revisions.clear();
             }

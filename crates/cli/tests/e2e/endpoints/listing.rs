@@ -28,7 +28,18 @@ fn only_ready_replicas_are_listed_and_the_others_are_shown_on_wish_with_their_st
     // One that stops still answers for as long as its drain is, and is offered to nobody new.
     world.ok(&["kill", "flap/0"]);
     wait_listed(&world, "flap", 0);
-    let serving = get(&world, "services/flap/endpoints?state=serving").json();
+    let serving = || get(&world, "services/flap/endpoints?state=serving").json();
+    let drains = || {
+        serving()["endpoints"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+    };
+    assert!(
+        eventually(drains),
+        "{:#}",
+        get(&world, "services/flap/endpoints?state=all").json()
+    );
+    let serving = serving();
     let leaving = json!({"ready": false, "serving": true, "terminating": true});
     assert_eq!(
         serving["endpoints"][0]["conditions"], leaving,
@@ -71,7 +82,9 @@ fn a_ready_replica_without_an_address_is_not_listed_until_its_host_has_one() {
     site.host.publish(None);
     site.host.report().unwrap();
     site.tell(0, true);
-    let all = get(&site.world, "services/web/endpoints?state=all").json();
+    let all = || get(&site.world, "services/web/endpoints?state=all").json();
+    assert!(eventually(|| all()["endpoints"][0]["address"].is_null()));
+    let all = all();
     assert_eq!(all["endpoints"].as_array().unwrap().len(), 1, "{all:#}");
     assert!(all["endpoints"][0]["address"].is_null(), "{all:#}");
     assert_eq!(resolved(&site.world, "web"), Vec::<String>::new());

@@ -229,6 +229,9 @@ impl Events {
         wire.ask("GET", path, &headers, b"")?;
         let head = wire.head()?;
         match head.status {
+            200 if head.header("content-length").is_some() => {
+                Err(io::Error::other("a stream that says its length"))
+            }
             200 => Ok(Self(wire)),
             other => Err(io::Error::other(format!("no stream but {other}"))),
         }

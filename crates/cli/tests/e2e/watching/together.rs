@@ -10,6 +10,12 @@ fn says(running: &Running, text: &str) {
     assert!(met, "it never said {text:?}: {}", running.output());
 }
 
+/// Has all that is known written now: news is a second later at most, with the next truth at once.
+fn written(world: &World) {
+    let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
+    world.ok(&["submit", &world.profile("quiet.toml", quiet)]);
+}
+
 #[test]
 fn a_file_and_a_command_follow_replicas_through_a_restart_of_the_controller() {
     let Some(world) = World::new() else { return };
@@ -49,6 +55,7 @@ fn a_file_and_a_command_follow_replicas_through_a_restart_of_the_controller() {
         watch.output()
     );
 
+    written(&world);
     kill(serving.pid(), "KILL");
     let _ = serving.code();
     says(&watch, "trying again");
@@ -70,15 +77,16 @@ fn a_file_and_a_command_follow_replicas_through_a_restart_of_the_controller() {
         text(),
         watch.output()
     );
-    let counts = fs::read_to_string(&log).unwrap();
-    let shown: Vec<_> = counts.lines().map(str::trim).collect();
+    let counts = || -> Vec<String> {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    };
+    let met = eventually(|| counts().last().is_some_and(|last| last == "2"));
+    assert!(met, "{:?}", counts());
     // From nothing to both, then to one and back; never to nothing while replicas run.
-    let first = shown.iter().position(|count| *count != "0").unwrap();
-    assert!(
-        shown[first..].iter().all(|count| *count != "0"),
-        "{shown:?}"
-    );
-    assert_eq!(shown.last(), Some(&"2"), "{shown:?}");
+    let shown = counts();
+    let first = shown.iter().position(|count| count != "0").unwrap();
+    assert!(shown[first..].iter().all(|count| count != "0"), "{shown:?}");
 
     world.ok(&["scale", "hello", "0"]);
     assert!(eventually(|| text().is_empty()), "{}", watch.output());
@@ -176,9 +184,7 @@ fn what_the_hosts_have_not_confirmed_is_told_and_refused_on_wish() {
     let line = world.ok(&["wait", "hello", "--print", "lines"]);
     let fresh = world.run(&["endpoints", "hello", "--fresh"]);
     assert_eq!((fresh.code, &fresh.stdout), (Some(0), &line), "{fresh:?}");
-    // News is written a second later at most; with the next truth at once.
-    let quiet = "kind = \"service\"\nname = \"quiet\"\ncommand = \"exec sleep 1000000\"\n";
-    world.ok(&["submit", &world.profile("quiet.toml", quiet)]);
+    written(&world);
     // The agent goes first, so that nobody tells the next controller anything.
     hosting.end("TERM");
     serving.end("TERM");

@@ -25,6 +25,7 @@ pub(crate) async fn await_change(
 ) -> Result<Found, Refused> {
     let awaits_name = allow_missing || hold.since.is_some();
     let mut views = app.shown.view.subscribe();
+    let mut rights = app.shown.rights.subscribe();
     let mut late = std::pin::pin!(tokio::time::sleep(hold.shortened()));
     let mut stopping = app.stopping.clone();
     let mut share = None;
@@ -32,10 +33,14 @@ pub(crate) async fn await_change(
     let mut has = None;
     loop {
         views.mark_unchanged();
+        rights.mark_unchanged();
         let handle = app.shown.table.service(name);
         // Before the snapshot is read, so that no change falls between.
         let mut number = handle.map(|handle| asked.listing.subscribe(&handle));
-        match (Found::of(app, caller, name), has) {
+        let found = Found::of(app, caller, name);
+        // The view, which tells that a service is there, moves with whatever happens to any.
+        let awaits_view = found.is_err();
+        match (found, has) {
             (Ok(found), _) if hold.since.is_none() => return Ok(found),
             (Ok(found), None) if hold.is_news(asked.listing.revision(&found.snapshot)) => {
                 return Ok(found);
@@ -54,9 +59,9 @@ pub(crate) async fn await_change(
         }
         tokio::select! {
             () = heard(number.as_mut()) => {}
-            rung = views.changed() => if rung.is_err() {
-                return Found::of(app, caller, name);
-            },
+            // Those who ring are part of what this holds.
+            _ = rights.changed() => {}
+            _ = views.changed(), if awaits_view => {}
             () = &mut late => return Found::of(app, caller, name),
             () = stopping.said() => return Found::of(app, caller, name),
         }

@@ -18,7 +18,7 @@ async fn poll(client: &Client, path: &str, query: &str) -> Endpoints {
 #[tokio::test]
 async fn every_revision_is_held_answered_or_refused_and_never_forgotten() {
     let mut served = Served::start(1).await;
-    served.flip(0, true).await;
+    served.show(0, true).await;
     let (client, path) = (served.site.client(), served.path());
     let current = poll(&client, &path, "").await.revision;
     for at_once in [
@@ -101,7 +101,7 @@ async fn a_name_that_is_not_there_is_held_for_and_its_going_is_told() {
 #[tokio::test]
 async fn a_poll_of_a_part_sleeps_through_what_happens_to_the_rest() {
     let mut served = Served::start(2).await;
-    served.flip(0, true).await;
+    served.show(0, true).await;
     let (client, path) = (served.site.client(), served.path());
     let of_host = |host: &str, revision: u64| format!("host={host}&revision={revision}&wait=2s");
     let now = poll(&client, &path, "").await.revision;
