@@ -74,8 +74,9 @@ impl Operation {
 
     /// Takes `revision` and `wait`.
     pub(super) fn held(self) -> Self {
-        let number = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
-        let span = json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$", "examples": ["30s"]});
+        let number = json!({"type": "integer", "minimum": 0, "maximum": (1_u64 << 53) - 1});
+        let span =
+            json!({"type": "string", "pattern": "^[0-9]{1,6}(ms|s|m|h)$", "examples": ["30s"]});
         self.query(
             "revision",
             number,
@@ -159,9 +160,9 @@ impl Operation {
         names
             .map(|name| {
                 let (schema, what) = match name {
-                    "service" => (text(), "NAME.NAMESPACE; or NAME alone, in the caller's own namespace"),
-                    "port" => (text(), "what the profile calls the port"),
-                    "host" => (text(), "a host's name"),
+                    "service" => (service(), "NAME.NAMESPACE; or NAME alone, in the caller's own namespace"),
+                    "port" => (port(), "what the profile calls the port"),
+                    "host" => (host(), "a host's name"),
                     _ => (json!({"type": "integer", "minimum": 0}), "a number"),
                 };
                 json!({"name": name, "in": "path", "required": true, "description": what, "schema": schema})
@@ -215,6 +216,28 @@ impl Operation {
 
 pub(super) fn text() -> Value {
     json!({"type": "string"})
+}
+
+/// Text of this form.
+pub(super) fn like(pattern: &str) -> Value {
+    json!({"type": "string", "pattern": pattern})
+}
+
+pub(super) fn service() -> Value {
+    like("^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][A-Za-z0-9][A-Za-z0-9._@+-]{0,63})?$")
+}
+
+pub(super) fn host() -> Value {
+    like("^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")
+}
+
+pub(super) fn port() -> Value {
+    like("^(?!.*-(last|count)$)[a-z][a-z0-9-]{0,31}$")
+}
+
+/// `NAME:VALUE`, once or more.
+pub(super) fn labels() -> Value {
+    json!({"type": "array", "maxItems": 16, "items": like("^[a-z0-9._-]+:[^:]*$")})
 }
 
 /// What the answer of a read tells beside its body.

@@ -8,7 +8,7 @@ use portreeve_api::body::{
 use serde_json::{Value, json};
 use utoipa::PartialSchema;
 
-use super::operation::{Operation, get, operation, text};
+use super::operation::{Operation, get, host, labels, like, operation, port, service, text};
 
 const SERVICES: &str = "services";
 const ENDPOINTS: &str = "endpoints";
@@ -70,7 +70,7 @@ fn reads() -> Vec<Operation> {
             ENDPOINTS,
             "One stream over many services; over all that are visible where neither service nor prefix is given",
         ))
-        .query("service", labels(), "these, whether or not they are there yet; at most 256")
+        .query("service", several(service()), "these, whether or not they are there yet; at most 256")
         .query("prefix", text(), "all whose full name begins so"),
         resolve("/resolve/{service}"),
         resolve("/resolve/{service}/{port}"),
@@ -89,12 +89,12 @@ fn reads() -> Vec<Operation> {
 fn streamed(operation: Operation) -> Operation {
     let states = words(&["ready", "serving", "all"]);
     operation
-        .query("port", text(), "only this named port of each")
+        .query("port", port(), "only this named port of each")
         .query("state", states, "ready: clients may be sent there; serving: also what stops but answers; all: with reasons")
-        .query("host", text(), "only those on this host")
+        .query("host", host(), "only those on this host")
         .query("label", labels(), "only those with all of these labels, each NAME:VALUE")
         .query("delta", flag(), "a stream: changes alone where they will do")
-        .query("since", text(), "a stream: goes on after this EPOCH.REVISION, or REVISION; as Last-Event-ID")
+        .query("since", like("^([0-9a-f]{1,32}[.])?[0-9]{1,15}$"), "a stream: goes on after this EPOCH.REVISION, or REVISION; as Last-Event-ID")
         .form("text/event-stream")
         .form("application/x-ndjson")
 }
@@ -125,7 +125,7 @@ fn orders() -> Vec<Operation> {
         operation
             .query(
                 "set",
-                labels(),
+                several(text()),
                 "FIELD=VALUE over the profile, once or more",
             )
             .takes("application/toml", text())
@@ -251,8 +251,9 @@ fn inline<T: PartialSchema>() -> Value {
     serde_json::to_value(T::schema()).unwrap_or(Value::Null)
 }
 
-fn labels() -> Value {
-    json!({"type": "array", "items": text()})
+/// Any words, once or more.
+fn several(item: Value) -> Value {
+    json!({"type": "array", "items": item})
 }
 
 fn flag() -> Value {
