@@ -100,13 +100,15 @@ impl<E: Entry> Cell<E> {
         let freed = self.retired.hold(|retired| {
             if is_removed {
                 // Nothing replaces a removed version, so nothing would ever empty the ring.
-                return std::mem::take(retired).into();
+                retired.clear();
+                return Some(before);
             }
-            if before.leaves.len() >= Self::BIG {
-                retired.push_back(before);
+            if before.leaves.len() < Self::BIG {
+                return Some(before);
             }
-            let surplus = retired.len().saturating_sub(Self::RETIRED);
-            retired.drain(..surplus).collect::<Vec<_>>()
+            retired.push_back(before);
+            let is_full = retired.len() > Self::RETIRED;
+            is_full.then(|| retired.pop_front()).flatten()
         });
         drop(freed);
     }

@@ -33,5 +33,5 @@ pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoint
 pub use leaves::{Entries, Listed};
 pub use number::Watcher;
 pub use snapshot::{Changes, Listing, Snapshot};
-pub use table::{EndpointTable, Recent};
+pub use table::{EndpointTable, Reader, Recent};
 pub use update::{Change, ServiceUpdate};

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::endpoints::cell::Cell;
 use crate::endpoints::journal::Journal;
 use crate::endpoints::number::{Number, Watcher};
-use crate::endpoints::sync::{Lock, Swap};
+use crate::endpoints::sync::{Cached, Lock, Swap};
 use crate::endpoints::{Endpoint, Entry, Handle, ServiceUpdate, Snapshot};
 use crate::identity::ServiceName;
 
@@ -32,7 +34,7 @@ pub struct EndpointTable<E: Entry = Endpoint> {
     reason = "look-ups only; every list made from it is sorted by name"
 )]
 type CellsByName<E> =
-    std::collections::HashMap<Arc<ServiceName>, Arc<Cell<E>>, foldhash::fast::RandomState>;
+    std::collections::HashMap<ServiceName, Arc<Cell<E>>, foldhash::fast::RandomState>;
 
 impl<E: Entry> EndpointTable<E> {
     /// How many of the newest changes [`EndpointTable::recent`] tells at least.
@@ -108,6 +110,14 @@ impl<E: Entry> EndpointTable<E> {
     pub fn read<R>(&self, name: &ServiceName, look: impl FnOnce(&Snapshot<E>) -> R) -> Option<R> {
         self.cells
             .read(|cells| cells.get(name).map(|cell| cell.read(look)))
+    }
+
+    /// For one who reads by name in a loop: spares most of the cost of the way to the name.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_, E> {
+        Reader {
+            cells: Cached::new(&self.cells),
+        }
     }
 
     /// Every known service, by name. Cost: a sorted copy of the list.
@@ -195,7 +205,7 @@ impl<E: Entry> EndpointTable<E> {
     /// The order on which every reader relies: snapshots, names, what changed lately; then the numbers, the
     /// table's own last.
     fn show(&self, revision: u64, batch: Batch<E>) -> bool {
-        let mut cells = Vec::with_capacity(batch.next.len());
+        let mut cells = SmallVec::<[_; 1]>::new();
         for (cell, next) in batch.next {
             if next.mod_revision() == revision {
                 self.recent.note(revision, Arc::clone(&cell.service));
@@ -232,6 +242,26 @@ impl<E: Entry> EndpointTable<E> {
     }
 }
 
+/// Reads by name for one thread; as fresh as [`EndpointTable::read`].
+///
+/// It keeps the map of names as it last found it, so one that rests for long keeps removed services in memory.
+#[derive(Debug)]
+pub struct Reader<'a, E: Entry = Endpoint> {
+    cells: Cached<'a, CellsByName<E>>,
+}
+
+impl<E: Entry> Reader<'_, E> {
+    /// As [`EndpointTable::read`].
+    pub fn read<R>(
+        &mut self,
+        name: &ServiceName,
+        look: impl FnOnce(&Snapshot<E>) -> R,
+    ) -> Option<R> {
+        let cell = self.cells.current().get(name)?;
+        Some(cell.read(look))
+    }
+}
+
 /// What changed lately in the whole table.
 #[derive(Clone, Debug)]
 pub struct Recent {
@@ -244,7 +274,7 @@ pub struct Recent {
 
 /// A batch made ready, so that nothing but swaps is left to do.
 struct Batch<E: Entry> {
-    next: Vec<(Arc<Cell<E>>, Snapshot<E>)>,
+    next: SmallVec<[(Arc<Cell<E>>, Snapshot<E>); 1]>,
     /// The map with those that appear and without those that go, if there are any.
     names: Option<CellsByName<E>>,
     appeared: Vec<Arc<ServiceName>>,
@@ -258,7 +288,7 @@ impl<E: Entry> Batch<E> {
         removed: &[ServiceName],
     ) -> Self {
         let mut batch = Self {
-            next: Vec::new(),
+            next: SmallVec::new(),
             names: None,
             appeared: Vec::new(),
         };
@@ -268,16 +298,15 @@ impl<E: Entry> Batch<E> {
         updates.sort_by(|a, b| a.service.cmp(&b.service));
         let mut updates = updates.into_iter().peekable();
         while let Some(first) = updates.next() {
-            let service = first.service.clone();
-            let more = std::iter::from_fn(|| updates.next_if(|next| next.service == service));
-            match cells.get(&service) {
-                Some(cell) => {
-                    let next =
-                        cell.read(|now| folded(now, [first].into_iter().chain(more), revision));
-                    batch.next.extend(next.map(|next| (Arc::clone(cell), next)));
-                }
-                None => batch.appear(cells, first, more, revision),
-            }
+            let Some(cell) = cells.get(&first.service) else {
+                let service = first.service.clone();
+                let more = std::iter::from_fn(|| updates.next_if(|next| next.service == service));
+                batch.appear(cells, first, more, revision);
+                continue;
+            };
+            let more = std::iter::from_fn(|| updates.next_if(|next| next.service == *cell.service));
+            let next = cell.read(|now| folded(now, [first].into_iter().chain(more), revision));
+            batch.next.extend(next.map(|next| (Arc::clone(cell), next)));
         }
         for name in gone {
             if let Some(cell) = cells.get(name) {
@@ -300,7 +329,7 @@ impl<E: Entry> Batch<E> {
         let first = Snapshot::first(Arc::clone(&name), first.desired, first.change, revision);
         let snapshot = folded(&first, more, revision).unwrap_or(first);
         let cell = Arc::new(Cell::new(snapshot));
-        self.names(cells).insert(Arc::clone(&name), cell);
+        self.names(cells).insert(ServiceName::clone(&name), cell);
         self.appeared.push(name);
     }
 

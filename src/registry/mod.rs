@@ -36,6 +36,8 @@ mod replica_list;
 mod replicas;
 mod roll;
 mod roster;
+#[cfg(feature = "openapi")]
+mod schema;
 mod seats;
 mod services;
 mod settle;

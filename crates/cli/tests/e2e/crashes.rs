@@ -179,6 +179,26 @@ fn a_waiter_is_told_at_once_when_the_replica_cannot_become_ready() {
 }
 
 #[test]
+fn a_waiter_goes_on_while_a_replica_waits_for_its_number_or_its_next_start() {
+    // P40, the other half: neither is an end.
+    let Some(world) = World::new() else { return };
+    let quiet = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
+    let _dev = world.dev(&["--ports", "20000-20002", &quiet]);
+    let text = "kind = \"service\"\nname = \"again\"\ncommand = \"exit 1\"\n[ports]\nhttp = \"any\"\n\
+        [restart]\nbackoff = { initial = \"1h\", max = \"1h\" }\n";
+    world.ok(&["submit", &world.profile("again.toml", text)]);
+    let many = hello("many", 1, "", &USUAL.replace("\"any\"", "{ any = 3 }"));
+    world.ok(&["submit", &world.profile("many.toml", &many)]);
+    world.replica_when("again", 0, "waited for its next start", |it| {
+        it["state"] == "backoff"
+    });
+    for name in ["again", "many"] {
+        let outcome = world.run(&["wait", name, "--timeout", "2s"]);
+        assert_eq!(outcome.code, Some(7), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
 fn the_child_of_a_dead_shell_does_not_keep_the_port() {
     // P34, depth 1: a wrapper without exec.
     let Some(world) = World::new() else { return };

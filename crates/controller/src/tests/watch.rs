@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use portreeve::identity::ServiceName;
-use portreeve::supervision::State;
+use portreeve::supervision::{Final, State};
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::paths;
 use serde_json::Value;
@@ -238,6 +238,36 @@ async fn a_quiet_stream_tells_that_it_lives_and_where_it_is() {
         }
     }
     assert!(heartbeats.iter().all(|revision| *revision >= bookmark));
+}
+
+#[tokio::test]
+async fn a_stream_that_a_token_opened_ends_with_the_tokens_job() {
+    let served = Served::start(1).await;
+    let limits = Limits {
+        heartbeat: Duration::from_millis(50),
+        ..limits()
+    };
+    let (address, _switch) = listening(&served.site, limits).await;
+    let token = served.replicas[0].tokens.job.clone();
+    let mut watcher = Watcher::open_with(&address, &served.path(), &token).await;
+    assert_eq!(watcher.next().await.event, "endpoints");
+    assert_eq!(watcher.next().await.event, "bookmark");
+    let stop = paths::service_part(&"web", "stop");
+    served.site.as_user(0, request(Method::POST, &stop)).await;
+    let ended = status(1, State::Final(Final::Stopped), false);
+    served.agent.tell(&served.replicas[0], &ended).await;
+    let delete = request(Method::DELETE, &paths::service(&"web"));
+    let deleted = served.site.as_user(0, delete).await;
+    assert!(deleted.status.is_success(), "{}", deleted.text());
+    let mut told = Vec::new();
+    while let Some(event) = watcher.try_next().await {
+        told.push(event);
+    }
+    let last = told.pop().unwrap();
+    assert_eq!(
+        (last.event.as_str(), &last.data["reason"]),
+        ("bye", &"token".into())
+    );
 }
 
 // E12

@@ -278,6 +278,21 @@ async fn a_view_of_a_part_sleeps_through_what_happens_to_the_rest() {
     }
 }
 
+#[tokio::test]
+async fn a_group_that_is_joined_or_left_shows_and_hides_its_services() {
+    let site = Site::start().await;
+    let chem = format!("visibility = [\"group:chem\"]\n{}", profile("web", 1));
+    submit(&site, OWNER, &chem).await;
+    let mut watcher = Told::of(&site, STRANGER, &format!("service=web.{OWNER}"), None);
+    assert_eq!(watcher.now(&site), ["bookmark"]);
+    watcher.follower.is_in(vec!["chem".into()]);
+    assert_eq!(watcher.now(&site), ["endpoints web 0"]);
+    watcher.follower.is_in(vec!["chem".into()]);
+    assert!(watcher.now(&site).is_empty());
+    watcher.follower.is_in(Vec::new());
+    assert_eq!(watcher.now(&site), ["removed web"]);
+}
+
 // endpoints 30 and 35
 #[tokio::test]
 async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {

@@ -307,7 +307,7 @@ fn one_change_reaches_every_idle_stream_and_what_is_no_change_sends_nothing() {
             events
         })
         .collect();
-    let weight = (resident(pid) - before) / i64::try_from(count).unwrap();
+    let weight = (resident(pid) - before) / i64::from(count);
     eprintln!("{count} idle streams: {weight} bytes each in a build for tests");
     // An equal report, and one of what the default answer does not show.
     site.host.report().unwrap();

@@ -158,6 +158,11 @@ impl Wire {
     /// The next line of a body without its end; `None` at the end of the body or of the connection.
     pub(crate) fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
+        if self.chunk.is_none() {
+            self.incoming.read_until(b'\n', &mut line)?;
+            let whole = line.pop() == Some(b'\n');
+            return Ok(whole.then(|| String::from_utf8_lossy(&line).into_owned()));
+        }
         while let Some(byte) = self.byte()? {
             if byte == b'\n' {
                 return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
@@ -169,19 +174,17 @@ impl Wire {
 
     /// The next byte of the body, slowly where the caller takes its time.
     pub(crate) fn byte(&mut self) -> io::Result<Option<u8>> {
-        if let Some(left) = self.chunk {
-            if left == 0 {
-                let line = self.raw_line()?;
-                if line.is_empty() {
-                    return Ok(None);
-                }
-                let size = usize::from_str_radix(&line, 16).map_err(io::Error::other)?;
-                if size == 0 {
-                    self.raw_line()?;
-                    return Ok(None);
-                }
-                self.chunk = Some(size);
+        if self.chunk == Some(0) {
+            let line = self.raw_line()?;
+            if line.is_empty() {
+                return Ok(None);
             }
+            let size = usize::from_str_radix(&line, 16).map_err(io::Error::other)?;
+            if size == 0 {
+                self.raw_line()?;
+                return Ok(None);
+            }
+            self.chunk = Some(size);
         }
         let mut byte = [0];
         if self.incoming.read(&mut byte)? == 0 {
@@ -242,11 +245,9 @@ impl Events {
         let (mut name, mut id, mut data) = (String::new(), String::new(), String::new());
         while let Some(line) = self.0.line()? {
             match line.split_once(": ") {
-                _ if line.is_empty() => {
-                    if !name.is_empty() {
-                        let data = serde_json::from_str(&data).unwrap_or_default();
-                        return Ok(Some(Event { name, id, data }));
-                    }
+                _ if line.is_empty() && !name.is_empty() => {
+                    let data = serde_json::from_str(&data).unwrap_or_default();
+                    return Ok(Some(Event { name, id, data }));
                 }
                 Some(("event", text)) => text.clone_into(&mut name),
                 Some(("id", text)) => text.clone_into(&mut id),
