@@ -28,6 +28,7 @@ struct Flat {
     replica: u32,
     incarnation: u32,
     address: [u8; 16],
+    host: u32,
     port: u16,
     is_ready: bool,
 }
@@ -68,14 +69,17 @@ struct Flips<E: Entry> {
     turn: u32,
     replicas: u32,
     entry: fn(u32, bool) -> E,
+    service: ServiceName,
 }
 
 impl<E: Entry> Flips<E> {
     fn new(replicas: u32, entry: fn(u32, bool) -> E) -> Self {
         let table = EndpointTable::new("bench".to_owned(), 0);
         let all = (0..replicas).map(|replica| entry(replica, true));
-        table.publish(1, vec![update(Change::Whole(all.collect()))], &[]);
+        let service = service();
+        table.publish(1, vec![update(&service, Change::Whole(all.collect()))], &[]);
         Self {
+            service,
             table,
             revision: 1,
             turn: 0,
@@ -92,15 +96,15 @@ impl<E: Entry> Flips<E> {
         self.revision += 1;
         let upsert = vec![(self.entry)(replica, is_ready)];
         let remove = Vec::new();
-        let parts = update(Change::Parts { upsert, remove });
+        let parts = update(&self.service, Change::Parts { upsert, remove });
         let published = self.table.publish(self.revision, vec![parts], &[]);
         std::hint::black_box(published);
     }
 }
 
-fn update<E: Entry>(change: Change<E>) -> ServiceUpdate<E> {
+fn update<E: Entry>(service: &ServiceName, change: Change<E>) -> ServiceUpdate<E> {
     ServiceUpdate {
-        service: service(),
+        service: service.clone(),
         desired: 1,
         change,
     }
@@ -115,6 +119,7 @@ fn flat(replica: u32, is_ready: bool) -> Flat {
         replica,
         incarnation: 0,
         address: [10; 16],
+        host: 17,
         port: 31_000,
         is_ready,
     }
@@ -191,7 +196,7 @@ pub(crate) fn flip_row() -> Row {
         target: ">= 15x cheaper with bits and log, >= 8x with details; <= 3x its cost among 10",
         parts: vec![
             Part::ratio(
-                "10,000 with bits, log and details",
+                "10,000 with bits, log and details, through the whole table",
                 &Ratio::of(&copies, &big),
                 ("copy", "table"),
                 Bound::AtLeast(8.0),
@@ -217,7 +222,10 @@ pub(crate) fn flip_row() -> Row {
 fn changes() -> Part {
     let mut flips = Flips::new(BIG, flat);
     (0..64).for_each(|_| flips.flip());
-    let handle = flips.table.service(&service()).expect("it was published");
+    let handle = flips
+        .table
+        .service(&flips.service)
+        .expect("it was published");
     let snapshot = handle.snapshot();
     let since = flips.revision - 1;
     let read = |times: u32| {
@@ -263,13 +271,14 @@ fn storm(at_once: usize) -> Duration {
     let batches = (BIG as usize).div_ceil(at_once);
     let mut entries = (0..BIG).map(|replica| flat(replica, true));
     let mut revision = 0;
+    let service = service();
     clocked(u32::try_from(batches).expect("they are few"), || {
         revision += 1;
         let upsert = entries.by_ref().take(at_once).collect();
         let remove = Vec::new();
         table.publish(
             revision,
-            vec![update(Change::Parts { upsert, remove })],
+            vec![update(&service, Change::Parts { upsert, remove })],
             &[],
         )
     })

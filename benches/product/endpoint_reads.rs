@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use portreeve::endpoints::{
-    Change, Endpoint, EndpointState, EndpointTable, ServiceEndpoints, ServiceUpdate,
+    Change, Endpoint, EndpointState, EndpointTable, ServiceEndpoints, ServiceUpdate, Snapshot,
 };
 use portreeve::identity::{Incarnation, ServiceName};
 
@@ -32,71 +32,103 @@ pub(crate) fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Two readers at once on each side, in turn.
+/// One reader and two at once on each side, in turn.
 pub(crate) fn row() -> Row {
     let names = Arc::new(names());
     let (table, locked) = (Arc::new(table(&names)), Arc::new(locked(&names)));
-    let mut times = (Vec::new(), Vec::new());
+    let mut times: [Vec<f64>; 6] = Default::default();
     for _ in 0..9 {
-        let (ours, theirs) = (Arc::clone(&table), Arc::clone(&locked));
-        times
-            .0
-            .push(two_readers(&names, move |name| look(&ours, name)));
-        times
-            .1
-            .push(two_readers(&names, move |name| look_locked(&theirs, name)));
+        let spans = [
+            readers(2, &names, &table, |table| {
+                let mut reader = table.reader();
+                move |name| reader.read(name, Snapshot::desired).unwrap_or_default()
+            }),
+            readers(2, &names, &locked, |locked| {
+                |name| look_locked(locked, name)
+            }),
+            readers(1, &names, &table, |table| {
+                let mut reader = table.reader();
+                move |name| reader.read(name, Snapshot::desired).unwrap_or_default()
+            }),
+            readers(2, &names, &table, |table| |name| look(table, name)),
+            readers(1, &names, &table, |table| |name| look(table, name)),
+            readers(2, &names, &table, |table| {
+                let kept = table.service(&names[0]).expect("it was published");
+                move |_| kept.read(Snapshot::desired)
+            }),
+        ];
+        for (times, span) in times.iter_mut().zip(spans) {
+            times.push(span.as_secs_f64() * 1e9 / READS as f64);
+        }
     }
-    let samples = |spans: Vec<Duration>| {
-        let each = spans
-            .iter()
-            .map(|span| span.as_secs_f64() * 1e9 / READS as f64);
-        Samples::new(each.collect())
+    let [reader, locked, alone, plain, plain_alone, kept] = times.map(Samples::new);
+    let against = |ours: &Samples, called| {
+        let ratio = Ratio::of(&locked, ours);
+        move |case: &str, bound| Part::ratio(case, &ratio, ("RwLock<HashMap>", called), bound)
     };
+    let own = |two: &Samples, one: &Samples| Ratio::of(two, one);
     Row {
         number: 10,
         what: "endpoint read by name, 2 readers, against RwLock<HashMap>",
-        target: ">= 3x faster",
-        parts: vec![Part::ratio(
-            "2 readers",
-            &Ratio::of(&samples(times.1), &samples(times.0)),
-            ("RwLock<HashMap>", "table"),
-            Bound::AtLeast(3.0),
-        )],
+        target: ">= 3x faster; 2 readers <= 1.4x of 1",
+        parts: vec![
+            against(&reader, "kept reader")("2 kept readers", Bound::AtLeast(3.0)),
+            Part::ratio(
+                "2 kept readers against 1",
+                &own(&reader, &alone),
+                ("2 readers", "1 reader"),
+                Bound::AtMost(1.4),
+            ),
+            against(&plain, "table")("2 readers through the table", Bound::Told),
+            Part::ratio(
+                "2 readers through the table against 1",
+                &own(&plain, &plain_alone),
+                ("2 readers", "1 reader"),
+                Bound::Told,
+            ),
+            against(&kept, "handle")("2 with a handle, no look-up", Bound::Told),
+        ],
     }
 }
 
-fn two_readers<F>(names: &Arc<Vec<ServiceName>>, read: F) -> Duration
+/// How long each of so many readers takes at most, all of them at once.
+fn readers<'a, T, R>(
+    readers: usize,
+    names: &Arc<Vec<ServiceName>>,
+    of: &'a Arc<T>,
+    reader: impl Fn(&'a T) -> R + Sync,
+) -> Duration
 where
-    F: Fn(&ServiceName) -> u32 + Send + Sync + 'static,
+    T: Send + Sync,
+    R: FnMut(&ServiceName) -> u32,
 {
-    let (read, barrier) = (Arc::new(read), Arc::new(Barrier::new(2)));
-    let readers: Vec<_> = (0..2)
-        .map(|offset| {
-            let (names, read, barrier) =
-                (Arc::clone(names), Arc::clone(&read), Arc::clone(&barrier));
-            std::thread::spawn(move || {
-                barrier.wait();
-                let begun = Instant::now();
-                let mut sum = 0;
-                for name in names.iter().cycle().skip(offset * 500).take(READS) {
-                    sum += read(name);
-                }
-                std::hint::black_box(sum);
-                begun.elapsed()
+    let barrier = Barrier::new(readers);
+    let (barrier, reader) = (&barrier, &reader);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..readers)
+            .map(|offset| {
+                scope.spawn(move || {
+                    let mut read = reader(of);
+                    barrier.wait();
+                    let begun = Instant::now();
+                    let mut sum = 0;
+                    for name in names.iter().cycle().skip(offset * 500).take(READS) {
+                        sum += read(name);
+                    }
+                    std::hint::black_box(sum);
+                    begun.elapsed()
+                })
             })
-        })
-        .collect();
-    readers
-        .into_iter()
-        .map(|reader| reader.join().expect("a reader does not panic"))
-        .max()
-        .unwrap_or_default()
+            .collect();
+        let spans = threads
+            .into_iter()
+            .map(|it| it.join().expect("no reader panics"));
+        spans.max().unwrap_or_default()
+    })
 }
 
 fn look(table: &EndpointTable, name: &ServiceName) -> u32 {
-    table
-        .read(name, |snapshot| snapshot.desired())
-        .unwrap_or_default()
+    table.read(name, Snapshot::desired).unwrap_or_default()
 }
 
 fn look_locked(

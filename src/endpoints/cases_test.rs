@@ -164,7 +164,8 @@ fn a_late_follower_is_told_the_difference_as_far_as_the_log_reaches() {
         table.publish(revision, vec![parts], &[]);
     }
     let snapshot = web.snapshot();
-    assert!(snapshot.changes_since(100 - 65, Listing::All).is_none());
+    // As many changes again as are promised are forgotten by then, by the page.
+    assert!(snapshot.changes_since(11, Listing::All).is_none());
     let all = snapshot.changes_since(100 - 64, Listing::All).unwrap();
     assert_eq!((all.upsert.len(), all.remove.len()), (43, 21));
     let ready = snapshot.changes_since(100 - 64, Listing::Ready).unwrap();
@@ -271,6 +272,18 @@ fn what_changed_lately_is_told_until_too_much_did() {
     (12 + most..12 + 3 * most).for_each(flip);
     assert!(table.recent(11).is_none());
     assert_eq!(table.recent(11 + 3 * most).unwrap().services.len(), 0);
+}
+
+#[test]
+fn a_kept_reader_finds_what_appears_and_misses_what_went() {
+    let table = plain_table(1);
+    let mut reader = table.reader();
+    assert_eq!(reader.read(&name("web.alice"), Snapshot::ready), Some(1));
+    assert_eq!(reader.read(&name("db.bob"), Snapshot::ready), None);
+    let appears = plain::whole("db.bob", vec![Plain::ready(0, 0)]);
+    table.publish(12, vec![appears], &[name("web.alice")]);
+    assert_eq!(reader.read(&name("db.bob"), Snapshot::ready), Some(1));
+    assert_eq!(reader.read(&name("web.alice"), Snapshot::ready), None);
 }
 
 #[test]

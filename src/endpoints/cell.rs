@@ -93,37 +93,47 @@ impl<E: Entry> Cell<E> {
         self.snapshot.read(look)
     }
 
-    /// The first half of a change: readers see it, waiters sleep on.
-    pub(super) fn swap(&self, next: Snapshot<E>) {
+    /// The first half of a change: readers see it, waiters sleep on. Gives what the second half is to move.
+    pub(super) fn swap(&self, next: Snapshot<E>) -> Moves {
         let is_removed = next.removed;
+        let (changed, ready) = (next.mod_revision, next.ready_revision);
         let before = self.snapshot.replace(Arc::new(next));
+        let moves = Moves {
+            changed: (before.mod_revision != changed).then_some(changed),
+            ready: (before.ready_revision != ready).then_some(ready),
+        };
         let freed = self.retired.hold(|retired| {
             if is_removed {
                 // Nothing replaces a removed version, so nothing would ever empty the ring.
-                return std::mem::take(retired).into();
+                retired.clear();
+                return Some(before);
             }
-            if before.leaves.len() >= Self::BIG {
-                retired.push_back(before);
+            if before.leaves.len() < Self::BIG {
+                return Some(before);
             }
-            let surplus = retired.len().saturating_sub(Self::RETIRED);
-            retired.drain(..surplus).collect::<Vec<_>>()
+            retired.push_back(before);
+            let is_full = retired.len() > Self::RETIRED;
+            is_full.then(|| retired.pop_front()).flatten()
         });
         drop(freed);
+        moves
     }
 
-    /// The second half: moves the numbers that the current snapshot moved. Says which did.
-    pub(super) fn wake(&self) -> Woken {
-        let (changed, ready) = self.read(|s| (s.mod_revision(), s.ready_revision()));
-        Woken {
-            changed: self.changed.move_on(changed),
-            ready: self.ready_changed.move_on(ready),
+    /// The second half: wakes who waits.
+    pub(super) fn wake(&self, moves: Moves) {
+        if let Some(changed) = moves.changed {
+            self.changed.move_to(changed);
+        }
+        if let Some(ready) = moves.ready {
+            self.ready_changed.move_to(ready);
         }
     }
 }
 
-/// Which numbers of a cell moved.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Woken {
-    pub(super) changed: bool,
-    pub(super) ready: bool,
+/// Which numbers of a cell move, and where to. The writer knows them by the versions it swapped: that it never
+/// reads a number is also what lets the checker see every meeting with those who do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moves {
+    pub(super) changed: Option<u64>,
+    pub(super) ready: Option<u64>,
 }

@@ -143,7 +143,8 @@ impl<T> Page<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
@@ -174,11 +175,11 @@ mod tests {
 
     #[test]
     fn it_keeps_what_it_promised_and_forgets_the_rest() {
-        const NOTES: u64 = 200;
-        let journal = Journal::new(NOTES as usize, 0);
+        const NOTES: usize = 200;
+        let journal = Journal::new(NOTES, 0);
         for revision in 1..=10_000 {
             journal.note(revision, revision);
-            let since = revision.saturating_sub(NOTES);
+            let since = revision.saturating_sub(NOTES as u64);
             assert_eq!(
                 noted(&journal, since),
                 Some((since + 1..=revision).collect())
@@ -186,10 +187,7 @@ mod tests {
         }
         assert_eq!(noted(&journal, 5_000), None);
         let pages = journal.pages.read(|pages| pages.pages.len());
-        assert!(
-            pages <= (NOTES as usize).div_ceil(PAGE) + 1,
-            "{pages} pages"
-        );
+        assert!(pages <= NOTES.div_ceil(PAGE) + 1, "{pages} pages");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The entries of one version, shared with the versions before and after it.
 //!
 //! Two levels of chunks under one short root: to change one of N entries copies one chunk of each level.
+//! What a copy costs is counting the holders of the chunks it shares, and memory in pieces above a kilobyte,
+//! for which the allocator has no quick shelf; the sizes keep both low.
 
 use std::slice;
 use std::sync::Arc;
@@ -31,8 +33,8 @@ pub(super) struct Detail<E: Entry> {
     pub(super) revision: u64,
 }
 
-/// Entries in a chunk: as many as a word has bits.
-const LEAF: usize = 64;
+/// Entries in a chunk: no more than a word has bits.
+const LEAF: usize = 32;
 /// Chunks in a branch.
 const BRANCH: usize = 16;
 

@@ -20,20 +20,27 @@ pub(super) enum Shown {
     Listed,
 }
 
-/// The newest changes, oldest first.
+/// The newest changes, oldest first: full pages that versions share, and one that each copies to add to it.
 #[derive(Debug)]
 pub(super) struct Log<K> {
-    newest: Arc<[Logged<K>]>,
+    full: Arc<[Page<K>]>,
+    newest: Page<K>,
     /// Every change after this revision is there.
     complete_after: u64,
 }
 
+type Page<K> = Arc<[Logged<K>]>;
+
+/// Changes on a page.
+const PAGE: usize = 16;
+
 impl<K: Clone + Ord> Log<K> {
-    /// How many changes of a service are remembered.
-    pub(super) const MOST: usize = 64;
+    /// How many changes of a service are remembered at least.
+    pub(super) const LEAST: usize = 64;
 
     pub(super) fn new(revision: u64) -> Self {
         Self {
+            full: Arc::new([]),
             newest: Arc::new([]),
             complete_after: revision,
         }
@@ -41,18 +48,24 @@ impl<K: Clone + Ord> Log<K> {
 
     /// With these changes too, which are the newest.
     pub(super) fn with(&self, changes: &[Logged<K>]) -> Self {
-        let surplus = (self.newest.len() + changes.len()).saturating_sub(Self::MOST);
-        let (old, new) = if let Some(of_new) = surplus.checked_sub(self.newest.len()) {
-            (self.newest.len(), of_new)
-        } else {
-            (surplus, 0)
-        };
-        let forgotten = self.newest[..old].last();
-        let forgotten = changes[..new].last().or(forgotten);
-        let kept = self.newest[old..].iter().chain(&changes[new..]);
+        if self.newest.len() + changes.len() <= PAGE {
+            return Self {
+                newest: self.newest.iter().chain(changes).cloned().collect(),
+                full: Arc::clone(&self.full),
+                ..*self
+            };
+        }
+        let turned = self.newest.iter().chain(changes).cloned();
+        let turned: Vec<_> = turned.collect();
+        let mut pages: Vec<Page<K>> = self.full.to_vec();
+        pages.extend(turned.chunks(PAGE).map(Arc::from));
+        let newest = pages.pop().unwrap_or_else(|| Arc::new([]));
+        let surplus = pages.len().saturating_sub(Self::LEAST / PAGE);
+        let forgotten = pages[..surplus].last().and_then(|page| page.last());
         Self {
             complete_after: forgotten.map_or(self.complete_after, |last| last.revision),
-            newest: kept.cloned().collect(),
+            full: pages[surplus..].into(),
+            newest,
         }
     }
 
@@ -62,10 +75,9 @@ impl<K: Clone + Ord> Log<K> {
         if since < self.complete_after {
             return None;
         }
-        let after = self
-            .newest
-            .partition_point(|change| change.revision <= since);
-        let mut changes: Vec<_> = self.newest[after..].iter().collect();
+        let pages = self.full.iter().chain([&self.newest]);
+        let changes = pages.flat_map(|page| page.iter());
+        let mut changes: Vec<_> = changes.filter(|change| change.revision > since).collect();
         // Stable: of one key the oldest stays first, and that one knows how it was.
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         changes.dedup_by(|later, first| later.key == first.key);
@@ -76,6 +88,7 @@ impl<K: Clone + Ord> Log<K> {
 impl<K> Clone for Log<K> {
     fn clone(&self) -> Self {
         Self {
+            full: Arc::clone(&self.full),
             newest: Arc::clone(&self.newest),
             complete_after: self.complete_after,
         }

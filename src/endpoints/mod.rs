@@ -6,23 +6,28 @@
 //!
 //! This module knows nothing of transports: what an answer looks like is its reader's business.
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod cases_test;
 mod cell;
 mod endpoint;
 mod journal;
 mod leaves;
 mod log;
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_test;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod model_test;
 mod next;
 mod number;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod plain;
 mod snapshot;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod stopped_test;
 mod sync;
 mod table;
@@ -33,5 +38,5 @@ pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoint
 pub use leaves::{Entries, Listed};
 pub use number::Watcher;
 pub use snapshot::{Changes, Listing, Snapshot};
-pub use table::{EndpointTable, Recent};
+pub use table::{EndpointTable, Reader, Recent};
 pub use update::{Change, ServiceUpdate};

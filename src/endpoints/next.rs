@@ -3,6 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::endpoints::leaves::{Detail, Leaves};
 use crate::endpoints::log::{Log, Logged, Shown};
 use crate::endpoints::snapshot::Body;
@@ -50,7 +52,7 @@ impl<E: Entry> Snapshot<E> {
             return None;
         }
         let (mut changed, mut ready) = (desires, desires);
-        let mut logged = Vec::with_capacity(plan.replace.len());
+        let mut logged = SmallVec::<[_; 1]>::new();
         let mut log = |key: E::Key, was: Shown, is: Shown| {
             changed = true;
             ready |= was == Shown::Listed || is == Shown::Listed;
@@ -113,11 +115,11 @@ impl<E: Entry> Snapshot<E> {
     }
 
     fn plan_parts(&self, upsert: Vec<E>, remove: Vec<E::Key>) -> Plan<E> {
-        let mut plan = Plan::default();
-        plan.remove = remove
-            .iter()
-            .filter_map(|key| self.place(key).ok())
-            .collect();
+        let known = remove.iter().filter_map(|key| self.place(key).ok());
+        let mut plan = Plan {
+            remove: known.collect(),
+            ..Plan::default()
+        };
         plan.remove.sort_unstable();
         plan.remove.dedup();
         for entry in upsert {
@@ -166,13 +168,13 @@ impl<E: Entry> Snapshot<E> {
 
 /// What differs from the version before; every list is in order and no key stands in two of them.
 struct Plan<E> {
-    replace: Vec<(usize, E)>,
+    replace: SmallVec<[(usize, E); 1]>,
     remove: Vec<usize>,
     add: Vec<E>,
 }
 
 impl<E> Plan<E> {
-    const fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.replace.is_empty() && self.remove.is_empty() && self.add.is_empty()
     }
 }
@@ -180,7 +182,7 @@ impl<E> Plan<E> {
 impl<E> Default for Plan<E> {
     fn default() -> Self {
         Self {
-            replace: Vec::new(),
+            replace: SmallVec::new(),
             remove: Vec::new(),
             add: Vec::new(),
         }

@@ -39,15 +39,6 @@ impl Number {
         }
     }
 
-    /// Moves it if it differs; says whether it did.
-    pub(super) fn move_on(&self, value: u64) -> bool {
-        let moves = self.value() != value;
-        if moves {
-            self.move_to(value);
-        }
-        moves
-    }
-
     /// Waits from the present value on.
     pub(super) fn subscribe(self: &Arc<Self>) -> Watcher {
         Watcher {
@@ -195,6 +186,7 @@ impl Asleep {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 #[path = "number_test.rs"]
 mod tests;

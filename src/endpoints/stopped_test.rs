@@ -93,13 +93,14 @@ fn readers_finish_wherever_the_writer_stopped() {
     for stop in 0..steps {
         let table = table();
         let (stopped, is_stopped) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
+            // Gone with this closure: a failed reader must not leave the writer standing.
+            let (go_on, may_go_on) = mpsc::channel::<()>();
             let mut left = stop;
             let at_step = move || {
                 if left == 0 {
                     stopped.send(()).unwrap();
-                    may_go_on.recv().unwrap();
+                    let _ = may_go_on.recv();
                 }
                 left = left.wrapping_sub(1);
             };
@@ -116,5 +117,4 @@ fn readers_finish_wherever_the_writer_stopped() {
         read(&table);
         assert_eq!(table.revision(), NEW);
     }
-    println!("the writer was stopped at {steps} steps; three readers finished at each");
 }

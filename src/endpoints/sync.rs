@@ -4,15 +4,15 @@
 //! with `--cfg loom` they are stand-ins that loom explores, weak memory included; see `loom_test`.
 
 #[cfg(loom)]
-pub(super) use model::{AtomicU64, Lock, Swap};
+pub(super) use model::{AtomicU64, Cached, Lock, Swap};
 #[cfg(not(loom))]
-pub(super) use real::{AtomicU64, Lock, Swap};
+pub(super) use real::{AtomicU64, Cached, Lock, Swap};
 
 #[cfg(not(loom))]
 mod real {
     use std::sync::Arc;
 
-    use arc_swap::ArcSwap;
+    use arc_swap::{ArcSwap, Cache};
 
     pub(in crate::endpoints) use std::sync::atomic::AtomicU64;
 
@@ -41,6 +41,20 @@ mod real {
             let before = self.0.swap(next);
             super::step();
             before
+        }
+    }
+
+    /// The value last seen by one reader, who looks for a newer one each time: cheaper than to take it.
+    #[derive(Debug)]
+    pub(in crate::endpoints) struct Cached<'a, T>(Cache<&'a ArcSwap<T>, Arc<T>>);
+
+    impl<'a, T> Cached<'a, T> {
+        pub(in crate::endpoints) fn new(swap: &'a Swap<T>) -> Self {
+            Self(Cache::new(&swap.0))
+        }
+
+        pub(in crate::endpoints) fn current(&mut self) -> &T {
+            self.0.load()
         }
     }
 
@@ -139,6 +153,27 @@ mod model {
             };
             self.newest.store(at, Ordering::Release);
             before
+        }
+    }
+
+    /// Looks each time.
+    #[derive(Debug)]
+    pub(in crate::endpoints) struct Cached<'a, T> {
+        swap: &'a Swap<T>,
+        seen: Arc<T>,
+    }
+
+    impl<'a, T> Cached<'a, T> {
+        pub(in crate::endpoints) fn new(swap: &'a Swap<T>) -> Self {
+            Self {
+                seen: swap.take(),
+                swap,
+            }
+        }
+
+        pub(in crate::endpoints) fn current(&mut self) -> &T {
+            self.seen = self.swap.take();
+            &self.seen
         }
     }
 

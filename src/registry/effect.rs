@@ -42,6 +42,7 @@ pub enum Effect {
 
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Answer {
     /// The service concerned.
     pub service: ServiceName,

@@ -145,10 +145,12 @@ pub struct HostFacts {
 
 /// One address of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportedAddress {
     /// The interface.
     pub interface: String,
     /// The address.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub address: IpAddr,
     /// Bits of the network part.
     pub prefix: u8,
@@ -159,10 +161,12 @@ pub struct ReportedAddress {
 
 /// One address of a host that is never published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UnusableAddress {
     /// The interface.
     pub interface: String,
     /// The address.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub address: IpAddr,
     /// Bits of the network part.
     pub prefix: u8,

@@ -36,6 +36,8 @@ mod replica_list;
 mod replicas;
 mod roll;
 mod roster;
+#[cfg(feature = "openapi")]
+mod schema;
 mod seats;
 mod services;
 mod settle;
@@ -87,6 +89,8 @@ mod placement_test;
 #[cfg(test)]
 mod records_test;
 #[cfg(test)]
+mod revision_test;
+#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod roll_test;
@@ -94,6 +98,8 @@ mod roll_test;
 mod services_test;
 #[cfg(test)]
 mod show_test;
+#[cfg(test)]
+mod stale_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::port::{Port, PortName, PortRanges, Protocol};
 
 /// One cause that keeps a replica from one host. What does not belong to a cause is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReasonView {
     /// The host.
     pub host: HostName,
@@ -54,6 +55,7 @@ pub struct ReasonView {
 
 /// A replica that has a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HolderView {
     /// Its service.
     pub service: ServiceName,
@@ -63,6 +65,7 @@ pub struct HolderView {
 
 /// All hosts that the placement allows, by the first cause against each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostSums {
     /// Hosts that are known.
     pub known: u32,
@@ -78,6 +81,7 @@ pub struct HostSums {
 
 /// How many hosts one cause keeps a replica from first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CauseSum {
     /// The cause as a stable word.
     pub code: String,
@@ -90,6 +94,7 @@ pub struct CauseSum {
 
 /// Where a replica would fit now, and what is against every other host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FitView {
     /// The service, or what the profile would be called.
     pub service: ServiceName,
@@ -107,6 +112,7 @@ pub struct FitView {
 
 /// One host of a [`FitView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostFit {
     /// Its name.
     pub host: HostName,

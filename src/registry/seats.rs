@@ -15,6 +15,7 @@ use crate::time::{Monotonic, Spelled};
 
 /// An agent that cannot be mistaken for another one of the same host name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentIdentity {
     /// A number of the machine, `-` where it has none. Copies of a machine may share it.
     pub machine: String,

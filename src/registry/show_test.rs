@@ -1,6 +1,5 @@
 //! What is shown when: windows, parts instead of wholes, what moves no revision.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::{Command, Config, Effect, HostFacts, Input, MemoryStore};
 const WINDOW: Duration = Duration::from_millis(20);
 
 /// A rig with this window and `web` on `n1`, quiet.
-fn gathering(coalesce: Duration, replicas: u32) -> Rig {
+pub(super) fn gathering(coalesce: Duration, replicas: u32) -> Rig {
     let config = Config {
         coalesce,
         ..config()
@@ -29,7 +28,7 @@ fn gathering(coalesce: Duration, replicas: u32) -> Rig {
     rig
 }
 
-fn turns(rig: &mut Rig, index: u32, ready: bool) {
+pub(super) fn turns(rig: &mut Rig, index: u32, ready: bool) {
     rig.status("web", index, |status| {
         (status.state, status.ready) = (State::Up, ready);
     });
@@ -253,6 +252,53 @@ fn membership_comes_as_parts_and_a_start_publishes_wholes() {
     assert!(matches!(&services[0].change, Change::Whole(all) if all.len() == 3));
 }
 
+// endpoints 28
+#[test]
+fn of_two_replicas_on_one_host_only_the_one_that_fails_leaves_the_list() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    turns(&mut rig, 1, true);
+    rig.pass(Duration::from_secs(1));
+    let ports = |rig: &Rig| {
+        let listed = rig.table[&name("web")].endpoints.iter();
+        let listed = listed.filter(|it| it.state.is_listed());
+        let ports = listed.map(|it| it.ports[0].numbers.first().number());
+        ports.collect::<Vec<u16>>()
+    };
+    let [_, second] = ports(&rig)[..] else {
+        panic!("both are listed")
+    };
+    published(&mut rig);
+    rig.status("web", 0, |status| {
+        (status.state, status.ready) = (State::Backoff, false);
+    });
+    assert_eq!(ports(&rig), [second]);
+    let [(_, services)] = &published(&mut rig)[..] else {
+        panic!("one batch")
+    };
+    assert!(
+        matches!(&services[0].change, Change::Parts { upsert, remove }
+        if upsert.len() == 1 && upsert[0].replica == 0 && remove.is_empty())
+    );
+}
+
+// endpoints 33
+#[test]
+fn an_agent_that_starts_again_and_tells_the_same_moves_no_revision() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    turns(&mut rig, 1, true);
+    rig.pass(Duration::from_secs(2));
+    published(&mut rig);
+    let (revision, commits) = (rig.registry.revision(), rig.commits);
+    let told = rig.facts("n1");
+    rig.pass(Duration::from_secs(20));
+    rig.tell(Input::HostReport(told));
+    rig.pass(Duration::from_secs(2));
+    assert_eq!((rig.registry.revision(), rig.commits), (revision, commits));
+    assert!(published(&mut rig).is_empty());
+}
+
 // endpoints 31
 #[test]
 fn what_no_answer_shows_moves_no_revision_and_publishes_nothing() {
@@ -315,116 +361,6 @@ fn the_highest_incarnation_run_and_number_win_whatever_the_order() {
         assert!(view.revision <= revision, "{order:?}");
         assert_eq!(rig.commits, commits);
     }
-}
-
-fn stale(rig: &Rig) -> BTreeSet<String> {
-    let view = rig.registry.view();
-    let stale = view.services.keys().filter(|name| view.is_stale(name));
-    stale.map(ToString::to_string).collect()
-}
-
-fn two_hosts() -> Rig {
-    let mut rig = Rig::new();
-    rig.join("n1");
-    rig.join("n2");
-    rig.submit(&web("both", 2)).unwrap();
-    rig.submit(&web("one", 1)).unwrap();
-    rig.submit("name = \"none\"\nreplicas = 0\ncommand = [\"serve\"]\n")
-        .unwrap();
-    for (service, index) in [("both", 0), ("both", 1), ("one", 0)] {
-        rig.ready(service, index);
-    }
-    rig.pass(Duration::from_secs(2));
-    assert!(stale(&rig).is_empty());
-    rig
-}
-
-// endpoints point 5: shown as stored, and said to be so, until each host has told everything.
-#[test]
-fn after_a_start_a_service_is_stale_until_each_of_its_hosts_reported() {
-    let mut rig = two_hosts().restart();
-    let before = rig.table.clone();
-    let name = |text: &str| format!("{text}.alice");
-    assert_eq!(stale(&rig), [name("both"), name("one")].into());
-    let (revision, synced) = (rig.registry.revision(), rig.registry.view().synced);
-    let at = rig.replica("one", 0).host.unwrap();
-    let other = if at.as_str() == "n1" { "n2" } else { "n1" };
-    let told = rig.facts(other);
-    rig.tell(Input::HostReport(told));
-    assert_eq!(stale(&rig).len(), 2, "one host of two");
-    assert_eq!(rig.registry.view().synced, synced);
-    let told = rig.facts(at.as_str());
-    rig.tell(Input::HostReport(told));
-    assert!(stale(&rig).is_empty());
-    assert!(rig.registry.view().synced > synced);
-    let services = &rig.registry.view().services;
-    assert!(services.values().all(|it| it.revision <= revision));
-    assert_eq!(rig.table, before);
-}
-
-#[test]
-fn a_service_whose_host_told_of_a_change_stays_stale_until_that_is_shown() {
-    let mut rig = gathering(Duration::from_secs(1), 1);
-    turns(&mut rig, 0, true);
-    rig.pass(Duration::from_secs(2));
-    let report = rig.report("web", 0, |status| status.restarts = 1);
-    let mut rig = rig.restart();
-    rig.tell(Input::HostReport(HostFacts {
-        replicas: vec![report],
-        dynamic: "20000-29999".parse().unwrap(),
-        ..facts("n1")
-    }));
-    // The start opened a window.
-    assert_eq!((rig.replica("web", 0).restarts, stale(&rig).len()), (0, 1));
-    rig.pass(Duration::from_secs(1));
-    assert_eq!((rig.replica("web", 0).restarts, stale(&rig).len()), (1, 0));
-}
-
-#[test]
-fn a_host_that_never_comes_back_keeps_nothing_stale_beyond_its_grace() {
-    let rig = two_hosts();
-    let mut forever = Rig::at(rig.store.clone(), now(0), config());
-    forever.pass(Duration::from_secs(86_400));
-    assert_eq!(stale(&forever).len(), 2);
-    let graced = Config {
-        stale_for: Some(Duration::from_secs(90)),
-        ..config()
-    };
-    let mut rig = Rig::at(rig.store, now(0), graced);
-    let (revision, synced) = (rig.registry.revision(), rig.registry.view().synced);
-    rig.pass(Duration::from_millis(89_999));
-    assert_eq!(stale(&rig).len(), 2);
-    rig.pass(Duration::from_millis(1));
-    assert!(stale(&rig).is_empty());
-    assert_eq!(rig.registry.view().synced, synced + 1);
-    assert_eq!(rig.registry.revision(), revision);
-    assert_eq!(rig.registry.next_deadline(), None);
-}
-
-#[test]
-fn the_age_of_a_service_is_that_of_its_most_silent_host() {
-    let mut rig = two_hosts();
-    let age = |rig: &Rig, service: &str| {
-        let view = rig.registry.view();
-        view.services[&name(service)].age(rig.now.mono)
-    };
-    let lease = |rig: &mut Rig, host: &str| {
-        rig.tell(Input::Lease {
-            host: host.parse().unwrap(),
-            skew_ms: None,
-        });
-    };
-    let view = rig.registry.view();
-    rig.pass(Duration::from_secs(8));
-    lease(&mut rig, "n1");
-    rig.pass(Duration::from_secs(1));
-    lease(&mut rig, "n2");
-    rig.pass(Duration::from_secs(1));
-    assert_eq!(age(&rig, "both"), Duration::from_secs(2));
-    assert_eq!(age(&rig, "none"), Duration::ZERO);
-    // A reader that kept its view knows it too.
-    let kept = &view.services[&name("both")];
-    assert_eq!(kept.age(rig.now.mono), Duration::from_secs(2));
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl View {
 
 /// One service as people see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServiceView {
     /// Its full name.
     pub service: ServiceName,
@@ -79,6 +80,7 @@ pub struct ServiceView {
     /// Rises with every change that anything here shows; what a long poll waits for.
     pub revision: u64,
     /// Its replicas, by index.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<ReplicaView>))]
     pub replicas: ReplicaList,
     /// The effective profile, as JSON of the profile's schema; secrets are names only.
     pub profile: Arc<Profile>,
@@ -94,6 +96,7 @@ pub struct ServiceView {
 
 /// One replica as people see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplicaView {
     /// Its index.
     pub replica: u32,
@@ -133,9 +136,11 @@ pub struct ReplicaView {
     /// Where it is placed.
     pub host: Option<HostName>,
     /// The host's published address.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
     /// The addresses of its ports that name a network, by port name; the others have the host's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub addresses: BTreeMap<PortName, IpAddr>,
     /// Its numbers by port name: `20001`, or `20001-20004` for a block.
     pub ports: BTreeMap<String, PortRange>,
@@ -164,12 +169,14 @@ pub(super) struct Waits {
 
 /// One host as people see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostView {
     /// Its name.
     pub host: HostName,
     /// `up`, `not reported`, `drained`, `suspect` or `lost`.
     pub state: String,
     /// The published address.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
     /// Which rule chose it.
     pub address_rule: String,
@@ -209,15 +216,18 @@ pub struct HostView {
 
 /// One network of the site, as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NetworkView {
     /// Which addresses are in it; an earlier one is preferred.
     pub prefixes: Vec<Prefix>,
     /// The host's address in it: where clients of ports that name it are sent.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
 }
 
 /// Every number of a host that is not free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostPorts {
     /// The host.
     pub host: HostName,
@@ -233,6 +243,7 @@ pub struct HostPorts {
 
 /// Which numbers a host offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostRanges {
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
@@ -244,6 +255,7 @@ pub struct HostRanges {
 
 /// How many numbers of a host are in which state. A number in one state on both sides counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortCounts {
     /// Numbers of the dynamic range.
     pub dynamic: u32,
@@ -267,6 +279,7 @@ pub struct PortCounts {
 
 /// Numbers of a host that are not free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortView {
     /// The number, or consecutive ones.
     pub numbers: PortRange,
@@ -296,6 +309,7 @@ pub struct PortView {
 
 /// Something that happened to a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
     /// When.
     pub at: WallClock,

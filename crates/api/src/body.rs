@@ -19,6 +19,7 @@ pub use portreeve::registry::{
 
 /// `GET /services`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServiceList {
     /// What the caller may see: `own`, `group:…` or `all`.
     pub view_scope: String,
@@ -33,6 +34,7 @@ pub struct ServiceList {
 
 /// `GET /hosts`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostList {
     /// Every host, by name.
     pub hosts: Vec<HostView>,
@@ -40,6 +42,7 @@ pub struct HostList {
 
 /// `GET /services/{service}/events`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventList {
     /// Oldest first.
     pub events: Vec<EventView>,
@@ -47,6 +50,7 @@ pub struct EventList {
 
 /// `POST /services/{service}/scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// How many replicas there shall be.
@@ -55,6 +59,7 @@ pub struct Scale {
 
 /// `GET /services/{service}/endpoints`: one atomic snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Endpoints {
     /// The full name.
     pub service: String,
@@ -78,6 +83,7 @@ pub struct Endpoints {
 
 /// One replica of [`Endpoints`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Endpoint {
     /// Its index.
     pub replica: u32,
@@ -87,6 +93,7 @@ pub struct Endpoint {
     /// The host's name.
     pub host: String,
     /// The host's published address.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
     /// The published ports.
     pub ports: Vec<EndpointPort>,
@@ -112,6 +119,7 @@ pub struct Endpoint {
 
 /// One published port of an [`Endpoint`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointPort {
     /// Its name.
     pub name: String,
@@ -133,6 +141,7 @@ pub struct EndpointPort {
     pub network: Option<String>,
     /// Where clients of it are sent, where it names a network; without, at the address of the [`Endpoint`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
 }
 
@@ -169,6 +178,7 @@ const fn is_one(count: &u16) -> bool {
 
 /// The terms of Kubernetes' EndpointSlice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Conditions {
     /// Listed by default.
     pub ready: bool,
@@ -241,6 +251,7 @@ pub const LOG_INCARNATION_HEADER: &str = "portreeve-log-incarnation";
 
 /// `POST /hosts/{host}/lease`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// Random per start of the controller.
     pub instance: String,
@@ -262,6 +273,7 @@ pub struct LeaseAsk {
 
 /// `GET /counters`: since the controller's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Counters {
     /// Random per start of the controller.
     pub instance: String,
@@ -277,6 +289,7 @@ pub struct Counters {
 
 /// `GET /whoami`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WhoAmI {
     /// The account.
     pub user: String,
@@ -293,20 +306,24 @@ pub struct WhoAmI {
 
 /// `POST /explain`, and a service's `explain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explained {
     /// Where a replica would fit now, and what is against every other host.
     #[serde(flatten)]
     pub fit: FitView,
     /// Of a profile: the effective one, value by value, each with the layer that set it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub effective: Vec<EffectiveValue>,
     /// What its rules will do in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub forecast: Option<Forecast>,
 }
 
 /// `POST /check` and a successful submit: what to know although nothing is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Checked {
     /// The service's label.
     pub name: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One refusal, as RFC 9457 writes it. Unknown and hidden things give the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// `urn:portreeve:problem:` and the code with dashes.
     #[serde(rename = "type")]

@@ -21,6 +21,7 @@ use crate::rest::counters::Heard;
 use crate::rest::pages::Pages;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
+use crate::rest::synced::Synced;
 use crate::share::Shares;
 use crate::stop::Stop;
 use crate::token::TokenKey;
@@ -36,6 +37,7 @@ pub(crate) struct App {
     pub(crate) accounts: Accounts,
     /// Lists that are read in pages.
     pub(crate) pages: Pages,
+    pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,

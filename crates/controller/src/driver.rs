@@ -255,8 +255,7 @@ impl Driver {
                     services,
                     removed,
                 } => {
-                    let updates = services.into_iter().map(Into::into).collect();
-                    self.shown.table.publish(revision, updates, &removed);
+                    self.shown.table.publish(revision, services, &removed);
                 }
                 Effect::Answer { ticket, answer } => answers.push((ticket, answer)),
                 Effect::Order { host } => orders.push(host),

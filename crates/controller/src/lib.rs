@@ -177,6 +177,7 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::default(),
             pages: rest::pages::Pages::default(),
+            synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
             own_uid,
@@ -328,7 +329,9 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod described;
     mod epoch;
+    mod hostile_reads;
     mod hosts;
     mod layers;
     mod life;

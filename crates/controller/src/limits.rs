@@ -43,6 +43,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// Connections, where neither the configuration nor the machine says less.
     const CONNECTIONS: usize = 16_384;
+    /// In tests so long that no watcher that sleeps through a change is saved by the look at its end.
+    const HEARTBEAT: Duration = Duration::from_secs(if cfg!(test) { 3_600 } else { 15 });
     /// Files that a controller needs beside its connections: its store, its listeners, what it reads.
     const OTHER_FILES: usize = 256;
 
@@ -67,7 +69,7 @@ impl Limits {
             head_within: Duration::from_secs(10),
             taken_within: Duration::from_secs(30),
             stream_taken_within: Duration::from_secs(15 * 60),
-            heartbeat: Duration::from_secs(15),
+            heartbeat: Self::HEARTBEAT,
             stream_age: Duration::from_secs(30 * 60)..Duration::from_secs(60 * 60),
             finish_within: Duration::from_secs(5),
         }

@@ -123,7 +123,9 @@ pub(crate) fn usable(listing: &Listing) -> Result<(), Failure> {
         return Err(Failure::new(Code::NoneReady, none_is_ready(listing)));
     }
     if listing.listed().next().is_none() {
-        let message = format!("{service} is ready, but publishes no port");
+        let named = listing.port.as_ref().map(|port| format!(" {port}"));
+        let named = named.unwrap_or_default();
+        let message = format!("{service} is ready, but publishes no port{named}");
         return Err(Failure::new(Code::NoSuchService, message));
     }
     Ok(())

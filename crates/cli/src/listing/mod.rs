@@ -38,7 +38,7 @@ pub(crate) struct Listing {
     pub(crate) ready: u32,
     pub(crate) stale: bool,
     /// The port meant; without: the first published one.
-    port: Option<PortName>,
+    pub(crate) port: Option<PortName>,
     endpoints: Vec<Endpoint>,
     /// The whole as the REST API answers it.
     json: String,

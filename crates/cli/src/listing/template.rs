@@ -53,7 +53,7 @@ impl Template {
     fn parsed(name: String, source: String, closed: bool) -> Result<Self, Failure> {
         environment()?
             .template_from_named_str(&name, &source)
-            .map_err(|cause| told(&name, &cause))?;
+            .map_err(|cause| told(&name, &source, &cause))?;
         Ok(Self {
             name,
             source,
@@ -71,7 +71,7 @@ impl Template {
             .iter()
             .map(|listing| Service::of(listing))
             .collect();
-        let told = |cause| told(&self.name, &cause);
+        let told = |cause| told(&self.name, &self.source, &cause);
         let environment = environment()?;
         let template = environment
             .template_from_named_str(&self.name, &self.source)
@@ -105,15 +105,19 @@ fn environment() -> Result<Environment<'static>, Failure> {
     Ok(environment)
 }
 
-fn told(name: &str, cause: &minijinja::Error) -> Failure {
-    let line = cause
-        .line()
-        .map_or_else(String::new, |line| format!(" line {line}"));
+/// What is wrong, with the line that it is in: the number alone says little of a template on a command line.
+fn told(name: &str, source: &str, cause: &minijinja::Error) -> Failure {
     let mut words = cause.kind().to_string();
     if let Some(detail) = cause.detail() {
         words = format!("{words}: {detail}");
     }
-    Failure::new(Code::Usage, format!("template {name}{line}: {words}"))
+    let number = cause.line().unwrap_or_default();
+    let line = source.lines().nth(number.saturating_sub(1));
+    let line: String = line.unwrap_or_default().trim().chars().take(120).collect();
+    Failure::new(
+        Code::Usage,
+        format!("template {name} line {number}: {words}, in {line}"),
+    )
 }
 
 #[derive(Serialize)]
@@ -275,7 +279,7 @@ mod tests {
         let web = example("web.bio", &[(0, "10.1.0.17", 31007)]);
         let refused = rendered("a\n{{ endpoint }}", &[&web]).unwrap_err();
         assert!(
-            refused.starts_with("template --template line 2: undefined value"),
+            refused == "template --template line 2: undefined value, in {{ endpoint }}",
             "{refused}"
         );
         let refused = rendered("a\nb\n{% for e in endpoints %}", &[&web]).unwrap_err();

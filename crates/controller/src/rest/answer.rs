@@ -46,6 +46,9 @@ pub(crate) fn around(head: &impl Serialize, list: &[u8]) -> Result<Bytes, Refuse
     let head = head
         .strip_suffix(b"[]}")
         .ok_or_else(|| Refused::broken(&"its list is not its last member"))?;
+    if list.is_empty() {
+        return Err(Refused::broken(&"its list could not be written"));
+    }
     Ok([head, list, b"}"].concat().into())
 }
 

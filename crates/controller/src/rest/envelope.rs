@@ -93,7 +93,7 @@ pub(crate) async fn seal(
         stamp(headers, EPOCH_HEADER, app.shown.table.epoch());
         if !headers.contains_key(SYNCED_HEADER) {
             let view = super::services::newest(app);
-            let age = super::synced::age_ms(view.hosts.values());
+            let age = app.synced.of_all(&view);
             stamp(headers, SYNCED_HEADER, &age.to_string());
         }
         response = packed(response, takes_gzip).await;

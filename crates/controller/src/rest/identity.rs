@@ -26,6 +26,8 @@ use super::refused::Refused;
 pub(crate) struct Asker {
     caller: Caller,
     means: Means,
+    /// The token that spoke for it.
+    token: Option<ReplicaToken>,
 }
 
 /// How the name was found.
@@ -40,6 +42,11 @@ impl Asker {
     /// Who it is, for reading.
     pub(crate) const fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Who it is, for watching: for as long as the token is good that spoke for it, if one did.
+    pub(crate) fn watching(self) -> (Caller, Option<ReplicaToken>) {
+        (self.caller, self.token)
     }
 
     /// Who it is, for changing something: a replica's token only reads.
@@ -123,7 +130,11 @@ impl FromRequestParts<Arc<App>> for Asker {
             groups: account.groups,
             admin: uid == 0 || uid == app.own_uid,
         };
-        Ok(Self { caller, means })
+        Ok(Self {
+            caller,
+            means,
+            token: None,
+        })
     }
 }
 
@@ -158,18 +169,7 @@ async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
             ));
         }
     };
-    let owner = {
-        let view = app.shown.view.borrow();
-        let service = view.services.get(&token.service);
-        // With its incarnation a token's right to read ends.
-        let service = service.filter(|service| {
-            service.id == token.service_id
-                && service.replicas.iter().any(|replica| {
-                    replica.replica == token.index && replica.incarnation == token.incarnation
-                })
-        });
-        service.ok_or_else(unknown_token)?.owner.clone()
-    };
+    let owner = owner_of(&token, app).ok_or_else(unknown_token)?;
     Ok(Asker {
         caller: Caller {
             groups: groups_of_user(owner.clone()).await,
@@ -179,7 +179,21 @@ async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
             admin: false,
         },
         means: Means::Token,
+        token: Some(token),
     })
+}
+
+/// Whose job carries this token; `None` once its incarnation is not the newest: with it a token's right to
+/// read ends.
+pub(crate) fn owner_of(token: &ReplicaToken, app: &App) -> Option<String> {
+    let view = app.shown.view.borrow();
+    let service = view.services.get(&token.service)?;
+    let mut replicas = service.replicas.iter();
+    let stands = service.id == token.service_id
+        && replicas.any(|replica| {
+            replica.replica == token.index && replica.incarnation == token.incarnation
+        });
+    stands.then(|| service.owner.clone())
 }
 
 fn unknown_token() -> Refused {

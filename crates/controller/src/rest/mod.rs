@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 use http::{Method, StatusCode, Uri};
 use portreeve::registry::Command;
 use portreeve_api::paths;
@@ -28,6 +28,7 @@ mod explain;
 mod hosts;
 pub(crate) mod identity;
 mod names;
+pub(crate) mod openapi;
 pub(crate) mod pages;
 mod profile;
 pub(crate) mod query;
@@ -35,7 +36,7 @@ pub(crate) mod refused;
 mod replicas;
 mod seen;
 mod services;
-mod synced;
+pub(crate) mod synced;
 mod tag;
 mod watch;
 
@@ -44,57 +45,71 @@ use identity::Asker;
 use names::Names;
 use refused::Refused;
 
-/// Every route.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    let envelope = Envelope::new(Arc::clone(&app));
-    let api = Router::new()
-        .route("/services", get(services::list))
-        .route(
+/// Every route: its whole path, and what serves each of its methods.
+fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
+    let api = [
+        ("/services", get(services::list)),
+        (
             "/services/{service}",
             get(services::show).put(services::submit).delete(delete),
-        )
-        .route("/services/{service}/scale", post(services::scale))
-        .route("/services/{service}/start", post(start))
-        .route("/services/{service}/stop", post(stop))
-        .route("/services/{service}/restart", post(restart))
-        .route("/services/{service}/events", get(services::events))
-        .route("/services/{service}/explain", get(explain::service))
-        .route("/services/{service}/endpoints", get(endpoints::endpoints))
-        .route(
+        ),
+        ("/services/{service}/scale", post(services::scale)),
+        ("/services/{service}/start", post(start)),
+        ("/services/{service}/stop", post(stop)),
+        ("/services/{service}/restart", post(restart)),
+        ("/services/{service}/events", get(services::events)),
+        ("/services/{service}/explain", get(explain::service)),
+        ("/services/{service}/endpoints", get(endpoints::endpoints)),
+        (
             "/services/{service}/replicas/{index}/kill",
             post(replicas::kill),
-        )
-        .route(
+        ),
+        (
             "/services/{service}/replicas/{index}/restart",
             post(replicas::restart),
-        )
-        .route(
+        ),
+        (
             "/services/{service}/replicas/{index}/logs",
             get(replicas::logs),
-        )
-        .route("/watch", get(watch::watch))
-        .route("/resolve/{service}", get(endpoints::resolve))
-        .route("/resolve/{service}/{port}", get(endpoints::resolve))
-        .route("/hosts", get(hosts::list))
-        .route("/hosts/{host}", get(hosts::show))
-        .route("/hosts/{host}/ports", get(hosts::ports))
-        .route("/hosts/{host}/report", put(agents::report))
-        .route("/hosts/{host}/lease", post(agents::lease))
-        .route("/hosts/{host}/attach", post(attach::attach))
-        .route("/hosts/{host}/desired", get(agents::desired))
-        .route("/hosts/{host}/reads/{read}", put(agents::log_piece))
-        .route(
+        ),
+        ("/watch", get(watch::watch)),
+        ("/resolve/{service}", get(endpoints::resolve)),
+        ("/resolve/{service}/{port}", get(endpoints::resolve)),
+        ("/hosts", get(hosts::list)),
+        ("/hosts/{host}", get(hosts::show)),
+        ("/hosts/{host}/ports", get(hosts::ports)),
+        ("/hosts/{host}/report", put(agents::report)),
+        ("/hosts/{host}/lease", post(agents::lease)),
+        ("/hosts/{host}/attach", post(attach::attach)),
+        ("/hosts/{host}/desired", get(agents::desired)),
+        ("/hosts/{host}/reads/{read}", put(agents::log_piece)),
+        (
             "/replicas/{service}/{index}/{incarnation}/status",
             put(agents::status),
-        )
-        .route("/check", post(services::check))
-        .route("/explain", post(explain::profile))
-        .route("/counters", get(counters::show))
-        .route("/whoami", get(identity::whoami));
-    Router::new()
-        .nest(paths::ROOT, api)
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
+        ),
+        ("/check", post(services::check)),
+        ("/explain", post(explain::profile)),
+        ("/counters", get(counters::show)),
+        ("/whoami", get(identity::whoami)),
+    ];
+    let api = api.map(|(path, methods)| (format!("{}{path}", paths::ROOT), methods));
+    let at_root = [
+        ("/healthz", get(healthz)),
+        ("/readyz", get(readyz)),
+        ("/openapi.json", get(openapi::show)),
+    ];
+    let at_root = at_root.map(|(path, methods)| (path.to_owned(), methods));
+    api.into_iter().chain(at_root).collect()
+}
+
+/// All of it, sealed in what every answer carries.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let envelope = Envelope::new(Arc::clone(&app));
+    let routes = routes().into_iter();
+    routes
+        .fold(Router::new(), |router, (path, methods)| {
+            router.route(&path, methods)
+        })
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(no_such_route)
         .layer(axum::middleware::from_fn_with_state(
@@ -102,6 +117,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             envelope::seal,
         ))
         .with_state(app)
+}
+
+/// The paths of every route, for the tests.
+#[cfg(test)]
+pub(crate) fn routed() -> Vec<String> {
+    routes().into_iter().map(|(path, _)| path).collect()
 }
 
 async fn start(

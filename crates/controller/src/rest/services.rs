@@ -16,10 +16,11 @@ use portreeve_api::body::{Checked, EventList, Scale, ServiceList};
 use portreeve_api::paths;
 
 use crate::app::App;
+use crate::clock;
 
 use super::accept::Form;
 use super::answer::{json, json_around, stamp, text, wants_text, written};
-use super::envelope::REVISION_HEADER;
+use super::envelope::{REVISION_HEADER, SYNCED_HEADER};
 use super::identity::Asker;
 use super::names::Names;
 use super::pages::{Cursor, Wanted};
@@ -189,10 +190,13 @@ pub(crate) async fn show(
         Some(found) => found?,
         None => app.visible(caller, &name)?,
     };
-    if as_text {
-        return Ok(text(line(&service)));
-    }
-    let mut response = json(&seen::service(&service, caller));
+    let mut response = if as_text {
+        text(line(&service))
+    } else {
+        json(&seen::service(&service, caller))
+    };
+    let age = service.age(clock::now().mono).as_millis();
+    stamp(response.headers_mut(), SYNCED_HEADER, &age.to_string());
     hold.mark(&mut response);
     Ok(response)
 }

@@ -22,5 +22,5 @@ pub(crate) async fn watch(
 ) -> Result<Response, Refused> {
     let asked = Asked::many(&asker, &mut query, &headers)?;
     query.end()?;
-    Ok(watch::answer(&app, asked, asker.caller().clone()))
+    Ok(watch::answer(&app, asked, asker))
 }

@@ -52,6 +52,10 @@ async fn a_relayed_job_is_its_own_account_and_tells_its_state_with_its_token() {
     assert_eq!(shown["attached"], true);
     assert_eq!(shown["replicas"][0]["job"], "slurm 4711");
     assert_eq!(shown["replicas"][0]["state"], "ready");
+    let path = paths::service_part(&replica.desired.service, "endpoints");
+    let all = request(Method::GET, &format!("{path}?state=all"));
+    let all: serde_json::Value = site.as_user(OWNER, all).await.json();
+    assert_eq!(all["endpoints"][0]["job"], "slurm 4711");
     assert_eq!(of(STRANGER).await.status, StatusCode::NOT_FOUND);
     // The host's wanted set names it, so that its agent knows whose the numbers are.
     let set = agent.desired_until(|set| !set.replicas.is_empty()).await;

@@ -38,7 +38,15 @@ async fn running(site: &Site, replicas: u32, ready: usize) -> FakeAgent {
     for replica in &set.replicas[..ready] {
         agent.tell(replica, &status(1, State::Up, true)).await;
     }
-    agent
+    // What follows within a moment is shown together, so not all of it at once.
+    let mut path = endpoints();
+    loop {
+        let seen: Endpoints = site.get(&path).await;
+        if seen.ready as usize == ready {
+            return agent;
+        }
+        path = format!("{}?revision={}", endpoints(), seen.revision);
+    }
 }
 
 fn endpoints() -> String {
@@ -190,7 +198,8 @@ async fn a_tag_names_form_and_view_and_only_a_match_saves_the_body() {
         |it: &&portreeve_api::body::DesiredReplica| it.desired.service.label().as_str() == "web";
     let replica = set.replicas.iter().find(web).unwrap();
     agent.tell(replica, &status(2, State::Backoff, false)).await;
-    assert_ne!(tag("", "*/*").await.unwrap(), plain);
+    let changed = format!("?revision={}", body.revision);
+    assert_ne!(tag(&changed, "*/*").await.unwrap(), plain);
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::Method;
 use portreeve::identity::ServiceName;
-use portreeve::supervision::State;
+use portreeve::supervision::{Final, State};
 use portreeve_api::body::DesiredReplica;
 use portreeve_api::paths;
 use serde_json::Value;
 
 use crate::limits::Limits;
-use crate::site::{FakeAgent, PATIENCE, Site, profile, request, status};
+use crate::site::{FakeAgent, OWNER, PATIENCE, STRANGER, Site, profile, put, request, status};
 
 use super::limits::{limits, listening};
 
@@ -116,6 +116,9 @@ async fn a_stream_begins_with_one_set_and_a_bookmark_and_then_tells_each_change(
     assert_eq!((second.event.as_str(), ready(&second)), ("endpoints", 2));
     assert_eq!(second.data["previous"], first.data["revision"]);
     assert!(second.revision() > bookmark.revision());
+    // What changes nothing that is shown is told to nobody.
+    served.show(1, true).await;
+    served.show(1, true).await;
     served.show(0, false).await;
     assert_eq!(ready(&watcher.next().await), 1);
 }
@@ -238,6 +241,75 @@ async fn a_quiet_stream_tells_that_it_lives_and_where_it_is() {
         }
     }
     assert!(heartbeats.iter().all(|revision| *revision >= bookmark));
+}
+
+#[tokio::test]
+async fn a_stream_that_a_token_opened_ends_with_the_tokens_job() {
+    let served = Served::start(1).await;
+    let limits = Limits {
+        heartbeat: Duration::from_millis(50),
+        ..limits()
+    };
+    let (address, _switch) = listening(&served.site, limits).await;
+    let token = served.replicas[0].tokens.job.clone();
+    let mut watcher = Watcher::open_with(&address, &served.path(), &token).await;
+    assert_eq!(watcher.next().await.event, "endpoints");
+    assert_eq!(watcher.next().await.event, "bookmark");
+    let stop = paths::service_part(&"web", "stop");
+    served.site.as_user(0, request(Method::POST, &stop)).await;
+    let ended = status(1, State::Final(Final::Stopped), false);
+    served.agent.tell(&served.replicas[0], &ended).await;
+    let delete = request(Method::DELETE, &paths::service(&"web"));
+    let deleted = served.site.as_user(0, delete).await;
+    assert!(deleted.status.is_success(), "{}", deleted.text());
+    let mut told = Vec::new();
+    while let Some(event) = watcher.try_next().await {
+        told.push(event);
+    }
+    let last = told.pop().unwrap();
+    assert_eq!(
+        (last.event.as_str(), &last.data["reason"]),
+        ("bye", &"token".into())
+    );
+}
+
+#[tokio::test]
+async fn a_stream_is_woken_by_a_right_that_is_given_and_by_one_that_is_taken() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let submit = async |uid: u32, name: &str, more: &str| {
+        let toml = format!("{more}{}", profile(name, 1));
+        let path = format!("{}?replace=1", paths::service(&name));
+        let seen = site
+            .as_user(uid, put(&path, "application/toml", toml))
+            .await;
+        assert!(seen.status.is_success(), "{}", seen.text());
+    };
+    submit(OWNER, "mine", "").await;
+    submit(STRANGER, "theirs", "").await;
+    let set = agent.desired_until(|set| set.replicas.len() == 2).await;
+    let mut replicas = set.replicas.iter();
+    let mine = replicas.find(|it| it.desired.service.label().as_str() == "mine");
+    // A job sees what its owner sees, who is no admin.
+    let token = &mine.unwrap().tokens.job;
+    let address = site.tcp();
+    let theirs = format!("theirs.{STRANGER}");
+    let one = paths::service_part(&theirs, "endpoints");
+    let mut one = Watcher::open_with(&address, &one, token).await;
+    let mut all = Watcher::open_with(&address, "/api/v1/watch?prefix=theirs", token).await;
+    for watcher in [&mut one, &mut all] {
+        assert_eq!(watcher.next().await.event, "bookmark");
+    }
+    for (more, event) in [("visibility = \"cluster\"\n", "endpoints"), ("", "removed")] {
+        submit(STRANGER, "theirs", more).await;
+        for watcher in [&mut one, &mut all] {
+            let told = watcher.next().await;
+            assert_eq!(
+                (told.event.as_str(), &told.data["service"]),
+                (event, &theirs.clone().into())
+            );
+        }
+    }
 }
 
 // E12

@@ -111,6 +111,14 @@ impl Follower {
         Some(self.bookmark())
     }
 
+    /// The watcher's account is in these groups; what that shows or hides is found at the next look.
+    pub(crate) fn is_in(&mut self, groups: Vec<String>) {
+        if self.caller.groups != groups {
+            self.caller.groups = groups;
+            self.rights = None;
+        }
+    }
+
     /// Where the peer is: nothing up to here is left to tell.
     pub(crate) fn bookmark(&mut self) -> Event {
         self.position = self.position.max(self.frontier);

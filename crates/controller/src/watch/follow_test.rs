@@ -278,6 +278,21 @@ async fn a_view_of_a_part_sleeps_through_what_happens_to_the_rest() {
     }
 }
 
+#[tokio::test]
+async fn a_group_that_is_joined_or_left_shows_and_hides_its_services() {
+    let site = Site::start().await;
+    let chem = format!("visibility = [\"group:chem\"]\n{}", profile("web", 1));
+    submit(&site, OWNER, &chem).await;
+    let mut watcher = Told::of(&site, STRANGER, &format!("service=web.{OWNER}"), None);
+    assert_eq!(watcher.now(&site), ["bookmark"]);
+    watcher.follower.is_in(vec!["chem".into()]);
+    assert_eq!(watcher.now(&site), ["endpoints web 0"]);
+    watcher.follower.is_in(vec!["chem".into()]);
+    assert!(watcher.now(&site).is_empty());
+    watcher.follower.is_in(Vec::new());
+    assert_eq!(watcher.now(&site), ["removed web"]);
+}
+
 // endpoints 30 and 35
 #[tokio::test]
 async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {
@@ -303,7 +318,18 @@ async fn changes_alone_make_the_set_that_a_watcher_of_whole_sets_has() {
                 shown(&site, &web, set.replicas[replica].desired.index, up.ready).await;
                 while let Some(event) = delta.follower.next(&site.controller.app) {
                     let text = event.text(Format::Lines, "e").pieces().concat();
+                    let bytes = event
+                        .text(Format::Events, &"e".repeat(16))
+                        .pieces()
+                        .concat();
                     let event: Value = serde_json::from_slice(&text).unwrap();
+                    let count = |name: &str| event["data"][name].as_array().map_or(0, Vec::len);
+                    // Whatever the size of the service.
+                    match (count("upsert"), count("remove")) {
+                        (0, 1) => assert!(bytes.len() <= 300, "{event}"),
+                        (1, 0) => assert!(bytes.len() <= 560, "{event}"),
+                        _ => {}
+                    }
                     apply(&mut has, &event);
                     told.push(event["event"].as_str().unwrap_or("bookmark").to_owned());
                 }

@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, header};
 use parking_lot::Mutex;
-use portreeve::rights::Caller;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -19,7 +18,9 @@ use crate::impatient::Impatient;
 use crate::limits::Limits;
 use crate::listen::Wire;
 use crate::rest::answer::terms;
+use crate::rest::identity::{Asker, owner_of};
 use crate::stop::Stop;
+use crate::token::ReplicaToken;
 
 use super::asked::{Asked, Format};
 use super::bells::Bells;
@@ -43,6 +44,8 @@ struct Leaving(Arc<Mutex<Option<Stream>>>);
 struct Stream {
     app: Arc<App>,
     follower: Follower,
+    /// What opened it: it ends with that.
+    token: Option<Box<ReplicaToken>>,
 }
 
 /// What the kernel keeps for a watcher that does not read: what it gets next is then not much older than
@@ -58,7 +61,7 @@ const BYE_WITHIN: Duration = Duration::from_secs(1);
 const MOST_UNASKED: usize = 64 << 10;
 
 /// The answer that becomes a stream.
-pub(crate) fn answer(app: &Arc<App>, asked: Asked, caller: Caller) -> Response {
+pub(crate) fn answer(app: &Arc<App>, asked: Asked, asker: Asker) -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     let media_type = HeaderValue::from_static(asked.format.media_type());
@@ -66,8 +69,10 @@ pub(crate) fn answer(app: &Arc<App>, asked: Asked, caller: Caller) -> Response {
     terms(headers);
     // A proxy that gathers would hold events back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let (caller, token) = asker.watching();
     let stream = Stream {
         follower: Follower::new(app, asked, caller),
+        token: token.map(Box::new),
         app: Arc::clone(app),
     };
     let leaving = Leaving(Arc::new(Mutex::new(Some(stream))));
@@ -138,6 +143,7 @@ impl Stream {
         // With the first event, in one write.
         let mut head = Some(head);
         let mut unasked = 0;
+        let mut heartbeat_at = next_heartbeat(limits);
         loop {
             bells.listen(&self.app, &self.follower.asked);
             while let Some(event) = self.follower.next(&self.app) {
@@ -145,9 +151,7 @@ impl Stream {
                     return self.bye(wire, End::Stopping).await;
                 }
             }
-            let fifth = limits.heartbeat / 5;
-            let quiet = spread(limits.heartbeat - fifth..limits.heartbeat + fifth);
-            let due = (Instant::now() + quiet).min(ends_at);
+            let due = heartbeat_at.min(ends_at);
             tokio::select! {
                 () = bells.ring(self.follower.awaits_view()) => {}
                 () = stop.said() => return self.bye(wire, End::Stopping).await,
@@ -161,6 +165,10 @@ impl Stream {
                     if due == ends_at {
                         return self.bye(wire, End::Age).await;
                     }
+                    heartbeat_at = next_heartbeat(limits);
+                    if !self.still_stands().await {
+                        return self.bye(wire, End::Token).await;
+                    }
                     let revision = self.follower.position();
                     let heartbeat = Event { revision, kind: Kind::Heartbeat };
                     if !self.write(wire, &heartbeat, None, &mut stop).await? {
@@ -169,6 +177,19 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// Whether whoever opened the stream may still read, and as who: the groups of an account change, and a
+    /// token's right ends with its incarnation. Asked with each heartbeat.
+    async fn still_stands(&mut self) -> bool {
+        if let Some(token) = &self.token {
+            return owner_of(token, &self.app).is_some();
+        }
+        if let Some(uid) = self.follower.caller.uid {
+            let account = self.app.accounts.of_uid(uid).await;
+            self.follower.is_in(account.groups);
+        }
+        true
     }
 
     /// Writes an event, for as long as its peer takes some of it now and then; false if the stop came first
@@ -204,6 +225,11 @@ impl Stream {
         told.await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+fn next_heartbeat(limits: &Limits) -> Instant {
+    let fifth = limits.heartbeat / 5;
+    Instant::now() + spread(limits.heartbeat - fifth..limits.heartbeat + fifth)
 }
 
 /// Reads what a watcher sends, which nobody asked for; its end is an error.

@@ -40,6 +40,8 @@ pub(super) struct Session {
     known: Known,
     /// The last change that the file does not show yet.
     unwritten: Option<Change>,
+    /// How much was told since, without a pause.
+    gathered: u32,
     /// Whether the file was written, or found to be right, by this watch.
     wrote: bool,
     /// When to try again to write it.
@@ -63,6 +65,8 @@ enum Step {
 impl Session {
     /// How soon a file that could not be written is tried again.
     const RETRY: Duration = Duration::from_secs(5);
+    /// So much that comes without a pause is written together.
+    const TOGETHER: u32 = 1000;
     /// The longest value of a variable: the kernel takes 128 KiB, and nobody looks at so many.
     const MAX_VARIABLE: usize = 64 << 10;
 
@@ -72,6 +76,7 @@ impl Session {
             stream,
             known,
             unwritten: None,
+            gathered: 0,
             wrote: false,
             retry_at: None,
             waiting: Vec::new(),
@@ -117,7 +122,12 @@ impl Session {
         let owes = self.unwritten.is_some() && self.retry_at.is_none() && self.known.is_whole();
         if owes && self.plan.file.is_some() {
             // What came together is written once.
-            let more = tokio::time::timeout(Duration::ZERO, self.stream.next()).await;
+            let more = tokio::time::timeout(Duration::ZERO, self.stream.next());
+            let more = match self.gathered < Self::TOGETHER {
+                true => more.await.ok(),
+                false => None,
+            };
+            self.gathered += 1;
             return more.map_or(Step::WriteFile, Step::Told);
         }
         let run = &mut self.run;
@@ -196,8 +206,17 @@ impl Session {
             let id = String::new();
             self.unwritten = Some(Change { service, id });
         }
-        for listing in self.known.listings().iter().filter(|it| it.stale) {
-            eprintln!("portreeve: {}", listing.staleness());
+        for listing in self.known.listings() {
+            if listing.stale {
+                eprintln!("portreeve: {}", listing.staleness());
+            }
+            // Not ready is news like any other; a port that is not there will not come.
+            match usable(listing) {
+                Err(refused) if refused.code() == Code::NoSuchService && !self.plan.once => {
+                    eprintln!("portreeve: {refused}");
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -227,7 +246,8 @@ impl Session {
             Some(writing) => {
                 let none = Listing::none(&change.service);
                 let mut text = writing.one(known.unwrap_or(&none), self.plan.surface)?;
-                if matches!(writing, Writing::Form(_)) {
+                // Between two changes; once there is only one.
+                if matches!(writing, Writing::Form(_)) && !self.plan.once {
                     text.push('\n');
                 }
                 Ok(text)
@@ -247,6 +267,7 @@ impl Session {
 
     fn write_file(&mut self) -> Result<(), Failure> {
         self.retry_at = None;
+        self.gathered = 0;
         let (Some(change), Some(file)) = (self.unwritten.take(), &self.plan.file) else {
             return Ok(());
         };

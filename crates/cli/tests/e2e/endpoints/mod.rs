@@ -8,6 +8,7 @@ mod restored;
 mod reuse;
 #[expect(dead_code, reason = "the bench of the whole server shares it")]
 mod scripted;
+mod shell;
 mod streams;
 #[expect(dead_code, reason = "the bench of the whole server shares it")]
 mod wire;

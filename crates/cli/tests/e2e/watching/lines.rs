@@ -130,6 +130,19 @@ fn who_stops_reading_ends_the_watch_before_the_next_change() {
     drop(asked);
 }
 
+#[test]
+fn a_port_that_is_not_there_is_told() {
+    let Some(world) = World::new() else { return };
+    let controller = Scripted::new(&world);
+    let watch = watch(&world, &controller, &["web:admin", "-o", "lines"]);
+    let asked = controller.watched();
+    asked.set("web.alice", 5, &[31007]);
+    asked.bookmark(5);
+    says(&watch, "web.alice is ready, but publishes no port admin");
+    asked.set("web.alice", 6, &[]);
+    says(&watch, "\n\n");
+}
+
 // P25: whoever asks once is told apart what is not there, not ready, or not known.
 #[test]
 fn once_ends_as_endpoints_would() {
@@ -161,7 +174,7 @@ fn once_ends_as_endpoints_would() {
     let outcome = once("web", &["-o", "url"], &|| one(&[31007]));
     assert_eq!(
         (outcome.code, outcome.stdout.as_str()),
-        (Some(0), "http://10.0.0.1:31007/\n\n"),
+        (Some(0), "http://10.0.0.1:31007/\n"),
         "{outcome:?}"
     );
     let outcome = once("web", &[], &|| one(&[]));

@@ -21,10 +21,18 @@ pub(crate) fn bytes(
     asked: &EndpointsView,
     stale: bool,
 ) -> Result<Bytes, Refused> {
+    let head = head(app, found, caller, asked, stale);
     let reasons = shows_reasons(found, caller, asked);
-    let entries = entries(&found.snapshot, asked, reasons);
-    let entries = serde_json::to_vec(&entries).map_err(|cause| Refused::broken(&cause))?;
-    around(&head(app, found, caller, asked, stale), &entries)
+    // An empty text is no list: a rendering that failed is told as such.
+    let render = |snapshot: &Snapshot| {
+        serde_json::to_vec(&entries(snapshot, asked, reasons)).unwrap_or_default()
+    };
+    if asked.is_plain() {
+        // The same for every reader: written once a revision.
+        let entries = found.snapshot.rendered(|snapshot| render(snapshot).into());
+        return around(&head, &entries);
+    }
+    around(&head, &render(&found.snapshot))
 }
 
 /// The answer without its endpoints.

@@ -45,7 +45,7 @@ pub(crate) async fn endpoints(
     if let Some(format) = watch::Format::of(form) {
         let asked = watch::Asked::one(name, asked, format, &mut query, &headers)?;
         query.end()?;
-        return Ok(watch::answer(&app, asked, asker.caller().clone()));
+        return Ok(watch::answer(&app, asked, asker));
     }
     let mut hold = query.hold()?;
     if query

@@ -67,6 +67,11 @@ impl EndpointsView {
         }
     }
 
+    /// Whether it is the default answer, of which nothing is left out: the same entries for every reader.
+    pub(crate) fn is_plain(&self) -> bool {
+        *self == Self::ready(None)
+    }
+
     /// Refuses a port that `service` does not publish.
     pub(crate) fn of(&self, service: &ServiceView) -> Result<(), Refused> {
         match &self.port {
@@ -79,7 +84,7 @@ impl EndpointsView {
     /// The same after a restart.
     pub(crate) fn mark(&self, caller: &Caller) -> String {
         let scope = caller.view_scope();
-        if *self == Self::ready(None) && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        if self.is_plain() && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return scope.to_owned();
         }
         let mut hash = Sha256::new();

@@ -100,6 +100,28 @@ async fn no_flip_is_lost_on_fifty_polls_and_fifty_streams() {
     assert!(ends.iter().all(|end| *end == last.revision), "{ends:?}");
 }
 
+// E17
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_change_reaches_all_of_many_idle_streams() {
+    let streams = if long() { 2_000 } else { 200 };
+    let mut served = Served::start(1).await;
+    let path = served.path();
+    let mut watchers = Vec::new();
+    for _ in 0..streams {
+        let mut watcher = served.watch(&path).await;
+        assert_eq!(watcher.next().await.event, "endpoints");
+        assert_eq!(watcher.next().await.event, "bookmark");
+        watchers.push(watcher);
+    }
+    for ready in [true, false] {
+        served.show(0, ready).await;
+        let expected: &[u64] = if ready { &[0] } else { &[] };
+        for watcher in &mut watchers {
+            assert_eq!(replicas(&watcher.next().await.data), expected);
+        }
+    }
+}
+
 /// A proxy that cuts every connection after a while, and its address.
 async fn cutting(to: String, cuts: Arc<AtomicU32>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -39,26 +39,29 @@ impl Told {
 impl Watcher {
     /// Over the Unix socket, as this process's own user.
     pub(crate) async fn open(site: &Site, path: &str, accept: &str, last: Option<&str>) -> Self {
+        let last = last.map_or_else(String::new, |id| format!("last-event-id: {id}\r\n"));
         let stream = connect(site).await.into_inner();
-        Self::ask(Box::new(stream), path, accept, last).await
+        Self::ask(Box::new(stream), path, accept, &last).await
     }
 
     /// Over TCP.
     pub(crate) async fn open_at(address: &str, path: &str, last: Option<&str>) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        Self::ask(Box::new(stream), path, "text/event-stream", last).await
+        let last = last.map_or_else(String::new, |id| format!("last-event-id: {id}\r\n"));
+        Self::ask(Box::new(stream), path, "text/event-stream", &last).await
     }
 
-    async fn ask(
-        mut stream: Box<dyn Reading>,
-        path: &str,
-        accept: &str,
-        last: Option<&str>,
-    ) -> Self {
-        let last = last.map_or_else(String::new, |id| format!("last-event-id: {id}\r\n"));
+    /// Over TCP, with a token.
+    pub(crate) async fn open_with(address: &str, path: &str, token: &str) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let header = format!("authorization: Bearer {token}\r\n");
+        Self::ask(Box::new(stream), path, "text/event-stream", &header).await
+    }
+
+    async fn ask(mut stream: Box<dyn Reading>, path: &str, accept: &str, header: &str) -> Self {
         let method = Method::GET;
         let asked = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n{last}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n{header}\r\n"
         );
         stream.write_all(asked.as_bytes()).await.unwrap();
         let mut watcher = Self {
