@@ -15,7 +15,6 @@ use portreeve_api::site_profiles::SiteFolder;
 use portreeve_api::{Client, ClientError, Problem, Target, paths};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
-use tower::ServiceExt;
 
 use crate::peer::Peer;
 use crate::{Config, Controller, StartError};
@@ -110,8 +109,8 @@ impl Site {
         request
             .extensions_mut()
             .insert(Arc::new(Peer::Unix { uid }));
-        let router = crate::rest::router(Arc::clone(&self.controller.app));
-        let response = router.oneshot(request).await.unwrap();
+        let api = crate::rest::Api::new(Arc::clone(&self.controller.app));
+        let response = api.answer(request).await;
         let (parts, body) = response.into_parts();
         Seen {
             status: parts.status,

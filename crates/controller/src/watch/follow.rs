@@ -222,7 +222,7 @@ impl Follower {
             return None;
         }
         let before = self.has.get(service).copied();
-        let stale = found.is_stale(app);
+        let stale = found.stale;
         let print = self.note(service, &found, stale);
         let previous = match before {
             Some(Has::Shown {
@@ -270,7 +270,7 @@ impl Follower {
             return Kind::Changes(text, previous);
         }
         let write = || {
-            let written = whole(app, found, &self.caller, view, stale);
+            let written = whole(app, found, &self.caller, view);
             written.map_or_else(|_| b"{}".to_vec(), Vec::from)
         };
         Kind::Endpoints(app.texts.text(subject, version(None), write), previous)
@@ -346,7 +346,7 @@ impl Follower {
                 continue;
             }
             was_stale = true;
-            *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.is_stale(app));
+            *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.stale);
             is_stale |= *stale;
         }
         was_stale && !is_stale
