@@ -7,6 +7,7 @@ mod exit;
 mod hello;
 mod lean;
 mod listing;
+mod meant;
 mod names;
 mod output;
 mod places;

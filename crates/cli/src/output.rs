@@ -38,7 +38,7 @@ pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(cause) => Err(cause.into()),
+        Err(cause) => Err(Failure::plain(format!("standard output: {cause}"))),
     }
 }
 

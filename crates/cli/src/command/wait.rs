@@ -241,10 +241,15 @@ impl Wait {
         let name = self.whole_name(service);
         let state = service.map_or_else(|| "it does not exist".to_owned(), describe);
         let span = portreeve::time::Spelled(self.timeout.0);
-        let missed = if self.gone { "not gone" } else { "not ready" };
+        let missed = match (self.gone, self.ready) {
+            (true, _) => "is not gone".to_owned(),
+            (false, Some(1)) => "has no ready replica".to_owned(),
+            (false, Some(wanted)) => format!("has fewer than {wanted} ready replicas"),
+            (false, None) => "is not ready".to_owned(),
+        };
         Failure::new(
             Code::Timeout,
-            format!("{name} is {missed} after {span}: {state}"),
+            format!("{name} {missed} after {span}: {state}"),
         )
     }
 

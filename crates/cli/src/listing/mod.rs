@@ -138,6 +138,17 @@ impl Listing {
         listed.map(|(_, ip, port)| authority(ip, port)).collect()
     }
 
+    /// What the ports of its endpoints are called, each once, in the order of the profile.
+    pub(crate) fn port_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for port in self.endpoints.iter().flat_map(|it| &it.ports) {
+            if !names.contains(&port.name.as_str()) {
+                names.push(&port.name);
+            }
+        }
+        names
+    }
+
     fn urls(&self) -> impl Iterator<Item = String> {
         self.listed().map(|(_, address, port)| url(address, port))
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 use portreeve_api::body::{Endpoint, EndpointPort};
 use serde::Serialize;
 
@@ -35,10 +35,9 @@ impl Template {
 
     /// The template in a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let name = path.display().to_string();
-        let refused = |cause: &dyn std::fmt::Display| {
-            Failure::new(Code::Usage, format!("template {name}: {cause}"))
-        };
+        let name = format!("template {}", path.display());
+        let refused =
+            |cause: &dyn std::fmt::Display| Failure::new(Code::Usage, format!("{name}: {cause}"));
         let size = std::fs::metadata(path)
             .map_err(|cause| refused(&cause))?
             .len();
@@ -107,16 +106,17 @@ fn environment() -> Result<Environment<'static>, Failure> {
 
 /// What is wrong, with the line that it is in: the number alone says little of a template on a command line.
 fn told(name: &str, source: &str, cause: &minijinja::Error) -> Failure {
-    let mut words = cause.kind().to_string();
-    if let Some(detail) = cause.detail() {
-        words = format!("{words}: {detail}");
-    }
+    let words = match (cause.kind(), cause.detail()) {
+        (ErrorKind::UndefinedError, None) => "it asks for what is not there".to_owned(),
+        (kind, None) => kind.to_string(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+    };
     let number = cause.line().unwrap_or_default();
     let line = source.lines().nth(number.saturating_sub(1));
     let line: String = line.unwrap_or_default().trim().chars().take(120).collect();
     Failure::new(
         Code::Usage,
-        format!("template {name} line {number}: {words}, in {line}"),
+        format!("{name} line {number}: {words}, in {line}"),
     )
 }
 
@@ -260,6 +260,17 @@ mod tests {
         );
     }
 
+    // What Prometheus reads as `file_sd_configs`.
+    #[test]
+    fn a_template_writes_json() {
+        let web = example("web.bio", &[(0, "10.1.0.17", 31007), (2, "::1", 80)]);
+        let source = r#"[{"targets": {{ endpoints|map(attribute="authority")|list|tojson }}, "labels": {"service": {{ service|tojson }}}}]"#;
+        let text = rendered(source, &[&web]).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read[0]["targets"][1], "[::1]:80");
+        assert_eq!(read[0]["labels"]["service"], "web.bio");
+    }
+
     #[test]
     fn several_services_are_a_list() {
         let (web, db) = (
@@ -279,14 +290,11 @@ mod tests {
         let web = example("web.bio", &[(0, "10.1.0.17", 31007)]);
         let refused = rendered("a\n{{ endpoint }}", &[&web]).unwrap_err();
         assert!(
-            refused == "template --template line 2: undefined value, in {{ endpoint }}",
+            refused == "--template line 2: it asks for what is not there, in {{ endpoint }}",
             "{refused}"
         );
         let refused = rendered("a\nb\n{% for e in endpoints %}", &[&web]).unwrap_err();
-        assert!(
-            refused.starts_with("template --template line "),
-            "{refused}"
-        );
+        assert!(refused.starts_with("--template line "), "{refused}");
         assert!(refused.contains("syntax error"), "{refused}");
     }
 }

@@ -159,4 +159,6 @@ fn a_file_that_cannot_be_written_is_told_and_tried_again() {
     fs::create_dir(&folder).unwrap();
     let met = eventually(|| fs::read_to_string(&file).is_ok_and(|text| text == "10.0.0.1:31007\n"));
     assert!(met, "{}", watch.output());
+    let told = || watch.output().matches(" is written").count();
+    assert!(eventually(|| told() == 1), "{}", watch.output());
 }
