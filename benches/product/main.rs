@@ -67,7 +67,7 @@ fn main() {
         }
     }
     verdict::print_growth(&measured.growth);
-    verdict::print(&measured.rows);
+    verdict::print(&measured.rows, verdict::FILE, 1..=25);
 }
 
 /// What was measured so far.

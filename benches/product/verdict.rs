@@ -111,23 +111,15 @@ impl Row {
     }
 }
 
-/// The rows of the table.
-const ROWS: std::ops::RangeInclusive<u32> = 1..=25;
-
 /// Where the rows of this bench are left, and those of the one that needs the whole server.
-const FILE: &str = "bench-rows.json";
-const SERVER_FILE: &str = "bench-server-rows.json";
+pub(crate) const FILE: &str = "bench-rows.json";
+pub(crate) const SERVER_FILE: &str = "bench-server-rows.json";
 
-/// Prints what each row was made of, then every row of the table, and leaves [`FILE`] in the target folder. Rows that
-/// were not measured now are told from the last run that did, of either bench.
-pub(crate) fn print(rows: &[Row]) {
+/// Prints what each row was made of, then the rows of these numbers, and leaves what was measured in `file` in the
+/// target folder. Rows that were not measured now are told from the last run that did, of either bench.
+pub(crate) fn print(rows: &[Row], file: &str, numbers: std::ops::RangeInclusive<u32>) {
     let earlier = [kept(FILE), kept(SERVER_FILE)].concat();
-    leave_rows(FILE, print_with(rows, &earlier, ROWS));
-}
-
-/// The same for the bench of the whole server: its rows alone, into [`SERVER_FILE`].
-pub(crate) fn print_of_server(rows: &[Row]) {
-    leave_rows(SERVER_FILE, print_with(rows, &kept(SERVER_FILE), 18..=20));
+    leave_rows(file, print_with(rows, &earlier, numbers));
 }
 
 /// Prints these rows; gives those that were measured.

@@ -112,6 +112,7 @@ impl Registry {
             return;
         }
         self.raise_ceiling();
+        self.tell_rights();
         self.outbox.news_due = None;
         self.outbox.last.0 += 1;
         let number = self.outbox.last;

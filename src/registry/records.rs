@@ -28,6 +28,9 @@ pub(super) struct Meta {
     /// No revision reaches it before a higher one is durable.
     pub(super) ceiling: u64,
     pub(super) next_service: u64,
+    /// The revision at which it last changed who may see a service, or one that is not below it.
+    #[serde(default)]
+    pub(super) rights: u64,
 }
 
 /// One service: what its owner wants.

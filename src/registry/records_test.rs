@@ -104,6 +104,7 @@ fn meta_tombstones_rests_and_events_survive() {
         epoch: "4f1c".into(),
         ceiling: 1 << 52,
         next_service: 9,
+        rights: 1 << 51,
     });
     for revision in [None, Some(1 << 52)] {
         survives(&Tombstone {

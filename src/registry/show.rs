@@ -7,8 +7,10 @@ use crate::identity::{HostId, ServiceId};
 
 use super::look::{Look, ShownService};
 use super::machine::Registry;
+use super::records::Meta;
 use super::stale::Stale;
 use super::touched::Touched;
+use super::truth::MetaKey;
 use super::windows::{WITHDRAWN_WITHIN, Windows};
 use super::{Effect, HostView, ServiceView, View};
 
@@ -167,6 +169,9 @@ impl Registry {
             let before = view.services.get(&now.service);
             if before.is_some_and(|before| decides_otherwise(before, &now)) {
                 view.rights = revision;
+                // News: what the batch said before it is true too, only less exact.
+                let tell = |meta: &mut Meta| meta.rights = revision;
+                self.truth.meta.note(&MetaKey, tell);
             }
             view.services.insert(Arc::new(now));
             published.extend(update);

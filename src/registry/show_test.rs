@@ -375,4 +375,10 @@ fn rights_move_when_who_may_see_a_service_changes_and_not_otherwise() {
     let shared = format!("visibility = \"cluster\"\n{}", web("other", 2));
     rig.replace(&shared).unwrap();
     assert!(rights(&rig) > before);
+    // A start knows it, exactly or, killed within the second, not below it.
+    let (shown, store) = (rights(&rig), rig.store.clone());
+    let killed = Rig::at(store, now(0), config());
+    assert!(rights(&killed) >= shown && rights(&killed) <= killed.registry.revision());
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rights(&rig.restart()), shown);
 }

@@ -1,6 +1,7 @@
 //! Taking up stored records: at a start, and after a batch that never became durable.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::time::Now;
 
@@ -8,7 +9,7 @@ use super::LoadError;
 use super::heard::Heard;
 use super::hosts::HostLife;
 use super::machine::Registry;
-use super::records::{Meta, Phase};
+use super::records::{Meta, Phase, Service};
 use super::tables;
 use super::truth::MetaKey;
 
@@ -38,6 +39,7 @@ impl Registry {
                 epoch,
                 ceiling: 0,
                 next_service: 1,
+                rights: 0,
             }),
             Some(meta) if is_used_up(meta) => Some(Meta {
                 epoch,
@@ -61,6 +63,8 @@ impl Registry {
             self.shown.revision += AHEAD_OF_THE_CLOCK;
         }
         self.shown.last_order = self.shown.revision;
+        let rights = self.meta().rights;
+        Arc::make_mut(&mut self.shown.view).rights = rights;
         for (id, host) in self.truth.hosts.iter() {
             self.host_names.insert(host.name().clone(), *id);
             let life = HostLife {
@@ -137,6 +141,23 @@ impl Registry {
             && let Some(meta) = self.truth.meta.change(&MetaKey)
         {
             meta.ceiling = ceiling;
+        }
+    }
+
+    /// Has the batch say that it changes who may see a service, if it does: its revision is not known yet, but stays
+    /// below the ceiling. Without that, a watcher from before a crash would keep what it may not see any more.
+    pub(super) fn tell_rights(&mut self) {
+        let sees_otherwise = |before: Option<&Service>, now: Option<&Service>| {
+            before.zip(now).is_some_and(|(before, now)| {
+                before.owner.user != now.owner.user
+                    || before.profile().visibility != now.profile().visibility
+            })
+        };
+        let mut changed = self.truth.services.undurable();
+        if changed.any(|(_, before, now)| sees_otherwise(before, now))
+            && let Some(meta) = self.truth.meta.change(&MetaKey)
+        {
+            meta.rights = meta.ceiling;
         }
     }
 

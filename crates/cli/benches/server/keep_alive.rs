@@ -37,13 +37,15 @@ fn measure() -> io::Result<Row> {
         return Err(io::Error::other("the controller is asked over TCP here"));
     };
     let bytes = Wire::open(&served.place, PATIENCE)?.get(PATH, &[])?.body;
-    let (theirs, _nginx) = nginx(folder.path(), &bytes)?;
+    let (theirs, nginx) = nginx(folder.path(), &bytes)?;
     stay_on(CLIENT)?;
     let mut loads = [
         Load::start(ours, PATH, CONNECTIONS)?,
         Load::start(theirs, PATH, CONNECTIONS)?,
     ];
+    let servers = [&served.controller, &nginx];
     let mut times = [Vec::new(), Vec::new()];
+    let mut busy = [Vec::new(), Vec::new()];
     let mut answers = [0; 2];
     for (load, answers) in loads.iter_mut().zip(&mut answers) {
         *answers = in_a_round(load)?;
@@ -51,25 +53,29 @@ fn measure() -> io::Result<Row> {
     for round in 0..ROUNDS {
         for turn in 0..2 {
             let side = (round + turn) % 2;
-            let begun = Instant::now();
+            let (begun, was_busy) = (Instant::now(), servers[side].busy()?);
             loads[side].ask(answers[side])?;
-            times[side].push(begun.elapsed().as_secs_f64() * 1e9 / answers[side] as f64);
+            let count = answers[side] as f64;
+            times[side].push(begun.elapsed().as_secs_f64() * 1e9 / count);
+            busy[side].push((servers[side].busy()? - was_busy) / count);
         }
     }
-    let [ours, theirs] = times.map(Samples::new);
     // Requests a second of ours to theirs is their time to ours.
-    let ratio = Ratio::of(&theirs, &ours);
+    let part = |case: String, [ours, theirs]: [Vec<f64>; 2], bound| {
+        let ratio = Ratio::of(&Samples::new(theirs), &Samples::new(ours));
+        Part::ratio(case, &ratio, ("nginx", "portreeve"), bound)
+    };
     let size = bytes.len();
+    let case = format!("{CONNECTIONS} connections, {size} B");
     Ok(Row {
         number: 18,
         what: "GET endpoints of 10 replicas, kept connections, 1 CPU each side, against nginx",
         target: ">= 0.6x its requests/s",
-        parts: vec![Part::ratio(
-            format!("{CONNECTIONS} connections, {size} B"),
-            &ratio,
-            ("nginx", "portreeve"),
-            Bound::AtLeast(0.6),
-        )],
+        parts: vec![
+            part(case, times, Bound::AtLeast(0.6)),
+            // What it would be if nothing but the server took time: other work on the machine counts less here.
+            part("by the servers' own time".to_owned(), busy, Bound::Told),
+        ],
     })
 }
 
@@ -97,7 +103,7 @@ fn nginx(folder: &Path, bytes: &[u8]) -> io::Result<(SocketAddr, Process)> {
         "user root;"
     };
     let text = format!(
-        "{user} daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
+        "{user} daemon off; master_process off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
          events {{ worker_connections 768; }}\n\
          http {{ sendfile on; tcp_nopush on; access_log off; keepalive_requests 1000000000; keepalive_timeout 600;\n\
          client_body_temp_path {place}/b; proxy_temp_path {place}/p; fastcgi_temp_path {place}/f;\n\

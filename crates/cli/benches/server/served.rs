@@ -21,6 +21,17 @@ impl Process {
         command.spawn().map(Self)
     }
 
+    /// How long its threads were on a processor, in nanoseconds.
+    pub(crate) fn busy(&self) -> io::Result<f64> {
+        let mut sum = 0.0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
+            let figures = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            let first = figures.split_ascii_whitespace().next();
+            sum += first.and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        }
+        Ok(sum)
+    }
+
     /// Its resident memory in bytes.
     pub(crate) fn resident(&self) -> io::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;

@@ -152,6 +152,8 @@ async fn a_tag_names_form_and_view_and_only_a_match_saves_the_body() {
         tag("", "text/plain").await.unwrap(),
         tag("?port=http", "*/*").await.unwrap(),
         tag("?host=n1", "*/*").await.unwrap(),
+        tag("?host=n2", "*/*").await.unwrap(),
+        tag("?host=n1&port=http", "*/*").await.unwrap(),
         tag("?label=model:m1", "*/*").await.unwrap(),
         tag("?state=serving", "*/*").await.unwrap(),
     ];
