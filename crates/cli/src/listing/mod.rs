@@ -155,7 +155,11 @@ impl Listing {
 
     fn variables(&self) -> Vec<String> {
         let label = self.service.split('.').next().unwrap_or_default();
-        let prefix = label.to_ascii_uppercase().replace('-', "_");
+        let mut prefix = label.to_ascii_uppercase().replace('-', "_");
+        // No shell takes a variable that begins with a digit.
+        if prefix.starts_with(|first: char| first.is_ascii_digit()) {
+            prefix.insert(0, '_');
+        }
         let all = self.authorities();
         let mut lines = vec![format!("{prefix}_ENDPOINTS={}", all.join(","))];
         for (place, line) in all.iter().enumerate() {
@@ -338,6 +342,13 @@ mod tests {
             serde_json::from_str(&written(Form::Json, &[&web, &db])).unwrap();
         assert_eq!(json["services"][0]["endpoints"][1]["replica"], 2);
         assert_eq!(written(Form::Lines, &[&db]), "");
+    }
+
+    #[test]
+    fn a_variable_never_begins_with_a_digit() {
+        let listing = example("3d-web.bio", &[(0, "10.1.0.17", 31007)]);
+        let text = written(Form::Env, &[&listing]);
+        assert!(text.starts_with("_3D_WEB_ENDPOINTS=10."), "{text}");
     }
 
     #[test]
