@@ -1,10 +1,11 @@
 //! Exit codes, documented and tested: scripts tell outcomes apart by them.
 
 use std::fmt;
-use std::io::Write;
 use std::process::ExitCode;
 
 use portreeve_api::ClientError;
+
+use crate::output::tell;
 
 /// Why a command ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
             // The code counts even where nobody can read the words.
-            _ = writeln!(std::io::stderr(), "portreeve: {}", self.message);
+            tell!("portreeve: {}", self.message);
         }
         ExitCode::from(self.code as u8)
     }

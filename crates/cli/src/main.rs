@@ -1,4 +1,9 @@
 //! The `portreeve` binary: every command. See `portreeve --help`.
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic where nobody reads: print and tell of `output` do not"
+)]
 
 mod command;
 mod connect;

@@ -10,7 +10,7 @@ use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Template, Writing};
 use crate::names::PortArg;
-use crate::output::print;
+use crate::output::{print, tell};
 
 use super::services::PATIENCE;
 
@@ -146,7 +146,7 @@ fn fresh(listing: &Listing, wished: bool) -> Result<(), Failure> {
     if wished {
         return Err(Failure::new(Code::Stale, stale));
     }
-    eprintln!("portreeve: {stale}");
+    tell!("portreeve: {stale}");
     Ok(())
 }
 

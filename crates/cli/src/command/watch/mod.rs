@@ -20,6 +20,7 @@ use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Surface, Writing};
 use crate::names::PortArg;
+use crate::output::tell;
 use crate::run::Signals;
 use crate::span::Span;
 
@@ -123,7 +124,7 @@ impl Watch {
         }
         if self.dead_after.0 < Stream::SIGNS {
             let (given, signs) = (Spelled(self.dead_after.0), Spelled(Stream::SIGNS));
-            eprintln!(
+            tell!(
                 "portreeve: a quiet controller gives a sign within {signs}; with --dead-after {given} its connection is cut before"
             );
         }

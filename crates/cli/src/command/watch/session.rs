@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Writing};
 use crate::meant::meant;
-use crate::output::is_read;
+use crate::output::{is_read, tell};
 use crate::run::Signals;
 
 use super::super::endpoints::usable;
@@ -173,9 +173,9 @@ impl Session {
                 return Err(Failure::new(Code::Unreachable, reason.clone()));
             }
             Told::Away { reason } => {
-                eprintln!("portreeve: {reason}; what was told may be old now, trying again");
+                tell!("portreeve: {reason}; what was told may be old now, trying again");
             }
-            Told::Back => eprintln!("portreeve: the controller answers again"),
+            Told::Back => tell!("portreeve: the controller answers again"),
             _ => {}
         }
         let changes = self.known.take(told);
@@ -204,11 +204,11 @@ impl Session {
             if self.plan.once {
                 return Err(Failure::missing(first, message));
             }
-            eprintln!("portreeve: {message}; waiting");
+            tell!("portreeve: {message}; waiting");
             if let [only] = missing.as_slice()
                 && let Some(name) = meant(&self.plan.client, only).await
             {
-                eprintln!("portreeve: did you mean {name}?");
+                tell!("portreeve: did you mean {name}?");
             }
         }
         if self.unwritten.is_none() {
@@ -219,12 +219,12 @@ impl Session {
         }
         for listing in self.known.listings() {
             if listing.stale {
-                eprintln!("portreeve: {}", listing.staleness());
+                tell!("portreeve: {}", listing.staleness());
             }
             // Not ready is news like any other; a port that is not there will not come.
             match usable(listing) {
                 Err(refused) if refused.code() == Code::NoSuchService && !self.plan.once => {
-                    eprintln!("portreeve: {refused}");
+                    tell!("portreeve: {refused}");
                 }
                 _ => {}
             }
@@ -290,7 +290,7 @@ impl Session {
             Err(refused) if !self.wrote => return Err(refused),
             // Another state may be written again; until then the file stays.
             Err(refused) => {
-                eprintln!("portreeve: {refused}; {} stays", file.path().display());
+                tell!("portreeve: {refused}; {} stays", file.path().display());
                 return Ok(());
             }
         };
@@ -303,7 +303,7 @@ impl Session {
                     return Err(Failure::plain(message));
                 }
                 if self.unwritable.as_ref() != Some(&cause) {
-                    eprintln!("portreeve: {message}; trying again");
+                    tell!("portreeve: {message}; trying again");
                     self.unwritable = Some(cause);
                 }
                 self.unwritten = Some(change);
@@ -312,7 +312,7 @@ impl Session {
             }
         };
         if self.unwritable.take().is_some() {
-            eprintln!("portreeve: {} is written", file.path().display());
+            tell!("portreeve: {} is written", file.path().display());
         }
         // At the start always: the watch before may have ended between the file and the command.
         let news = !std::mem::replace(&mut self.wrote, true) || replaced;
@@ -362,7 +362,7 @@ impl Session {
         if self.plan.exec_or_end || self.plan.once {
             return Err(Failure::plain(how));
         }
-        eprintln!("portreeve: {how}");
+        tell!("portreeve: {how}");
         Ok(())
     }
 
