@@ -19,7 +19,7 @@ pub(crate) use template::Template;
 pub(crate) enum Form {
     /// host:port lines
     Lines,
-    /// One atomic snapshot, as the REST API answers
+    /// One moment of the service, as the REST API answers
     Json,
     /// A table on a terminal, tab-separated lines in a pipe
     Table,
