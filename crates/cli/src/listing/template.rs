@@ -1,6 +1,8 @@
 //! A reader's own form: a template in the syntax of Jinja.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -38,14 +40,15 @@ impl Template {
         let name = format!("template {}", path.display());
         let refused =
             |cause: &dyn std::fmt::Display| Failure::new(Code::Usage, format!("{name}: {cause}"));
-        let size = std::fs::metadata(path)
-            .map_err(|cause| refused(&cause))?
-            .len();
-        if size > Self::MAX {
+        // Not by its length: a pipe has none, and a device no end.
+        let mut source = String::new();
+        File::open(path)
+            .and_then(|file| file.take(Self::MAX + 1).read_to_string(&mut source))
+            .map_err(|cause| refused(&cause))?;
+        if source.len() as u64 > Self::MAX {
             let most = Self::MAX >> 20;
-            return Err(refused(&format!("it has {size} bytes; {most} MiB at most")));
+            return Err(refused(&format!("it has more than {most} MiB")));
         }
-        let source = std::fs::read_to_string(path).map_err(|cause| refused(&cause))?;
         Self::parsed(name, source, false)
     }
 
@@ -82,7 +85,14 @@ impl Template {
             })),
             several => Value::from(Serde(Several { services: several })),
         };
-        let mut text = template.render(whole).map_err(told)?;
+        let mut text = template.render(whole).map_err(|cause| {
+            let alone = services.len() == 1 || cause.kind() != ErrorKind::UndefinedError;
+            let refused = told(cause);
+            match alone {
+                true => refused,
+                false => refused.with_hint("several services are the list `services`"),
+            }
+        })?;
         if self.closed && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -283,6 +293,17 @@ mod tests {
             "web.bio=1 db.bio=0 \n"
         );
         assert_eq!(rendered(source, &[&web]).unwrap(), "web.bio=1 \n");
+        let refused = rendered("{{ service }}", &[&web, &db]).unwrap_err();
+        assert!(
+            refused.ends_with("; several services are the list `services`"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_template() {
+        let refused = Template::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(refused.to_string().contains("more than 1 MiB"), "{refused}");
     }
 
     #[test]

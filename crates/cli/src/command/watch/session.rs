@@ -259,7 +259,14 @@ impl Session {
             Some(Writing::Form(Form::Json)) => Ok(self.event(change).line),
             Some(writing) => {
                 let none = Listing::none(&change.service);
-                let mut text = writing.one(known.unwrap_or(&none), self.plan.surface)?;
+                let known = known.unwrap_or(&none);
+                let mut text = match writing {
+                    // Whose row it is would not be told otherwise.
+                    Writing::Form(Form::Table) if self.plan.several => {
+                        writing.several(&[known], self.plan.surface)?
+                    }
+                    _ => writing.one(known, self.plan.surface)?,
+                };
                 // Between two changes; once there is only one.
                 if matches!(writing, Writing::Form(_)) && !self.plan.once {
                     text.push('\n');

@@ -182,6 +182,12 @@ fn once_ends_as_endpoints_would() {
     );
     let outcome = once("web", &[], &|| one(&[]));
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    // One of several says whose it is.
+    let outcome = once("web", &["--prefix", "w", "-o", "table"], &|| one(&[31007]));
+    assert!(
+        outcome.stdout.starts_with("web.alice\t0\tn1\thttp\t"),
+        "{outcome:?}"
+    );
     let outcome = once("other", &[], &|| one(&[31007]));
     assert_eq!(outcome.code, Some(4), "{outcome:?}");
     let outcome = once("web", &[], &|| drop(controller.taken()));
