@@ -197,6 +197,27 @@ fn an_order_to_stop_is_shown_before_it_is_given_whatever_the_window_holds() {
     assert!(published(&mut rig).is_empty(), "nothing was left behind");
 }
 
+// endpoints 22
+#[test]
+fn a_replica_that_drains_serves_for_as_long_as_its_worker_says() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    let service = name("web");
+    rig.ask(Command::Stop { service }).unwrap();
+    for (serving, shown) in [
+        (true, EndpointState::Serving),
+        (false, EndpointState::Terminating),
+    ] {
+        rig.pass(Duration::from_secs(1));
+        rig.status("web", 0, |status| {
+            (status.state, status.ready) = (State::Stopping, false);
+            status.serving = serving;
+        });
+        assert_eq!(rig.condition("web", 0), Some(shown));
+        assert_eq!(rig.condition("web", 1), Some(EndpointState::Terminating));
+    }
+}
+
 #[test]
 fn one_service_does_not_wait_for_the_window_of_another() {
     let mut rig = gathering(WINDOW, 1);

@@ -290,6 +290,7 @@ pub(crate) fn status(seq: u64, state: State, ready: bool) -> Status {
         seq,
         state,
         ready,
+        serving: false,
         not_ready_reason: None,
         restarts: 0,
         user_restarts: 0,
