@@ -219,6 +219,9 @@ impl Churn {
     async fn start(seed: u64) -> Self {
         let site = Site::start().await;
         let agent = FakeAgent::join(&site).await;
+        let mut facts = agent.facts();
+        facts.dynamic = "20000-29999".parse().unwrap();
+        agent.report(&facts).await;
         for name in CHURNED {
             submit(&site, OWNER, &profile(name, REPLICAS)).await;
         }
@@ -237,10 +240,9 @@ impl Churn {
     async fn settle(&mut self) {
         let there = self.site.controller.app.shown.view.borrow().services.len();
         let all = there * REPLICAS as usize;
-        let set = self
-            .agent
-            .desired_until(|set| set.replicas.len() == all)
-            .await;
+        let settled = self.agent.desired_until(|set| set.replicas.len() == all);
+        let settled = tokio::time::timeout(crate::site::PATIENCE, settled).await;
+        let set = settled.expect("not all replicas are placed");
         self.replicas = set.replicas;
     }
 
@@ -331,7 +333,7 @@ async fn whoever_is_cut_anywhere_in_any_churn_ends_with_what_a_new_watcher_sees(
         .map(|nth| (new(&churn, nth, None), Client::default()))
         .collect();
     let (mut cuts, mut events) = (0, 0);
-    for step in 0..400 {
+    for step in 0..200 {
         churn.step().await;
         let compare = step % 20 == 19;
         for (nth, (told, client)) in watchers.iter_mut().enumerate() {
@@ -367,8 +369,5 @@ async fn whoever_is_cut_anywhere_in_any_churn_ends_with_what_a_new_watcher_sees(
             churn.complete().await;
         }
     }
-    assert!(
-        cuts > 1_000 && events > 1_000,
-        "{cuts} cuts, {events} events"
-    );
+    assert!(cuts > 500 && events > 500, "{cuts} cuts, {events} events");
 }
