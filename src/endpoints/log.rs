@@ -12,7 +12,7 @@ pub(super) struct Logged<K> {
 }
 
 /// How one entry is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shown {
     Absent,
     /// Not by a default answer.
@@ -69,8 +69,8 @@ impl<K: Clone + Ord> Log<K> {
         }
     }
 
-    /// Of every key that changed after `since`, how it was shown then; by key. `None` if some of it is
-    /// forgotten.
+    /// Of every key that changed after `since`, how it was shown at most then and from then on, before its newest
+    /// change; by key. `None` if some of it is forgotten.
     pub(super) fn since(&self, since: u64) -> Option<Vec<&Logged<K>>> {
         if since < self.complete_after {
             return None;
@@ -78,8 +78,8 @@ impl<K: Clone + Ord> Log<K> {
         let pages = self.full.iter().chain([&self.newest]);
         let changes = pages.flat_map(|page| page.iter());
         let mut changes: Vec<_> = changes.filter(|change| change.revision > since).collect();
-        // Stable: of one key the oldest stays first, and that one knows how it was.
-        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        // Whoever has a version from between may have what came after `since` and has gone again.
+        changes.sort_by(|a, b| a.key.cmp(&b.key).then(b.was.cmp(&a.was)));
         changes.dedup_by(|later, first| later.key == first.key);
         Some(changes)
     }

@@ -86,8 +86,9 @@ impl<E: Entry> Snapshot<E> {
     /// What differs from the version that `since` spoke of; `None` if the log of the last 64 changes does
     /// not reach back so far, or to before the service: then the whole set is the answer.
     ///
-    /// Exact: applied to the list as it was at `since` it gives the list of this version. How many there
-    /// shall be ([`Snapshot::desired`]) is not part of it. Cost: the changes told, whatever the size.
+    /// Applied to the list as it was at `since`, or at any version from then on, it gives the list of this version;
+    /// so a key may be removed that was not there at `since`. How many there shall be ([`Snapshot::desired`]) is not
+    /// part of it. Cost: the changes told, whatever the size.
     #[must_use]
     pub fn changes_since(&self, since: u64, listing: Listing) -> Option<Changes<'_, E>> {
         let mut changes = Changes {

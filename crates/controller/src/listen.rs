@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use portreeve_api::Problem;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
@@ -49,6 +49,8 @@ impl<W: AsyncRead + AsyncWrite + AsFd + Unpin + Send> Wire for W {}
 const MAX_HEAD: usize = 64 << 10;
 /// How long to rest after the system refused a connection, most likely for want of files.
 const REST: Duration = Duration::from_millis(100);
+/// How many connections beyond the bound are told why they end; further ones just end.
+const TURNED_AWAY: usize = 64;
 
 /// Serves until `stopping`, then lets the connections finish.
 pub(crate) async fn serve(listener: Listener, api: Api, limits: Limits, mut stopping: Stop) {
@@ -65,8 +67,10 @@ pub(crate) async fn serve(listener: Listener, api: Api, limits: Limits, mut stop
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
+                Ok((_, _)) if connections.len() >= most + TURNED_AWAY => {}
                 Ok((wire, _)) if connections.len() >= most => {
-                    turn_away(wire, &too_many_connections()).await;
+                    let refused = async { turn_away(wire, &too_many_connections()).await };
+                    connections.spawn(vital::guarded("refusal", refused));
                 }
                 Ok((wire, peer)) => {
                     let (terms, stop) = (Arc::clone(&terms), stopping.clone());
@@ -225,7 +229,13 @@ async fn turn_away(mut wire: Box<dyn Wire>, problem: &Problem) {
         Problem::MEDIA_TYPE,
         body.len(),
     );
-    // A fresh socket's buffer takes it at once; whoever is not there any more need not be told.
-    let told = wire.write_all(answer.as_bytes());
+    let told = async {
+        wire.write_all(answer.as_bytes()).await?;
+        wire.shutdown().await?;
+        // Closed with a request unread, the connection would be reset, and the answer with it.
+        let mut unread = wire.take(MAX_HEAD as u64);
+        tokio::io::copy(&mut unread, &mut tokio::io::sink()).await
+    };
+    // A fresh socket's buffer takes the answer at once; whoever is not there any more need not be told.
     let _ = tokio::time::timeout(REST, told).await;
 }

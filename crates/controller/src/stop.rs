@@ -22,6 +22,11 @@ impl StopSwitch {
 }
 
 impl Stop {
+    /// Whether it was said; a dropped switch is only heard by who waits.
+    pub(crate) fn is_said(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Returns once it was said.
     pub(crate) async fn said(&mut self) {
         // The sender is gone: nobody could say it any more, so it counts as said.

@@ -2,7 +2,10 @@
 //!
 //! Invariant: the revision of each event is at least that of the one before; and when an event of revision R
 //! was told, so was every change up to R of every service that is followed. So R is all that a watcher needs
-//! to go on later. It rests on the table: its number moves after all snapshots of a batch are swapped.
+//! to go on later. It rests on the table: its number moves after all snapshots of a batch are swapped. Of a
+//! batch that changed several, all events but the last therefore have a revision from before it. A peer that
+//! follows several by their changes alone needs more: of each service it must have the state at R or a later one.
+//! It is told of newer states than those of a look, and its revision moves only when all of the look is told.
 
 use std::collections::BTreeMap;
 
@@ -26,21 +29,24 @@ pub(crate) struct Follower {
     pub(crate) asked: Asked,
     pub(crate) caller: Caller,
     has: BTreeMap<ServiceName, Has>,
-    /// The peer came with everything up to this revision of what it could see.
+    /// The peer came with everything up to this revision of what it could see; until it has everything.
     came_with: Option<u64>,
     reset: Option<Reset>,
-    /// The revision of the newest event.
+    /// The revision of the newest event: the peer has everything up to it.
     position: u64,
-    /// The table's number before the newest look at the services.
+    /// The table's number before the newest look at the services: the peer has everything up to it once
+    /// nothing is due.
     frontier: u64,
     /// When the rights last changed before that look; `None` before the first.
     rights: Option<u64>,
     /// A service that is followed is in the table and not yet in the view, which tells who may see it.
     awaits_view: bool,
-    /// What that look found to tell, the oldest last.
+    /// What that look found to tell: the oldest last, and what has gone behind it.
     due: Vec<(u64, ServiceName)>,
     /// Whether the peer was told that nothing is left to tell.
     caught_up: bool,
+    /// Whether some of what the peer has is stale.
+    has_stale: bool,
 }
 
 /// What the peer has of one service.
@@ -84,6 +90,7 @@ impl Follower {
             awaits_view: false,
             due: Vec::new(),
             caught_up: false,
+            has_stale: false,
         }
     }
 
@@ -99,10 +106,13 @@ impl Follower {
                     return Some(event);
                 }
             }
+            self.position = self.position.max(self.frontier);
             if !self.look(app) {
                 break;
             }
         }
+        // From here on what it has is known; what comes into its sight later it does not have.
+        self.came_with = None;
         let confirmed = self.confirm(app);
         if self.caught_up && !confirmed {
             return None;
@@ -113,28 +123,49 @@ impl Follower {
 
     /// The watcher's account is in these groups; what that shows or hides is found at the next look.
     pub(crate) fn is_in(&mut self, groups: Vec<String>) {
-        if self.caller.groups != groups {
-            self.caller.groups = groups;
-            self.rights = None;
+        if self.caller.groups == groups {
+            return;
+        }
+        self.caller.groups = groups;
+        self.rights = None;
+        if self.came_with.take().is_some() {
+            // What it came with was seen with other eyes, and not all of it is looked at yet.
+            self.start_anew(Reset::TooOld);
         }
     }
 
+    fn start_anew(&mut self, reset: Reset) {
+        self.reset = Some(reset);
+        self.has.clear();
+        self.due.clear();
+        self.position = 0;
+        self.caught_up = false;
+    }
+
     /// Where the peer is: nothing up to here is left to tell.
-    pub(crate) fn bookmark(&mut self) -> Event {
-        self.position = self.position.max(self.frontier);
-        let stale = self
-            .has
-            .values()
-            .any(|has| matches!(has, Has::Shown { stale: true, .. }));
+    const fn bookmark(&self) -> Event {
         Event {
             revision: self.position,
-            kind: Kind::Bookmark { stale },
+            kind: Kind::Bookmark {
+                stale: self.has_stale,
+            },
         }
     }
 
     /// The revision up to which the peer has everything.
-    pub(crate) fn position(&self) -> u64 {
-        self.position.max(self.frontier)
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Moves it as far as an event allows whose telling leaves `due` to tell.
+    fn advance(&mut self, revision: u64) {
+        let bound = match self.due.last() {
+            Some(_) if self.asked.delta => return,
+            // Others may have changed with it.
+            Some((next, _)) => revision.min(next.saturating_sub(1)),
+            None => revision,
+        };
+        self.position = self.position.max(bound);
     }
 
     /// Looks for services whose newest state the peer does not have; false if there is none.
@@ -185,31 +216,47 @@ impl Follower {
     fn revision_due(&mut self, app: &App, service: &ServiceName) -> Option<u64> {
         let has = self.has.get(service).copied();
         let Some(found) = self.find(app, service) else {
-            return self.owes_removal(service).then_some(self.frontier);
+            // When it went is not known here. Told first, it holds no other event's revision back.
+            return self.owes_removal(service).then_some(0);
         };
         let revision = self.asked.view.listing.revision(&found.snapshot);
         if self.is_ahead(revision) {
             return None;
         }
-        let rights = self.rights.unwrap_or_default();
         match has {
             Some(Has::Shown { revision: has, .. }) if has == revision => None,
             // Unless it could not see this then.
             None if self
-                .came_with
-                .is_some_and(|came_with| revision <= came_with && rights <= came_with) =>
+                .knew(&found)
+                .is_some_and(|came_with| revision <= came_with) =>
             {
-                self.note(service, &found, false);
+                let stale = found.is_stale(app);
+                self.note(service, &found, stale);
                 None
             }
             _ => Some(revision),
         }
     }
 
+    /// Up to which revision the peer has this service; `None` if it may not have seen it then.
+    ///
+    /// Since when an account is in a group is not known: what it sees through one is told to it anew.
+    fn knew(&self, found: &Found) -> Option<u64> {
+        let came_with = self.came_with?;
+        let outsider = Caller {
+            groups: Vec::new(),
+            ..self.caller.clone()
+        };
+        let service = &found.service;
+        let saw = outsider.may_see(&service.owner, &service.profile.visibility)
+            && self.rights.is_some_and(|changed| changed <= came_with);
+        saw.then_some(came_with)
+    }
+
     /// Whether the change belongs to a batch that the table has not told of whole: its other services may
     /// not be there yet. The table's number moves after them, and wakes whoever follows several.
     fn is_ahead(&self, revision: u64) -> bool {
-        revision > self.frontier && self.asked.only().is_none()
+        revision > self.frontier && self.asked.only().is_none() && !self.asked.delta
     }
 
     /// The event that brings the peer to the newest state of one service, if it does not have that.
@@ -237,9 +284,12 @@ impl Follower {
                 Some(had)
             }
             Some(Has::Gone) => None,
-            Some(Has::Claimed) | None => self.came_with,
+            Some(Has::Claimed) | None => self.knew(&found),
         };
-        self.position = self.position.max(revision);
+        self.advance(match self.asked.only() {
+            Some(_) => revision,
+            None => revision.min(self.frontier),
+        });
         Some(Event {
             revision: self.position,
             kind: self.kind(app, &found, previous, stale),
@@ -284,6 +334,7 @@ impl Follower {
             print,
             stale,
         };
+        self.has_stale |= stale;
         self.has.insert(service.clone(), shown);
         print
     }
@@ -303,7 +354,7 @@ impl Follower {
             Some(Has::Claimed) => self.came_with,
             Some(Has::Gone) | None => None,
         };
-        self.position = self.position.max(self.frontier);
+        self.advance(self.frontier);
         Some(Event {
             revision: self.position,
             kind: Kind::Removed(service.clone(), previous),
@@ -336,20 +387,20 @@ impl Follower {
 
     /// Whether the last of what the peer has as stale is now confirmed.
     fn confirm(&mut self, app: &App) -> bool {
-        let mut was_stale = false;
-        let mut is_stale = false;
-        for (service, has) in &mut self.has {
-            let Has::Shown { stale, .. } = has else {
-                continue;
-            };
-            if !*stale {
-                continue;
-            }
-            was_stale = true;
-            *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.stale);
-            is_stale |= *stale;
+        // Mostly nothing is: then this costs nothing, however many services are followed.
+        if !self.has_stale {
+            return false;
         }
-        was_stale && !is_stale
+        self.has_stale = false;
+        for (service, has) in &mut self.has {
+            if let Has::Shown { stale, .. } = has
+                && *stale
+            {
+                *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.stale);
+                self.has_stale |= *stale;
+            }
+        }
+        !self.has_stale
     }
 }
 
@@ -366,8 +417,9 @@ fn reached(app: &App, asked: &Asked) -> u64 {
 
 /// Which services under the asker's prefix were removed since, that it may have had: all that it may know of.
 ///
-/// What others could see of a service is gone with the service. So whoever had, or might have had, one of
-/// somebody else's starts anew: only for an admin, and for the asker's own, there is nothing to hide.
+/// What others could see of a service is gone with the service. So when one of somebody else's went the asker
+/// starts anew, whatever its name was: a prefix must not find out names. Only for an admin, and for the asker's own,
+/// there is nothing to hide.
 fn gone_since(
     app: &App,
     asked: &Asked,
@@ -383,16 +435,15 @@ fn gone_since(
         return Err(Reset::TooOld);
     }
     let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
-    let removed = removed.into_iter().filter(|service| asked.follows(service));
     let own = caller.namespace().ok();
-    removed
-        .map(|service| {
-            let known = caller.admin || own.as_ref() == Some(service.namespace());
-            known
-                .then(|| ServiceName::clone(&service))
-                .ok_or(Reset::TooOld)
-        })
-        .collect()
+    let is_known = |it: &ServiceName| caller.admin || own.as_ref() == Some(it.namespace());
+    if !removed.iter().all(|service| is_known(service)) {
+        return Err(Reset::TooOld);
+    }
+    let followed = removed.into_iter().filter(|service| asked.follows(service));
+    Ok(followed
+        .map(|service| ServiceName::clone(&service))
+        .collect())
 }
 
 #[cfg(test)]

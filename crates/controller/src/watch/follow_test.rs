@@ -379,3 +379,6 @@ fn apply(has: &mut BTreeMap<u64, Value>, event: &Value) {
         _ => {}
     }
 }
+
+#[path = "resume_test.rs"]
+mod resume;

@@ -145,22 +145,20 @@ impl Stream {
         let mut unasked = 0;
         let mut heartbeat_at = next_heartbeat(limits);
         loop {
+            let due = heartbeat_at.min(ends_at);
             bells.listen(&self.app, &self.follower.asked);
             while let Some(event) = self.follower.next(&self.app) {
                 if !self.write(wire, &event, head.take(), &mut stop).await? {
                     return self.bye(wire, End::Stopping).await;
                 }
-            }
-            let due = heartbeat_at.min(ends_at);
-            tokio::select! {
-                () = bells.ring(self.follower.awaits_view()) => {}
-                () = stop.said() => return self.bye(wire, End::Stopping).await,
-                read = drain(wire) => {
-                    unasked += read?;
-                    if unasked > MOST_UNASKED {
-                        return Err(io::ErrorKind::InvalidData.into());
-                    }
+                // Where there is always something to tell, the rest has its turn all the same.
+                if stop.is_said() || due <= Instant::now() {
+                    break;
                 }
+            }
+            tokio::select! {
+                biased;
+                () = stop.said() => return self.bye(wire, End::Stopping).await,
                 () = tokio::time::sleep_until(due) => {
                     if due == ends_at {
                         return self.bye(wire, End::Age).await;
@@ -171,10 +169,17 @@ impl Stream {
                     }
                     let revision = self.follower.position();
                     let heartbeat = Event { revision, kind: Kind::Heartbeat };
-                    if !self.write(wire, &heartbeat, None, &mut stop).await? {
+                    if !self.write(wire, &heartbeat, head.take(), &mut stop).await? {
                         return self.bye(wire, End::Stopping).await;
                     }
                 }
+                read = drain(wire) => {
+                    unasked += read?;
+                    if unasked > MOST_UNASKED {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                }
+                () = bells.ring(self.follower.awaits_view()) => {}
             }
         }
     }

@@ -66,9 +66,17 @@ impl Scripted {
 
     /// The next connection, which is answered by a stream.
     pub(super) fn watched(&self) -> Asked {
-        let asked = self.taken();
-        asked.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nretry: 1000\n\n");
-        asked
+        const HEAD: &str =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nretry: 1000\n\n";
+        loop {
+            let asked = self.taken();
+            // One that waited for long on a busy machine may have gone, and comes back.
+            let told = asked.stream.borrow_mut().write_all(HEAD.as_bytes());
+            match told {
+                Ok(()) => return asked,
+                Err(cause) => assert_eq!(cause.kind(), ErrorKind::BrokenPipe, "{cause}"),
+            }
+        }
     }
 
     /// The next question, answered as a whole.

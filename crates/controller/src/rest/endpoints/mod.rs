@@ -43,8 +43,14 @@ pub(crate) async fn endpoints(
     let asked = EndpointsView::take(&mut query)?;
     let name = asker.service(&names)?;
     if let Some(format) = watch::Format::of(form) {
-        let asked = watch::Asked::one(name, asked, format, &mut query, &headers)?;
+        let asked = watch::Asked::one(name.clone(), asked, format, &mut query, &headers)?;
         query.end()?;
+        if asked.since.is_none()
+            && let Ok(service) = app.visible(asker.caller(), &name)
+        {
+            // One that comes back is not refused: that would end an `EventSource` for ever.
+            asked.view.of(&service)?;
+        }
         return Ok(watch::answer(&app, asked, asker));
     }
     for name in ["since", "delta"] {

@@ -110,9 +110,16 @@ impl EndpointsView {
 
     /// Whether an answer lists this endpoint.
     pub(crate) fn lists(&self, endpoint: &Endpoint) -> bool {
+        // Of an older profile, it may not have the port at all: there is nothing to send anybody to.
+        let has_port = self.listing == Listing::All
+            || self.port.as_ref().is_none_or(|name| {
+                let mut ports = endpoint.ports.iter();
+                ports.any(|port| port.name == *name)
+            });
         let on_host = self.host.as_ref().is_none_or(|it| *it == endpoint.host);
         let mut labels = self.labels.iter();
         self.listing.lists(endpoint)
+            && has_port
             && on_host
             && labels.all(|(name, value)| endpoint.labels.get(name) == Some(value))
     }
