@@ -230,7 +230,7 @@ impl Follower {
                 .knew(&found)
                 .is_some_and(|came_with| revision <= came_with) =>
             {
-                let stale = found.is_stale(app);
+                let stale = found.stale;
                 self.note(service, &found, stale);
                 None
             }
