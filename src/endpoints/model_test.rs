@@ -170,7 +170,8 @@ impl Follower {
         match snapshot.changes_since(self.since, listing) {
             Some(changes) => {
                 for key in changes.remove {
-                    assert!(self.has.remove(&key).is_some(), "told of what it never had");
+                    // It may be one that came and went since: a reader with a version from between has it.
+                    self.has.remove(&key);
                 }
                 self.has.extend(told(changes.upsert.into_iter(), listing));
             }
