@@ -194,12 +194,12 @@ impl Client {
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (self.0 >> 33) % bound
+        usize::try_from(self.0 >> 33).unwrap() % bound
     }
 }
 
@@ -247,7 +247,7 @@ impl Churn {
     }
 
     async fn step(&mut self) {
-        let name = CHURNED[self.dice.below(3) as usize];
+        let name = CHURNED[self.dice.below(3)];
         match self.dice.below(40) {
             0 => submit(&self.site, OWNER, &open_wide(name)).await,
             1 => submit(&self.site, OWNER, &profile(name, REPLICAS)).await,
@@ -267,7 +267,7 @@ impl Churn {
                 }
             }
             _ => {
-                let nth = self.dice.below(self.replicas.len() as u64) as usize;
+                let nth = self.dice.below(self.replicas.len());
                 self.seq += 1;
                 let told = status(self.seq, State::Up, self.dice.below(2) == 0);
                 let _ = self.agent.try_tell(&self.replicas[nth], &told).await;
@@ -339,7 +339,7 @@ async fn whoever_is_cut_anywhere_in_any_churn_ends_with_what_a_new_watcher_sees(
         let compare = step % 20 == 19;
         for (nth, (told, client)) in watchers.iter_mut().enumerate() {
             let takes = if compare {
-                u64::MAX
+                usize::MAX
             } else {
                 churn.dice.below(4)
             };
