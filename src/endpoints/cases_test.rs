@@ -151,6 +151,43 @@ fn a_reader_never_frees_a_big_version() {
 }
 
 #[test]
+fn of_a_removed_service_a_kept_handle_holds_no_old_version() {
+    let table = plain_table(5_000);
+    let web = table.service(&name("web.alice")).unwrap();
+    let before = Arc::downgrade(&web.snapshot());
+    let entry = Plain::ready(3, 1);
+    table.publish(
+        12,
+        vec![plain::parts("web.alice", vec![entry], vec![])],
+        &[],
+    );
+    assert!(before.upgrade().is_some());
+    table.publish(13, Vec::new(), &[name("web.alice")]);
+    assert!(before.upgrade().is_none());
+    assert!(web.read(Snapshot::is_removed));
+}
+
+#[test]
+fn what_is_removed_goes_whatever_the_same_batch_says_of_it() {
+    let table = plain_table(1);
+    let said = |service| plain::parts(service, vec![Plain::ready(7, 7)], vec![]);
+    let updates = vec![said("web.alice"), said("new.alice")];
+    let web = table.service(&name("web.alice")).unwrap();
+    table.publish(12, updates, &[name("web.alice"), name("new.alice")]);
+    assert!(web.read(|it| it.is_removed() && it.entries().len() == 0));
+    assert!(table.services().is_empty());
+    let told = |recent: Vec<(u64, Arc<_>)>| recent.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    assert_eq!(told(table.recent(11).unwrap().services), [12]);
+    assert_eq!(
+        table.removed_since(11),
+        Some(vec![Arc::new(name("web.alice"))])
+    );
+    // Nothing was known of it: nothing is told.
+    assert!(!table.publish(13, vec![said("new.alice")], &[name("new.alice")]));
+    assert_eq!(table.revision(), 12);
+}
+
+#[test]
 fn a_late_follower_is_told_the_difference_as_far_as_the_log_reaches() {
     let table = plain_table(500);
     let web = table.service(&name("web.alice")).unwrap();

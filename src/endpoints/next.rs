@@ -122,22 +122,27 @@ impl<E: Entry> Snapshot<E> {
         };
         plan.remove.sort_unstable();
         plan.remove.dedup();
+        let mut again = Vec::new();
         for entry in upsert {
             let Ok(place) = self.place(&entry.key()) else {
                 plan.add.push(entry);
                 continue;
             };
             // Removed and put again in one go: it was never gone.
-            let again = plan.remove.binary_search(&place);
-            if let Ok(again) = again {
-                plan.remove.remove(again);
+            let is_again = plan.remove.binary_search(&place).is_ok();
+            if is_again {
+                again.push(place);
             }
             let known = E::of(&self.leaves.at(place).entry);
-            let is_old = again.is_err() && entry.incarnation() < known.incarnation();
+            let is_old = !is_again && entry.incarnation() < known.incarnation();
             if !is_old && *known != entry {
                 plan.replace.push((place, entry));
             }
         }
+        // All at once: one by one would move the rest of the list for each. Both are in order.
+        let mut again = again.into_iter().peekable();
+        plan.remove
+            .retain(|place| again.next_if_eq(place).is_none());
         plan
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by report calls only. A hot call leaves [`News`]; whoever reports next, or `pump`, posts it.
 
+use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -81,11 +82,15 @@ pub(super) struct HostNo(pub(super) u32);
 #[derive(Debug, Default)]
 pub(super) struct Board {
     posted: BTreeMap<Handle, Posted>,
-    by_service: BTreeMap<ServiceId, BTreeSet<Handle>>,
+    /// Who is posted under each key; more than one while another placement of it is being released.
+    by_key: BTreeMap<(ServiceId, Key), BTreeSet<Handle>>,
+    /// Who is posted on each host, known or forgotten.
+    by_host: BTreeMap<HostNo, BTreeSet<Handle>>,
     services: BTreeMap<ServiceId, ServiceName>,
     hosts: BTreeMap<HostNo, PostedHost>,
     at: BTreeMap<u32, HostNo>,
-    touched: BTreeSet<ServiceId>,
+    /// The keys of each service that may be shown otherwise than they are.
+    touched: BTreeMap<ServiceId, BTreeSet<Key>>,
     revision: u64,
     /// Swapped with the register's, so that neither loses its room.
     pub(super) news: Vec<News>,
@@ -107,7 +112,6 @@ struct PostedHost {
     newest: Option<u64>,
     newest_foreign: Option<u64>,
     address: Option<IpAddr>,
-    members: BTreeSet<Handle>,
 }
 
 impl Board {
@@ -117,13 +121,17 @@ impl Board {
         self.services
             .entry(id)
             .or_insert_with(|| profile.service.clone());
-        self.touched.insert(id);
+        self.touched.entry(id).or_default();
     }
 
     /// Where hosts stand from now on; whom the list leaves out is forgotten.
     pub(super) fn stand(&mut self, at: BTreeMap<u32, HostNo>) {
         let known: BTreeSet<HostNo> = at.values().copied().collect();
-        self.hosts.retain(|host, _| known.contains(host));
+        let forgotten = self.hosts.extract_if(.., |host, _| !known.contains(host));
+        let forgotten: Vec<HostNo> = forgotten.map(|(host, _)| host).collect();
+        for host in forgotten {
+            self.touch_host(host);
+        }
         self.at = at;
     }
 
@@ -142,7 +150,6 @@ impl Board {
             newest: None,
             newest_foreign: None,
             address: None,
-            members: BTreeSet::new(),
         });
         posted.index = index;
         posted.state = state;
@@ -213,7 +220,8 @@ impl Board {
         }
         posted.newest = Some(order);
         posted.state = state;
-        self.touched.insert(posted.placed.profile.service_id);
+        let place = place(&posted.placed);
+        self.touch(place);
         Some(Ok(()))
     }
 
@@ -221,6 +229,8 @@ impl Board {
     pub(super) fn presume(&mut self, handle: Handle, state: EndpointState) {
         if let Some(posted) = self.posted.get_mut(&handle) {
             posted.state = state;
+            let place = place(&posted.placed);
+            self.touch(place);
         }
     }
 
@@ -233,7 +243,8 @@ impl Board {
                 News::Releasing(handle) => {
                     if let Some(posted) = self.posted.get_mut(&handle) {
                         posted.releasing = true;
-                        self.touched.insert(posted.placed.profile.service_id);
+                        let place = place(&posted.placed);
+                        self.touch(place);
                     }
                 }
                 News::Ended(handle) => self.take_down(handle),
@@ -243,12 +254,10 @@ impl Board {
     }
 
     fn post(&mut self, placed: Arc<Placed>) {
-        let (handle, service) = (placed.handle, placed.profile.service_id);
-        if let Some(host) = self.hosts.get_mut(&placed.host) {
-            host.members.insert(handle);
-        }
-        self.by_service.entry(service).or_default().insert(handle);
-        self.touched.insert(service);
+        let (handle, place) = (placed.handle, place(&placed));
+        self.by_host.entry(placed.host).or_default().insert(handle);
+        self.by_key.entry(place).or_default().insert(handle);
+        self.touch(place);
         self.posted.insert(
             handle,
             Posted {
@@ -264,43 +273,54 @@ impl Board {
         let Some(posted) = self.posted.remove(&handle) else {
             return;
         };
-        let service = posted.placed.profile.service_id;
-        if let Some(host) = self.hosts.get_mut(&posted.placed.host) {
-            host.members.remove(&handle);
-        }
-        if let Some(members) = self.by_service.get_mut(&service) {
-            members.remove(&handle);
-        }
-        self.touched.insert(service);
+        let place = place(&posted.placed);
+        take_out(&mut self.by_host, posted.placed.host, handle);
+        take_out(&mut self.by_key, place, handle);
+        self.touch(place);
+    }
+
+    fn touch(&mut self, (service, key): (ServiceId, Key)) {
+        self.touched.entry(service).or_default().insert(key);
     }
 
     fn touch_host(&mut self, host: HostNo) {
-        let members = self.hosts.get(&host).into_iter().flat_map(|h| &h.members);
+        let members = self.by_host.get(&host).into_iter().flatten();
         let posted = members.filter_map(|handle| self.posted.get(handle));
-        let services: Vec<_> = posted.map(|p| p.placed.profile.service_id).collect();
-        self.touched.extend(services);
+        let places: Vec<_> = posted.map(|posted| place(&posted.placed)).collect();
+        for place in places {
+            self.touch(place);
+        }
     }
 
-    /// Shows readers every service that something touched: one swap each, if it differs at all.
+    /// Shows readers everything that was touched: one swap per service that differs at all. Cost: of what was
+    /// touched, whatever the size of its services.
     pub(super) fn publish(&mut self, table: &EndpointTable<Member>) {
         if self.touched.is_empty() {
             return;
         }
         let touched = std::mem::take(&mut self.touched);
-        let updates = touched.into_iter().filter_map(|id| self.update_of(id));
+        let updates = touched.into_iter();
+        let updates = updates.filter_map(|(id, keys)| self.update_of(id, keys));
         if table.publish(self.revision + 1, updates.collect(), &[]) {
             self.revision += 1;
         }
     }
 
-    fn update_of(&self, id: ServiceId) -> Option<ServiceUpdate<Member>> {
-        let members = self.by_service.get(&id).into_iter().flatten();
-        let posted = members.filter_map(|handle| self.posted.get(handle));
+    fn update_of(&self, id: ServiceId, keys: BTreeSet<Key>) -> Option<ServiceUpdate<Member>> {
+        let handles = keys.iter().filter_map(|key| self.by_key.get(&(id, *key)));
+        let posted = handles
+            .flatten()
+            .filter_map(|handle| self.posted.get(handle));
+        let upsert = posted.map(|posted| self.member(posted)).collect();
         Some(ServiceUpdate {
             service: self.services.get(&id)?.clone(),
             // How many there shall be is the scheduler's business; nobody reads it here.
             desired: 0,
-            change: Change::Whole(posted.map(|posted| self.member(posted)).collect()),
+            change: Change::Parts {
+                upsert,
+                // Each of them anew: an earlier placement may be all that is left of a key.
+                remove: keys.into_iter().collect(),
+            },
         })
     }
 
@@ -317,6 +337,20 @@ impl Board {
             placed: SharedPlace(Arc::clone(placed)),
         }
     }
+}
+
+fn take_out<K: Ord>(from: &mut BTreeMap<K, BTreeSet<Handle>>, key: K, handle: Handle) {
+    if let Place::Occupied(mut handles) = from.entry(key) {
+        handles.get_mut().remove(&handle);
+        if handles.get().is_empty() {
+            handles.remove();
+        }
+    }
+}
+
+/// Where readers find a placed replica.
+fn place(placed: &Placed) -> (ServiceId, Key) {
+    (placed.profile.service_id, placed.key)
 }
 
 /// What readers are told of a replica: its own report, as far as its stop and its host allow.

@@ -175,3 +175,72 @@ fn reports_releases_and_readers_run_beside_the_cycle() {
     );
     assert_eq!(caller.pump(60_000), PR_NEVER);
 }
+
+#[test]
+fn of_two_placements_of_a_replica_the_older_is_shown_when_the_newer_has_ended() {
+    let caller = Caller::new();
+    let web = caller.profile("web.alice", &[any("http")]);
+    caller.address(0, 1, 1);
+    caller.address(1, 1, 2);
+    let (older, _) = caller.hold(want(1, 0, web, 0));
+    let (newer, _) = caller.hold(PrWant {
+        incarnation: 1,
+        ..want(1, 0, web, 1)
+    });
+    for id in [newer, older] {
+        assert_eq!(caller.report(id, 1, 1, PR_E_READY), PR_OK);
+    }
+    let shown = |caller: &Caller| -> Vec<PrAlloc> {
+        let (all, _) = caller.resolve("web.alice", 0).unwrap();
+        all.iter().map(|endpoint| endpoint.id).collect()
+    };
+    assert_eq!(shown(&caller), [newer]);
+    assert_eq!(caller.release_begin(newer), PR_OK);
+    assert_eq!(caller.release_confirm(newer, 0), PR_OK);
+    caller.pump(0);
+    assert_eq!(shown(&caller), [older]);
+    assert_eq!(caller.release_begin(older), PR_OK);
+    assert_eq!(caller.release_confirm(older, 0), PR_OK);
+    caller.pump(0);
+    assert!(shown(&caller).is_empty());
+}
+
+// endpoints 30
+#[test]
+fn a_report_of_one_copies_no_more_among_5000_than_among_50() {
+    let copied = |replicas: u32| {
+        let caller = Caller::with(&PrConfig {
+            max_allocs: 6_000,
+            max_ports: 6_000,
+            ..config()
+        });
+        assert_eq!(caller.put(&[host(0, "n1")]), PR_OK);
+        caller.address(0, 1, 1);
+        let web = caller.profile("web.alice", &[any("http")]);
+        let all = (0..replicas).map(|replica| caller.hold(want(1, replica, web, 0)).0);
+        let all: Vec<PrAlloc> = all.collect();
+        for id in &all {
+            assert_eq!(caller.report(*id, 1, 1, PR_E_READY), PR_OK);
+        }
+        let counted = allocation_counter::measure(|| {
+            for run in 2..102 {
+                let state = [PR_E_READY, PR_E_NOT_READY][run as usize % 2];
+                assert_eq!(caller.report(all[33], run, 1, state), PR_OK);
+            }
+        });
+        (counted.bytes_total, counted.count_total)
+    };
+    let (small, big) = (copied(50), copied(5_000));
+    assert!(
+        big.0 <= 2 * small.0,
+        "{} bytes among 50, {} among 5,000",
+        small.0,
+        big.0
+    );
+    assert!(
+        big.1 <= 2 * small.1,
+        "{} pieces among 50, {} among 5,000",
+        small.1,
+        big.1
+    );
+}

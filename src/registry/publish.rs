@@ -86,7 +86,8 @@ impl Registry {
             return (EndpointState::NotReady, Some("host rebooted".to_owned()));
         }
         if let Some(order) = &placement.stop {
-            let state = if is_up {
+            let serves = is_up || replica.status.as_ref().is_some_and(|it| it.serving);
+            let state = if serves {
                 EndpointState::Serving
             } else {
                 EndpointState::Terminating

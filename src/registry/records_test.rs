@@ -68,6 +68,7 @@ fn status(state: State) -> Status {
         seq: 17,
         state,
         ready: true,
+        serving: false,
         not_ready_reason: Some("listens on 127.0.0.1 only".into()),
         restarts: 2,
         user_restarts: 1,

@@ -486,6 +486,7 @@ pub(super) fn starting() -> Status {
         seq: 0,
         state: State::Starting,
         ready: false,
+        serving: false,
         not_ready_reason: None,
         restarts: 0,
         user_restarts: 0,

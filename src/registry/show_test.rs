@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::endpoints::{Change, EndpointState, ServiceUpdate};
+use crate::endpoints::{Change, Endpoint, EndpointState, EndpointTable, ServiceUpdate};
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, config, facts, name, now, submission, web};
+use super::windows::WITHDRAWN_WITHIN;
 use super::{Command, Config, Effect, HostFacts, Input, MemoryStore};
 
 const WINDOW: Duration = Duration::from_millis(20);
@@ -126,6 +127,41 @@ fn a_withdrawal_waits_20_ms_at_most_in_a_window_of_a_second() {
     assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
 }
 
+// Whatever else is told of the service in the same round, such as why another replica of it has no place.
+#[test]
+fn a_withdrawal_among_other_news_of_the_service_waits_no_longer() {
+    let mut rig = gathering(Duration::from_secs(1), 2);
+    let id = rig.registry.names[&name("web")];
+    turns(&mut rig, 0, true);
+    rig.pass(Duration::from_secs(1));
+    // Opens a window.
+    turns(&mut rig, 1, true);
+    rig.pass(Duration::from_millis(10));
+    let report = rig.report("web", 0, |status| status.ready = false);
+    rig.take(Input::Status(report));
+    rig.registry.shown.news.insert(id);
+    rig.settle();
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
+    rig.pass(WITHDRAWN_WITHIN);
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::NotReady));
+}
+
+#[test]
+fn a_look_at_a_whole_service_that_finds_nothing_new_moves_no_revision() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    rig.pass(Duration::from_secs(2));
+    published(&mut rig);
+    let id = rig.registry.names[&name("web")];
+    let (revision, view) = (rig.registry.revision(), rig.registry.view());
+    rig.registry.shown.news.insert(id);
+    rig.settle();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.registry.revision(), revision);
+    assert!(Arc::ptr_eq(&view, &rig.registry.view()));
+    assert!(published(&mut rig).is_empty());
+}
+
 #[test]
 fn a_withdrawal_is_shown_while_a_batch_is_with_a_slow_store() {
     let mut rig = gathering(WINDOW, 2);
@@ -159,6 +195,27 @@ fn an_order_to_stop_is_shown_before_it_is_given_whatever_the_window_holds() {
     published(&mut rig);
     rig.pass(Duration::from_secs(1));
     assert!(published(&mut rig).is_empty(), "nothing was left behind");
+}
+
+// endpoints 22
+#[test]
+fn a_replica_that_drains_serves_for_as_long_as_its_worker_says() {
+    let mut rig = gathering(WINDOW, 2);
+    turns(&mut rig, 0, true);
+    let service = name("web");
+    rig.ask(Command::Stop { service }).unwrap();
+    for (serving, shown) in [
+        (true, EndpointState::Serving),
+        (false, EndpointState::Terminating),
+    ] {
+        rig.pass(Duration::from_secs(1));
+        rig.status("web", 0, |status| {
+            (status.state, status.ready) = (State::Stopping, false);
+            status.serving = serving;
+        });
+        assert_eq!(rig.condition("web", 0), Some(shown));
+        assert_eq!(rig.condition("web", 1), Some(EndpointState::Terminating));
+    }
 }
 
 #[test]
@@ -226,6 +283,53 @@ fn one_flip_of_many_publishes_one_endpoint_and_copies_no_other_replica() {
     let replicas = before.replicas.iter().zip(after.replicas.iter());
     let copied = replicas.filter(|(a, b)| !std::ptr::eq(*a, *b)).count();
     assert_eq!(copied, 1);
+}
+
+// endpoints 30: from what the host tells to what readers find.
+#[test]
+fn a_flip_costs_no_more_among_5000_than_among_50_all_the_way_to_the_table() {
+    let spent = |replicas: u32| {
+        let mut rig = gathering(Duration::ZERO, replicas);
+        let table = EndpointTable::<Endpoint>::new("epoch".to_owned(), 0);
+        let whole = rig.table[&name("web")].clone();
+        table.publish(rig.registry.revision(), vec![whole.into()], &[]);
+        let mut flip = |turn: u64| {
+            let report = rig.report("web", 33, |status| {
+                (status.state, status.ready) = (State::Up, turn.is_multiple_of(2));
+            });
+            // As the driver has it: it keeps the view that it made last until the next is there.
+            let view = rig.registry.view();
+            let mut out = Vec::new();
+            rig.registry
+                .handle(rig.now, Input::Status(report), &mut out);
+            rig.registry.flush(rig.now, &mut out);
+            drop(view);
+            let shown = out.into_iter().filter_map(|effect| match effect {
+                Effect::Publish {
+                    revision, services, ..
+                } => Some(table.publish(revision, services, &[])),
+                _ => None,
+            });
+            assert!(shown.eq([true]), "turn {turn}");
+        };
+        // What is retired and remembered of the past fills up first.
+        (0..100).for_each(&mut flip);
+        let counted = allocation_counter::measure(|| (100..200).for_each(&mut flip));
+        (counted.bytes_total, counted.count_total)
+    };
+    let (small, big) = (spent(50), spent(5_000));
+    assert!(
+        big.0 <= 2 * small.0,
+        "{} bytes among 50, {} among 5,000",
+        small.0,
+        big.0
+    );
+    assert!(
+        big.1 <= 2 * small.1,
+        "{} pieces among 50, {} among 5,000",
+        small.1,
+        big.1
+    );
 }
 
 #[test]

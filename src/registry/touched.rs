@@ -89,3 +89,34 @@ impl Touch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_of_a_service_is_looked_at_whatever_was_told_of_its_replicas_before_or_after() {
+        let service = ServiceId(1);
+        for whole_at in 0..3 {
+            let mut touched = Touched::default();
+            for turn in 0..3 {
+                if turn == whole_at {
+                    touched.add(service, Touch::Whole);
+                } else {
+                    touched.insert_replica((service, turn));
+                }
+            }
+            assert_eq!(touched.remove(service), Some(Touch::Whole));
+        }
+    }
+
+    #[test]
+    fn replicas_that_were_told_of_one_by_one_are_all_looked_at() {
+        let mut touched = Touched::default();
+        for index in [3, 1, 3] {
+            touched.insert_replica((ServiceId(1), index));
+        }
+        let both = Touch::Replicas(BTreeSet::from([1, 3]));
+        assert_eq!(touched.remove(ServiceId(1)), Some(both));
+    }
+}

@@ -80,3 +80,51 @@ impl Windows {
         self.next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_millis(ms)
+    }
+
+    fn ended(windows: &mut Windows, ms: u64) -> Vec<ServiceId> {
+        let mut shown = Touched::default();
+        windows.end(at(ms), &mut shown);
+        shown.services()
+    }
+
+    #[test]
+    fn each_window_ends_in_its_own_time() {
+        let mut windows = Windows::default();
+        let [one, two, three] = [1, 2, 3].map(ServiceId);
+        for (service, due) in [(two, 30), (one, 20), (three, 30)] {
+            windows.hold(service, Touch::Whole, at(due));
+        }
+        assert_eq!(windows.next_deadline(), Some(at(20)));
+        assert!(ended(&mut windows, 19).is_empty());
+        assert_eq!(ended(&mut windows, 25), [one]);
+        assert_eq!(windows.next_deadline(), Some(at(30)));
+        windows.take(three);
+        assert_eq!(ended(&mut windows, 30), [two]);
+        assert_eq!(windows.next_deadline(), None);
+    }
+
+    #[test]
+    fn later_news_neither_delays_what_is_held_nor_is_lost() {
+        let mut windows = Windows::default();
+        let service = ServiceId(1);
+        let replica = |index| Touch::Replicas(BTreeSet::from([index]));
+        windows.hold(service, replica(1), at(20));
+        windows.hold(service, replica(2), at(500));
+        assert_eq!(windows.next_deadline(), Some(at(20)));
+        windows.hold(service, replica(3), at(10));
+        assert_eq!(windows.next_deadline(), Some(at(10)));
+        let all = Touch::Replicas(BTreeSet::from([1, 2, 3]));
+        assert_eq!(windows.take(service), Some(all));
+        assert!(windows.is_empty() && windows.next_deadline().is_none());
+    }
+}

@@ -31,6 +31,7 @@ fn status(state: State) -> Option<Status> {
         seq: 1,
         state,
         ready: false,
+        serving: false,
         not_ready_reason: None,
         restarts: 0,
         user_restarts: 0,

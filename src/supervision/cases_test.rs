@@ -623,6 +623,28 @@ fn a_second_stop_while_draining_makes_the_grace_only_shorter() {
 }
 
 #[test]
+fn what_was_ready_serves_while_it_drains_and_not_once_it_is_signalled() {
+    // endpoints 22
+    let serving = |stopped_at: u64, moments: [u64; 3]| {
+        let mut rules = config(Always);
+        rules.stop.drain = seconds(5);
+        let mut world = World::new(rules, "up");
+        world.scripts[0].on_term = None;
+        world.stop_at(stopped_at, Some(60));
+        moments.map(|at| {
+            world.run_until(at);
+            world.machine.standing().serving
+        })
+    };
+    assert_eq!(
+        serving(20_000, [19_000, 24_000, 26_000]),
+        [false, true, false]
+    );
+    // Nobody was ever sent to this one.
+    assert_eq!(serving(500, [400, 600, 6_000]), [false; 3]);
+}
+
+#[test]
 fn a_result_that_says_nothing_breaks_no_row() {
     // supervision 1.3 rule 4
     let nothing = Answer::Gives(ProbeOutcome::Inconclusive);

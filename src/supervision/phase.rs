@@ -91,7 +91,13 @@ impl Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Step {
     /// Not ready, still serving whoever is connected.
-    Draining { until: Monotonic, grace: Duration },
+    Draining {
+        until: Monotonic,
+        grace: Duration,
+        /// It was ready until then.
+        #[serde(default)]
+        serving: bool,
+    },
     /// Signalled.
     Signalled { kill_at: Monotonic },
     /// The group was killed; its main process has not been reaped.

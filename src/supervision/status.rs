@@ -19,6 +19,9 @@ pub struct Status {
     pub state: State,
     /// Whether clients may be sent here.
     pub ready: bool,
+    /// Whether it still answers those who know it, although it was told to end: until it is signalled.
+    #[serde(default)]
+    pub serving: bool,
     /// Why it is not ready, in words for people; the newest failed probe's text where there is one.
     pub not_ready_reason: Option<String>,
     /// Automatic restarts of this incarnation; never falls.

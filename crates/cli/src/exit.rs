@@ -1,10 +1,11 @@
 //! Exit codes, documented and tested: scripts tell outcomes apart by them.
 
 use std::fmt;
-use std::io::Write;
 use std::process::ExitCode;
 
 use portreeve_api::ClientError;
+
+use crate::output::tell;
 
 /// Why a command ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) enum Code {
 pub(crate) struct Failure {
     code: Code,
     message: String,
+    /// The service that is not there, where that is why.
+    missing: Option<String>,
 }
 
 impl Failure {
@@ -39,7 +42,28 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            missing: None,
         }
+    }
+
+    /// The service of this name is not there, or not visible.
+    pub(crate) fn missing(service: &str, message: impl Into<String>) -> Self {
+        Self {
+            missing: Some(service.to_owned()),
+            ..Self::new(Code::NoSuchService, message)
+        }
+    }
+
+    /// The service that is not there, where that is why.
+    pub(crate) fn missing_service(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    /// The same with a hint behind its message.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.message.push_str("; ");
+        self.message.push_str(hint);
+        self
     }
 
     /// A plain failure.
@@ -56,7 +80,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
             // The code counts even where nobody can read the words.
-            _ = writeln!(std::io::stderr(), "portreeve: {}", self.message);
+            tell!("portreeve: {}", self.message);
         }
         ExitCode::from(self.code as u8)
     }
@@ -85,7 +109,17 @@ impl From<ClientError> for Failure {
         } else {
             ""
         };
-        Self::new(code, format!("{error}{hint}"))
+        let missing = match &error {
+            ClientError::Refused(problem) if problem.code == "service_not_found" => {
+                let service = problem.more.get("service").and_then(|it| it.as_str());
+                service.map(str::to_owned)
+            }
+            _ => None,
+        };
+        Self {
+            missing,
+            ..Self::new(code, format!("{error}{hint}"))
+        }
     }
 }
 

@@ -1,4 +1,9 @@
 //! The `portreeve` binary: every command. See `portreeve --help`.
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic where nobody reads: print and tell of `output` do not"
+)]
 
 mod command;
 mod connect;
@@ -7,6 +12,7 @@ mod exit;
 mod hello;
 mod lean;
 mod listing;
+mod meant;
 mod names;
 mod output;
 mod places;

@@ -38,8 +38,22 @@ pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(cause) => Err(cause.into()),
+        Err(cause) => Err(Failure::plain(format!("standard output: {cause}"))),
     }
+}
+
+/// Says a line on standard error, as `eprintln` would; that ends the whole process where nobody reads there any more
+/// (`2>&1 | head`) or its file is on a full disk.
+macro_rules! tell {
+    ($($words:tt)*) => { $crate::output::tell_line(format_args!($($words)*)) };
+}
+pub(crate) use tell;
+
+/// See [`tell`].
+pub(crate) fn tell_line(words: std::fmt::Arguments<'_>) {
+    let line = format!("{words}\n");
+    // What cannot be told is no reason to end what goes on.
+    _ = std::io::stderr().write_all(shown(&line).as_bytes());
 }
 
 /// The text without what would move a cursor: names and reasons may be others' words.

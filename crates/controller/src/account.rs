@@ -1,25 +1,23 @@
-//! Accounts of this machine: a uid's name and groups.
+//! Accounts of this machine: who a uid is as a caller.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use parking_lot::Mutex;
+use portreeve::rights::Caller;
 
 use crate::vital;
 
 /// Looks accounts up and remembers them for a moment: a directory service may be slow.
-#[derive(Debug, Default)]
-pub(crate) struct Accounts(Mutex<BTreeMap<u32, (Instant, Account)>>);
-
-/// One account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    /// Its name, or its number where it has none.
-    pub(crate) user: String,
-    /// The names of its groups.
-    pub(crate) groups: Vec<String>,
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    /// The controller's own account, which may do everything, as root may.
+    own_uid: u32,
+    /// Every request asks: what it gets is shared, not copied.
+    remembered: Mutex<BTreeMap<u32, (Instant, Arc<Caller>)>>,
 }
 
 impl Accounts {
@@ -27,34 +25,46 @@ impl Accounts {
     const REMEMBERED: Duration = Duration::from_secs(30);
     const MAX_REMEMBERED: usize = 4096;
 
-    /// The account of this uid.
-    pub(crate) async fn of_uid(&self, uid: u32) -> Account {
-        if let Some((since, account)) = self.0.lock().get(&uid)
+    pub(crate) const fn new(own_uid: u32) -> Self {
+        Self {
+            own_uid,
+            remembered: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Who asks with this uid: by the account's name, or its number where it has none, and its groups' names.
+    pub(crate) async fn of_uid(&self, uid: u32) -> Arc<Caller> {
+        if let Some((since, caller)) = self.remembered.lock().get(&uid)
             && since.elapsed() < Self::REMEMBERED
         {
-            return account.clone();
+            return Arc::clone(caller);
         }
-        let account = vital::blocking("account", move || look_up(uid)).await;
-        let mut remembered = self.0.lock();
+        let admin = uid == 0 || uid == self.own_uid;
+        let caller = vital::blocking("account", move || look_up(uid, admin)).await;
+        let caller = Arc::new(caller);
+        let mut remembered = self.remembered.lock();
         if remembered.len() >= Self::MAX_REMEMBERED {
             remembered.clear();
         }
-        remembered.insert(uid, (Instant::now(), account.clone()));
-        account
+        remembered.insert(uid, (Instant::now(), Arc::clone(&caller)));
+        caller
     }
 }
 
-fn look_up(uid: u32) -> Account {
+fn look_up(uid: u32, admin: bool) -> Caller {
     // A directory that does not answer counts as one that does not know: fewer rights, never more.
-    let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else {
-        return Account {
-            user: uid.to_string(),
-            groups: Vec::new(),
-        };
+    let (user, groups) = match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => {
+            let groups = groups_of(&user.name, user.gid);
+            (user.name, groups)
+        }
+        _ => (uid.to_string(), Vec::new()),
     };
-    Account {
-        groups: groups_of(&user.name, user.gid),
-        user: user.name,
+    Caller {
+        user,
+        uid: Some(uid),
+        groups,
+        admin,
     }
 }
 
@@ -84,9 +94,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_has_its_name_and_an_unknown_one_its_number() {
-        let accounts = Accounts::default();
+        let accounts = Accounts::new(3_999_998);
         let root = accounts.of_uid(0).await;
         assert_eq!(root.user, "root");
+        assert!(root.admin && accounts.of_uid(3_999_998).await.admin);
+        assert!(!accounts.of_uid(3_999_999).await.admin);
         assert!(root.groups.contains(&"root".to_owned()));
         assert_eq!(accounts.of_uid(3_999_999).await.user, "3999999");
         assert_eq!(groups_of_user("root".into()).await, root.groups);

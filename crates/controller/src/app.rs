@@ -6,7 +6,7 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use portreeve::endpoints::Watcher;
 use portreeve::identity::{HostName, ServiceName};
-use portreeve::registry::{AgentIdentity, Seats, ServiceView};
+use portreeve::registry::{AgentIdentity, Seats, ServiceView, View};
 use portreeve::rights::Caller;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
@@ -41,8 +41,6 @@ pub(crate) struct App {
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
-    /// The controller's own account; it may do everything.
-    pub(crate) own_uid: u32,
     pub(crate) single_host: bool,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
@@ -62,12 +60,7 @@ impl App {
         caller: &Caller,
         name: &ServiceName,
     ) -> Result<Arc<ServiceView>, Refused> {
-        let view = self.shown.view.borrow();
-        let service = view.services.get(name);
-        let service = service.filter(|s| caller.may_see(&s.owner, &s.profile.visibility));
-        service
-            .map(Arc::clone)
-            .ok_or_else(|| Refused::no_such_service(name))
+        visible_in(&self.shown.view.borrow(), caller, name)
     }
 
     /// Notes that `agent` speaks for `host`, unless another one does.
@@ -115,6 +108,19 @@ impl App {
             }
         }
     }
+}
+
+/// The service in `view`, if it exists for `caller`.
+pub(crate) fn visible_in(
+    view: &View,
+    caller: &Caller,
+    name: &ServiceName,
+) -> Result<Arc<ServiceView>, Refused> {
+    let service = view.services.get(name);
+    let service = service.filter(|s| caller.may_see(&s.owner, &s.profile.visibility));
+    service
+        .map(Arc::clone)
+        .ok_or_else(|| Refused::no_such_service(name))
 }
 
 /// What tells a sleeper that there may be something new.

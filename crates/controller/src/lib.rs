@@ -175,12 +175,11 @@ impl Controller {
             queue,
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
-            accounts: Accounts::default(),
+            accounts: Accounts::new(own_uid),
             pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
-            own_uid,
             polls: Shares::default(),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
@@ -192,11 +191,11 @@ impl Controller {
         let opened = open(&config).await?;
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
-        let router = rest::router(Arc::clone(&app));
+        let api = rest::Api::new(Arc::clone(&app));
         let listeners = opened.listeners.into_iter().map(|listener| {
             let stop = app.stopping.clone();
             let limits = app.limits.clone();
-            let served = listen::serve(listener, router.clone(), limits, stop);
+            let served = listen::serve(listener, api.clone(), limits, stop);
             vital::spawn("listener", served)
         });
         Ok(Self {

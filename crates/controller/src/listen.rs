@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -23,11 +22,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower::ServiceExt;
 
 use crate::impatient::Impatient;
 use crate::limits::Limits;
 use crate::peer::Peer;
+use crate::rest::Api;
 use crate::share::Shares;
 use crate::stop::Stop;
 use crate::vital;
@@ -54,13 +53,13 @@ const REST: Duration = Duration::from_millis(100);
 const TURNED_AWAY: usize = 64;
 
 /// Serves until `stopping`, then lets the connections finish.
-pub(crate) async fn serve(listener: Listener, router: Router, limits: Limits, mut stopping: Stop) {
+pub(crate) async fn serve(listener: Listener, api: Api, limits: Limits, mut stopping: Stop) {
     // Dropped with this task, so that no connection outlives its listener.
     let mut connections = JoinSet::new();
     let most = limits.connections;
     let finish_within = limits.finish_within;
     let terms = Arc::new(Terms {
-        router,
+        api,
         limits,
         connections: Shares::default(),
         streams: Shares::default(),
@@ -95,7 +94,7 @@ pub(crate) async fn serve(listener: Listener, router: Router, limits: Limits, mu
 
 /// What all connections of one listener share.
 struct Terms {
-    router: Router,
+    api: Api,
     limits: Limits,
     connections: Shares,
     streams: Shares,
@@ -158,10 +157,10 @@ async fn converse(
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Arc::clone(&peer));
-        let answer = terms.router.clone().oneshot(request);
+        let terms = Arc::clone(&terms);
         let (leaving, pace) = (Arc::clone(&leaving), Arc::clone(&pace));
         async move {
-            let mut response = answer.await?;
+            let mut response = terms.api.answer(request).await;
             if let Some(departed) = Departed::of(&mut response) {
                 *leaving.lock() = Some(departed);
                 // The connection is taken out of HTTP's hands before anybody asks for this answer again.

@@ -15,7 +15,6 @@ use portreeve_api::site_profiles::SiteFolder;
 use portreeve_api::{Client, ClientError, Problem, Target, paths};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
-use tower::ServiceExt;
 
 use crate::peer::Peer;
 use crate::{Config, Controller, StartError};
@@ -110,8 +109,8 @@ impl Site {
         request
             .extensions_mut()
             .insert(Arc::new(Peer::Unix { uid }));
-        let router = crate::rest::router(Arc::clone(&self.controller.app));
-        let response = router.oneshot(request).await.unwrap();
+        let api = crate::rest::Api::new(Arc::clone(&self.controller.app));
+        let response = api.answer(request).await;
         let (parts, body) = response.into_parts();
         Seen {
             status: parts.status,
@@ -291,6 +290,7 @@ pub(crate) fn status(seq: u64, state: State, ready: bool) -> Status {
         seq,
         state,
         ready,
+        serving: false,
         not_ready_reason: None,
         restarts: 0,
         user_restarts: 0,

@@ -67,11 +67,12 @@ impl News {
 }
 
 /// What a change of is worth telling. Times and texts are not: they come along.
-fn visible(status: &Status) -> (u32, &State, bool, u32, u32, u64, Option<u32>) {
+fn visible(status: &Status) -> (u32, &State, [bool; 2], u32, u32, u64, Option<u32>) {
     let Status {
         run,
         state,
         ready,
+        serving,
         restarts,
         user_restarts,
         restart_no,
@@ -81,7 +82,7 @@ fn visible(status: &Status) -> (u32, &State, bool, u32, u32, u64, Option<u32>) {
     (
         run.0,
         state,
-        *ready,
+        [*ready, *serving],
         *restarts,
         *user_restarts,
         *restart_no,

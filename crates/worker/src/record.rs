@@ -113,6 +113,7 @@ impl Record {
             run: standing.run,
             seq: self.status.as_ref().map_or(0, |told| told.seq),
             ready: standing.ready,
+            serving: standing.serving,
             not_ready_reason: self.not_ready_reason(&state, texts),
             restarts: standing.restarts,
             user_restarts: standing.user_restarts,

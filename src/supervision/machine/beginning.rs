@@ -103,6 +103,7 @@ impl Machine {
         grace: Duration,
         out: &mut Vec<Effect>,
     ) {
+        let serving = self.ready;
         self.leave_up(cause.reason(), out);
         let step = if drain.is_zero() {
             out.push(Effect::Term { run: self.run });
@@ -113,6 +114,7 @@ impl Machine {
             Step::Draining {
                 until: now + drain,
                 grace,
+                serving,
             }
         };
         self.phase = Phase::Stopping {

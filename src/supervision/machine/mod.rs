@@ -165,6 +165,16 @@ impl Machine {
         self.ready
     }
 
+    const fn is_serving(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Stopping {
+                step: Step::Draining { serving: true, .. },
+                ..
+            }
+        )
+    }
+
     /// Whether nothing follows.
     #[must_use]
     pub const fn is_final(&self) -> bool {
@@ -246,6 +256,7 @@ impl Machine {
             run: self.run,
             state: self.state(),
             ready: self.ready,
+            serving: self.is_serving(),
             not_ready: self.not_ready.as_ref(),
             restarts: self.restarts,
             user_restarts: self.user_restarts,
@@ -448,6 +459,8 @@ pub struct Standing<'a> {
     pub state: State,
     /// Whether clients may be sent here.
     pub ready: bool,
+    /// Whether it drains: not ready since it was told to end, and not signalled yet.
+    pub serving: bool,
     /// Why it is not ready any more; `None` while ready and before the first readiness.
     pub not_ready: Option<&'a Reason>,
     /// Automatic restarts of this incarnation.

@@ -23,6 +23,7 @@ pub(super) fn unknown_end(last: Option<&Status>) -> Status {
         seq: last.map_or(1, |status| status.seq.saturating_add(1)),
         state: State::Final(Final::Failed(reason)),
         ready: false,
+        serving: false,
         not_ready_reason: None,
         restarts: last.map_or(0, |status| status.restarts),
         user_restarts: last.map_or(0, |status| status.user_restarts),

@@ -285,6 +285,7 @@ impl Household {
                 .map_or(1, |status| status.seq.saturating_add(1)),
             state: State::Final(end),
             ready: false,
+            serving: false,
             not_ready_reason: None,
             restarts: before.as_ref().map_or(0, |status| status.restarts),
             user_restarts: before.as_ref().map_or(0, |status| status.user_restarts),

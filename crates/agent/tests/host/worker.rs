@@ -45,6 +45,7 @@ pub(crate) fn status(seq: u64, state: State) -> Status {
         run: Run(1),
         seq,
         ready: state == State::Up,
+        serving: false,
         state,
         not_ready_reason: None,
         restarts: 0,

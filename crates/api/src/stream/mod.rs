@@ -111,6 +111,8 @@ impl Watch {
     /// The controller says something every 15 s, give or take a fifth; three such spans and a little more without a
     /// sign, and the connection is dead.
     pub const SILENCE: Duration = Duration::from_secs(60);
+    /// Within this span a controller gives a sign, whatever happens.
+    pub const SIGNS: Duration = Duration::from_secs(18);
     /// The longest pause between two connects.
     pub const MAX_PAUSE: Duration = Duration::from_secs(10);
     /// The pause after the first failure.

@@ -10,7 +10,7 @@ use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Template, Writing};
 use crate::names::PortArg;
-use crate::output::print;
+use crate::output::{print, tell};
 
 use super::services::PATIENCE;
 
@@ -20,8 +20,10 @@ use super::services::PATIENCE;
 /// unknown or publishes no port, 6 if no controller answers: then nothing is printed on standard output
 /// (-o json prints the empty snapshot with 3).
 ///
-/// A template is Jinja: {{ service }}, {{ ready }}, {{ desired }}, and for each of `endpoints` its
-/// `authority` (host:port), `address`, `port`, `url`, `host`, `replica`, `weight`, `labels.NAME`, `ports.NAME.port`.
+/// A template is in the syntax of Jinja, with these names: service, name, namespace, revision, desired, ready, stale,
+/// and the list endpoints; each of it has authority (host:port), address, port, url, host, replica, job, weight, state,
+/// ready, ready_since, restarts, reason, path, protocol, app_protocol, port_name, last_port (of a block),
+/// labels.NAME, and the same of its other ports in ports.NAME.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Endpoints {
@@ -125,7 +127,11 @@ pub(crate) fn usable(listing: &Listing) -> Result<(), Failure> {
     if listing.listed().next().is_none() {
         let named = listing.port.as_ref().map(|port| format!(" {port}"));
         let named = named.unwrap_or_default();
-        let message = format!("{service} is ready, but publishes no port{named}");
+        let there = match listing.port_names().as_slice() {
+            [] => String::new(),
+            names => format!("; it publishes {}", names.join(", ")),
+        };
+        let message = format!("{service} is ready, but publishes no port{named}{there}");
         return Err(Failure::new(Code::NoSuchService, message));
     }
     Ok(())
@@ -140,7 +146,7 @@ fn fresh(listing: &Listing, wished: bool) -> Result<(), Failure> {
     if wished {
         return Err(Failure::new(Code::Stale, stale));
     }
-    eprintln!("portreeve: {stale}");
+    tell!("portreeve: {stale}");
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use portreeve_api::paths;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ReplicaArg;
-use crate::output::{Format, or_dash, print, print_json, rows};
+use crate::output::{Format, or_dash, print, print_json, rows, tell};
 use crate::places;
 
 use super::services::PATIENCE;
@@ -87,14 +87,14 @@ impl Explain {
         self.tell(&answer)?;
         if self.output == Format::Table && self.shows(Part::Placement) {
             for host in fit.hosts.iter().filter(|host| host.left_out > 0) {
-                eprintln!("{}: {} causes more", host.host, host.left_out);
+                tell!("{}: {} causes more", host.host, host.left_out);
             }
             let whose = match fit.replica {
                 Some(index) => format!("{}/{index}", fit.service),
                 None => fit.service.to_string(),
             };
             for line in std::iter::once(&fit.sentence).chain(&fit.notes) {
-                eprintln!("{whose}: {line}");
+                tell!("{whose}: {line}");
             }
         }
         Ok(code)
@@ -195,7 +195,7 @@ const HEADING: [&str; 8] = [
 /// The refusal, and what to write where the name of a service was given as a file.
 fn refused(file: &Path, cause: &Failure) -> Failure {
     // Lines that begin with the file's name are those that an editor finds.
-    eprintln!("{cause}");
+    tell!("{cause}");
     let text = file.to_string_lossy();
     if !file.exists() && text.parse::<ReplicaArg>().is_ok() {
         return Failure::plain(format!(

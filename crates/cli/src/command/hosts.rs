@@ -10,7 +10,7 @@ use portreeve_api::paths;
 
 use crate::connect::Connect;
 use crate::exit::Failure;
-use crate::output::{Format, moment, or_dash, print, print_json, rows};
+use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
 
 use super::services::PATIENCE;
 
@@ -39,7 +39,7 @@ impl Hosts {
             ]
         });
         if list.hosts.is_empty() {
-            eprintln!("no host has reported; `portreeve agent` on a host makes it one");
+            tell!("no host has reported; `portreeve agent` on a host makes it one");
             return Ok(());
         }
         let heading = ["HOST", "STATE", "ADDRESS", "DYNAMIC", "HELD", "LAST SEEN"];

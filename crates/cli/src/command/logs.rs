@@ -11,6 +11,7 @@ use portreeve_api::{Client, paths};
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::ReplicaArg;
+use crate::output::tell;
 
 /// Read what a replica writes to standard output, or to standard error.
 #[derive(Args, Debug)]
@@ -66,10 +67,10 @@ impl Logs {
         let name = format!("{}/{index}", self.name.service);
         if before.incarnation.is_some() && next.incarnation != before.incarnation {
             let incarnation = next.incarnation.unwrap_or(0);
-            eprintln!("{name} goes on as incarnation {incarnation}");
+            tell!("{name} goes on as incarnation {incarnation}");
         } else if next.at > before.end() {
             let lost = next.at - before.end();
-            eprintln!("{lost} bytes of {name} are not kept any more");
+            tell!("{lost} bytes of {name} are not kept any more");
         }
     }
 
@@ -81,7 +82,7 @@ impl Logs {
         } else {
             ("output", "--stderr shows its standard error")
         };
-        eprintln!(
+        tell!(
             "{}/{index} has written nothing to standard {this}; {other}",
             self.name.service
         );

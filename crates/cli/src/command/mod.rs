@@ -26,6 +26,7 @@ use crate::connect::Connect;
 use crate::dev::Dev;
 use crate::exit::Failure;
 use crate::hello::Hello;
+use crate::meant::meant;
 use crate::run::Run;
 
 /// Ports, supervision and endpoints for long-running services.
@@ -88,7 +89,7 @@ impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let connect = &self.connect;
         let done = |()| ExitCode::SUCCESS;
-        match self.command {
+        let ended = match self.command {
             Command::Dev(dev) => on_all_cores(dev.run()).map(done),
             Command::Run(run) => on_one_core(async { Ok(run.run().await) }),
             Command::Check(check) => check.run(),
@@ -120,7 +121,20 @@ impl Cli {
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
             Command::Replay(replay) => replay.run().map(done),
-        }
+        };
+        ended.map_err(|failure| with_what_was_meant(failure, connect))
+    }
+}
+
+/// Who mistyped a name is told the one that is like it.
+fn with_what_was_meant(failure: Failure, connect: &Connect) -> Failure {
+    let meant = failure.missing_service().and_then(|service| {
+        let client = connect.client().ok()?;
+        on_one_core(async { Ok(meant(&client, service).await) }).ok()?
+    });
+    match meant {
+        Some(name) => failure.with_hint(&format!("did you mean {name}?")),
+        None => failure,
     }
 }
 

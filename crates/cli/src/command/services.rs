@@ -10,7 +10,7 @@ use portreeve_api::{Client, ClientError, Problem, paths};
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::ServiceArg;
-use crate::output::{Format, moment, or_dash, print, print_json, rows};
+use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
 
 /// How long a plain question may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Services {
             ]
         });
         if list.services.is_empty() {
-            eprintln!("no service in your view; `portreeve submit FILE` creates one");
+            tell!("no service in your view; `portreeve submit FILE` creates one");
             return Ok(());
         }
         let heading = ["SERVICE", "STATE", "READY", "RESTARTS", "REASON"];

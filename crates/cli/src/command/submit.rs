@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ServiceArg;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::places;
 
 use super::services::PATIENCE;
@@ -61,7 +61,7 @@ impl Submit {
 
 /// Lines that begin with the file's name are those that an editor finds.
 fn plainly(refused: Failure) -> Failure {
-    eprintln!("{refused}");
+    tell!("{refused}");
     Failure::plain("the profile is refused; nothing is stored")
 }
 
@@ -96,7 +96,7 @@ impl Check {
                 }
                 Err(failure) => {
                     bad += 1;
-                    eprintln!("{failure}");
+                    tell!("{failure}");
                 }
             }
         }
@@ -122,7 +122,7 @@ fn check_site(site: &SiteFolder) -> Result<ExitCode, Failure> {
     }
     for name in &names {
         match broken.iter().find(|(other, _)| other == name) {
-            Some((_, errors)) => eprintln!("{errors}"),
+            Some((_, errors)) => tell!("{errors}"),
             None => print(&format!("site/{name}: ok\n"))?,
         }
     }
@@ -173,7 +173,7 @@ impl Draft {
         let checked = Profile::from_layers(self.written(), site)
             .map_err(|errors| Failure::plain(errors.in_file(&self.file)))?;
         for warning in &checked.warnings {
-            eprintln!("{}: warning: {warning}", self.file);
+            tell!("{}: warning: {warning}", self.file);
         }
         Ok(checked)
     }
@@ -188,7 +188,7 @@ impl Draft {
         }
         let checked = checked?;
         for warning in &checked.warnings {
-            eprintln!("{}: warning: {warning}", self.file);
+            tell!("{}: warning: {warning}", self.file);
         }
         Ok(checked.warnings.into_iter().map(|it| it.text).collect())
     }

@@ -12,7 +12,7 @@ use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Writing};
 use crate::names::PortArg;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::span::Span;
 
 use super::endpoints::usable;
@@ -241,10 +241,15 @@ impl Wait {
         let name = self.whole_name(service);
         let state = service.map_or_else(|| "it does not exist".to_owned(), describe);
         let span = portreeve::time::Spelled(self.timeout.0);
-        let missed = if self.gone { "not gone" } else { "not ready" };
+        let missed = match (self.gone, self.ready) {
+            (true, _) => "is not gone".to_owned(),
+            (false, Some(1)) => "has no ready replica".to_owned(),
+            (false, Some(wanted)) => format!("has fewer than {wanted} ready replicas"),
+            (false, None) => "is not ready".to_owned(),
+        };
         Failure::new(
             Code::Timeout,
-            format!("{name} is {missed} after {span}: {state}"),
+            format!("{name} {missed} after {span}: {state}"),
         )
     }
 
@@ -272,7 +277,7 @@ impl Wait {
     fn progress(&self, service: &ServiceView, before: Option<&ServiceView>) {
         let text = describe(service);
         if std::io::stderr().is_terminal() && before.map(describe).as_ref() != Some(&text) {
-            eprintln!("{}: {text}", service.service);
+            tell!("{}: {text}", service.service);
         }
     }
 }
@@ -281,13 +286,13 @@ impl Seen {
     fn answers(&mut self) {
         self.answered = true;
         if std::mem::take(&mut self.away) {
-            eprintln!("portreeve: the controller answers again");
+            tell!("portreeve: the controller answers again");
         }
     }
 
     fn miss(&mut self, away: &ClientError) {
         if !std::mem::replace(&mut self.away, true) {
-            eprintln!("portreeve: {away}; trying again");
+            tell!("portreeve: {away}; trying again");
         }
     }
 }
@@ -328,7 +333,9 @@ fn describe(service: &ServiceView) -> String {
             format!("replicas {first} to {last}")
         };
         text.push_str(&format!(", {whose} {}", replica.state));
-        if let Some(reason) = &replica.reason {
+        if let Some(reason) = &replica.reason
+            && *reason != replica.state
+        {
             text.push_str(&format!(" ({reason})"));
         }
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::ReplicaArg;
-use crate::output::{Format, moment, print, print_json};
+use crate::output::{Format, moment, print, print_json, tell};
 
 /// Say why a replica stands where it stands: the rule and the boundary that fired last.
 ///
@@ -183,7 +183,7 @@ impl Replay {
         }
         print(&lines)?;
         if replayed.unread > 0 {
-            eprintln!(
+            tell!(
                 "{name}: {} could not be read (cut short, changed or of another version); what followed up to the next \
                  state is left out",
                 match replayed.unread {
@@ -193,7 +193,7 @@ impl Replay {
             );
         }
         for difference in &replayed.differences {
-            eprintln!("{name}: {difference}");
+            tell!("{name}: {difference}");
         }
         match replayed.differences.len() {
             0 => Ok(()),

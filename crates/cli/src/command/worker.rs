@@ -15,6 +15,7 @@ use portreeve_api::site_profiles::first_bytes;
 use portreeve_worker::alone::{self, Alone, AloneError, GrantFile};
 
 use crate::exit::{Code, Failure};
+use crate::output::tell;
 use crate::places::{self, Places};
 
 use super::daemon::{BackendOption, log_to_stderr, system_host_name};
@@ -144,7 +145,7 @@ fn read_profile(file: &Path, site: Option<PathBuf>) -> Result<Profile, Failure> 
     match draft {
         Ok(checked) => Ok(checked.profile),
         Err(refused) => {
-            eprintln!("{refused}");
+            tell!("{refused}");
             Err(usage("the profile is refused; nothing was started"))
         }
     }
@@ -154,7 +155,7 @@ fn read_grant(file: &Path, profile: &Profile) -> Result<GrantFile, Failure> {
     let name = file.display().to_string();
     let bytes = first_bytes(file).map_err(|cause| usage(format!("{name}: {cause}")))?;
     GrantFile::read(&bytes, profile).map_err(|errors| {
-        eprintln!("{}", errors.in_file(&name));
+        tell!("{}", errors.in_file(&name));
         usage("the grant is refused; nothing was started")
     })
 }

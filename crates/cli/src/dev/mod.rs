@@ -23,6 +23,7 @@ use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 use crate::command::daemon::{HostOptions, NetworkOptions, Told, agent_config};
 use crate::command::submit::Draft;
 use crate::exit::{Code, Failure};
+use crate::output::tell;
 use crate::places::{self, Places};
 use crate::span::Span;
 
@@ -146,7 +147,7 @@ impl Dev {
                 Ok((checked, draft)) => (checked.profile, draft),
                 Err(failure) => {
                     refused += 1;
-                    eprintln!("{failure}");
+                    tell!("{failure}");
                     continue;
                 }
             };
@@ -157,7 +158,7 @@ impl Dev {
             if let Some(twin) = twin {
                 let first: &Path = files[twin];
                 refused += 1;
-                eprintln!(
+                tell!(
                     "{}: name: the service {} is that of {} too; choose another name",
                     file.display(),
                     profile.name,

@@ -19,7 +19,7 @@ pub(crate) use template::Template;
 pub(crate) enum Form {
     /// host:port lines
     Lines,
-    /// One atomic snapshot, as the REST API answers
+    /// One moment of the service, as the REST API answers
     Json,
     /// A table on a terminal, tab-separated lines in a pipe
     Table,
@@ -138,13 +138,28 @@ impl Listing {
         listed.map(|(_, ip, port)| authority(ip, port)).collect()
     }
 
+    /// What the ports of its endpoints are called, each once, in the order of the profile.
+    pub(crate) fn port_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for port in self.endpoints.iter().flat_map(|it| &it.ports) {
+            if !names.contains(&port.name.as_str()) {
+                names.push(&port.name);
+            }
+        }
+        names
+    }
+
     fn urls(&self) -> impl Iterator<Item = String> {
         self.listed().map(|(_, address, port)| url(address, port))
     }
 
     fn variables(&self) -> Vec<String> {
         let label = self.service.split('.').next().unwrap_or_default();
-        let prefix = label.to_ascii_uppercase().replace('-', "_");
+        let mut prefix = label.to_ascii_uppercase().replace('-', "_");
+        // No shell takes a variable that begins with a digit.
+        if prefix.starts_with(|first: char| first.is_ascii_digit()) {
+            prefix.insert(0, '_');
+        }
         let all = self.authorities();
         let mut lines = vec![format!("{prefix}_ENDPOINTS={}", all.join(","))];
         for (place, line) in all.iter().enumerate() {
@@ -327,6 +342,13 @@ mod tests {
             serde_json::from_str(&written(Form::Json, &[&web, &db])).unwrap();
         assert_eq!(json["services"][0]["endpoints"][1]["replica"], 2);
         assert_eq!(written(Form::Lines, &[&db]), "");
+    }
+
+    #[test]
+    fn a_variable_never_begins_with_a_digit() {
+        let listing = example("3d-web.bio", &[(0, "10.1.0.17", 31007)]);
+        let text = written(Form::Env, &[&listing]);
+        assert!(text.starts_with("_3D_WEB_ENDPOINTS=10."), "{text}");
     }
 
     #[test]

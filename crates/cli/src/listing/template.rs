@@ -1,12 +1,14 @@
 //! A reader's own form: a template in the syntax of Jinja.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 use portreeve_api::body::{Endpoint, EndpointPort};
 use serde::Serialize;
 
@@ -35,18 +37,18 @@ impl Template {
 
     /// The template in a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let name = path.display().to_string();
-        let refused = |cause: &dyn std::fmt::Display| {
-            Failure::new(Code::Usage, format!("template {name}: {cause}"))
-        };
-        let size = std::fs::metadata(path)
-            .map_err(|cause| refused(&cause))?
-            .len();
-        if size > Self::MAX {
+        let name = format!("template {}", path.display());
+        let refused =
+            |cause: &dyn std::fmt::Display| Failure::new(Code::Usage, format!("{name}: {cause}"));
+        // Not by its length: a pipe has none, and a device no end.
+        let mut source = String::new();
+        File::open(path)
+            .and_then(|file| file.take(Self::MAX + 1).read_to_string(&mut source))
+            .map_err(|cause| refused(&cause))?;
+        if source.len() as u64 > Self::MAX {
             let most = Self::MAX >> 20;
-            return Err(refused(&format!("it has {size} bytes; {most} MiB at most")));
+            return Err(refused(&format!("it has more than {most} MiB")));
         }
-        let source = std::fs::read_to_string(path).map_err(|cause| refused(&cause))?;
         Self::parsed(name, source, false)
     }
 
@@ -83,7 +85,14 @@ impl Template {
             })),
             several => Value::from(Serde(Several { services: several })),
         };
-        let mut text = template.render(whole).map_err(told)?;
+        let mut text = template.render(whole).map_err(|cause| {
+            let alone = services.len() == 1 || cause.kind() != ErrorKind::UndefinedError;
+            let refused = told(cause);
+            match alone {
+                true => refused,
+                false => refused.with_hint("several services are the list `services`"),
+            }
+        })?;
         if self.closed && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -107,16 +116,17 @@ fn environment() -> Result<Environment<'static>, Failure> {
 
 /// What is wrong, with the line that it is in: the number alone says little of a template on a command line.
 fn told(name: &str, source: &str, cause: &minijinja::Error) -> Failure {
-    let mut words = cause.kind().to_string();
-    if let Some(detail) = cause.detail() {
-        words = format!("{words}: {detail}");
-    }
+    let words = match (cause.kind(), cause.detail()) {
+        (ErrorKind::UndefinedError, None) => "it asks for what is not there".to_owned(),
+        (kind, None) => kind.to_string(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+    };
     let number = cause.line().unwrap_or_default();
     let line = source.lines().nth(number.saturating_sub(1));
     let line: String = line.unwrap_or_default().trim().chars().take(120).collect();
     Failure::new(
         Code::Usage,
-        format!("template {name} line {number}: {words}, in {line}"),
+        format!("{name} line {number}: {words}, in {line}"),
     )
 }
 
@@ -260,6 +270,17 @@ mod tests {
         );
     }
 
+    // What Prometheus reads as `file_sd_configs`.
+    #[test]
+    fn a_template_writes_json() {
+        let web = example("web.bio", &[(0, "10.1.0.17", 31007), (2, "::1", 80)]);
+        let source = r#"[{"targets": {{ endpoints|map(attribute="authority")|list|tojson }}, "labels": {"service": {{ service|tojson }}}}]"#;
+        let text = rendered(source, &[&web]).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read[0]["targets"][1], "[::1]:80");
+        assert_eq!(read[0]["labels"]["service"], "web.bio");
+    }
+
     #[test]
     fn several_services_are_a_list() {
         let (web, db) = (
@@ -272,6 +293,17 @@ mod tests {
             "web.bio=1 db.bio=0 \n"
         );
         assert_eq!(rendered(source, &[&web]).unwrap(), "web.bio=1 \n");
+        let refused = rendered("{{ service }}", &[&web, &db]).unwrap_err();
+        assert!(
+            refused.ends_with("; several services are the list `services`"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_template() {
+        let refused = Template::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(refused.to_string().contains("more than 1 MiB"), "{refused}");
     }
 
     #[test]
@@ -279,14 +311,11 @@ mod tests {
         let web = example("web.bio", &[(0, "10.1.0.17", 31007)]);
         let refused = rendered("a\n{{ endpoint }}", &[&web]).unwrap_err();
         assert!(
-            refused == "template --template line 2: undefined value, in {{ endpoint }}",
+            refused == "--template line 2: it asks for what is not there, in {{ endpoint }}",
             "{refused}"
         );
         let refused = rendered("a\nb\n{% for e in endpoints %}", &[&web]).unwrap_err();
-        assert!(
-            refused.starts_with("template --template line "),
-            "{refused}"
-        );
+        assert!(refused.starts_with("--template line "), "{refused}");
         assert!(refused.contains("syntax error"), "{refused}");
     }
 }

@@ -55,6 +55,7 @@ mod tests {
             seq: 1,
             state: State::Final(end),
             ready: false,
+            serving: false,
             not_ready_reason: None,
             restarts: 0,
             user_restarts: 0,

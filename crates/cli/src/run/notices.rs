@@ -48,6 +48,7 @@ mod tests {
             seq: 1,
             state,
             ready: false,
+            serving: false,
             not_ready_reason: None,
             restarts: 0,
             user_restarts: 0,

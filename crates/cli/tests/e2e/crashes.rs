@@ -1,5 +1,7 @@
 //! What ends, hangs or never begins: restart in place, give-up, and who is told.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::world::{USUAL, World, eventually, hello, kill};
@@ -173,9 +175,17 @@ fn a_waiter_is_told_at_once_when_the_replica_cannot_become_ready() {
     let quiet = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
     let _dev = world.dev(&[&quiet]);
     world.ok(&["submit", &profile]);
-    let outcome = world.run(&["wait", "dies", "--timeout", "300s"]);
-    assert_eq!(outcome.code, Some(1), "{outcome:?}");
-    assert!(outcome.stderr.contains("exit 1"), "{outcome:?}");
+    let mut wait = world.start_alone("wait", &["wait", "dies", "--timeout", "300s"]);
+    world.replica_when("dies", 0, "had ended", |it| it["job_state"] == "EXIT");
+    let ended = Instant::now();
+    assert_eq!(wait.code(), Some(1), "{}", wait.output());
+    // Within a second of that, and what a busy machine adds.
+    assert!(
+        ended.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        ended.elapsed()
+    );
+    assert!(wait.output().contains("exit 1"), "{}", wait.output());
 }
 
 #[test]

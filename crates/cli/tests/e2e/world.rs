@@ -252,24 +252,14 @@ impl World {
         self.spawn(self.command_in(&self.home, PORTREEVE), name, arguments)
     }
 
-    /// Starts a command with its output in a file; it keeps the variables that it was given.
-    pub(crate) fn start_quietly(&self, command: Command, name: &str) -> Running {
-        let out = std::fs::File::create(self.path(&format!("{name}.out"))).unwrap();
-        self.started(command, out, name)
-    }
-
     fn spawn(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.path(&format!("{name}.out")))
             .unwrap();
-        command.args(arguments).env_remove("PORTREEVE_CONTROLLER");
-        self.started(command, out, name)
-    }
-
-    fn started(&self, mut command: Command, out: std::fs::File, name: &str) -> Running {
         let err = out.try_clone().unwrap();
+        command.args(arguments).env_remove("PORTREEVE_CONTROLLER");
         let child = command.stdout(out).stderr(err).spawn();
         Running {
             child: child.unwrap(),

@@ -26,6 +26,8 @@ pub(crate) fn text(body: String) -> Response {
 pub(crate) fn written(form: Form, bytes: Bytes) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
+    // At once: a map that grows with each header copies what it has.
+    headers.reserve(HEADERS);
     let content_type = match form {
         Form::Text => "text/plain; charset=utf-8",
         _ => form.media_type(),
@@ -35,6 +37,9 @@ pub(crate) fn written(form: Form, bytes: Bytes) -> Response {
     response
 }
 
+/// How many headers an answer has, about.
+const HEADERS: usize = 12;
+
 /// [`around`] as an answer.
 pub(crate) fn json_around(head: &impl Serialize, entries: &[u8]) -> Result<Response, Refused> {
     Ok(written(Form::Json, around(head, entries)?))
@@ -42,14 +47,19 @@ pub(crate) fn json_around(head: &impl Serialize, entries: &[u8]) -> Result<Respo
 
 /// `head` as JSON, with a list that is written already in the place of its last member, which is an empty one.
 pub(crate) fn around(head: &impl Serialize, list: &[u8]) -> Result<Bytes, Refused> {
-    let head = serde_json::to_vec(head).map_err(|cause| Refused::broken(&cause))?;
-    let head = head
-        .strip_suffix(b"[]}")
-        .ok_or_else(|| Refused::broken(&"its list is not its last member"))?;
     if list.is_empty() {
         return Err(Refused::broken(&"its list could not be written"));
     }
-    Ok([head, list, b"}"].concat().into())
+    // In one piece: most heads are shorter than this.
+    let mut whole = Vec::with_capacity(list.len() + 384);
+    serde_json::to_writer(&mut whole, head).map_err(|cause| Refused::broken(&cause))?;
+    if !whole.ends_with(b"[]}") {
+        return Err(Refused::broken(&"its list is not its last member"));
+    }
+    whole.truncate(whole.len() - b"[]}".len());
+    whole.extend_from_slice(list);
+    whole.push(b'}');
+    Ok(whole.into())
 }
 
 /// Who may keep an answer, and what it depends on.
@@ -60,7 +70,7 @@ pub(crate) fn terms(headers: &mut HeaderMap) {
     );
     headers.insert(
         header::VARY,
-        HeaderValue::from_static("Accept, Authorization"),
+        HeaderValue::from_static("Accept, Accept-Encoding, Authorization"),
     );
 }
 

@@ -44,11 +44,9 @@ pub(crate) async fn attach(
     ask.job.iter().try_for_each(|job| is_short("job", job))?;
     let account = app.accounts.of_uid(uid).await;
     let caller = Caller {
-        user: account.user,
-        uid: Some(uid),
-        groups: account.groups,
         // Root of a host is nobody in particular here.
         admin: false,
+        ..Caller::clone(&account)
     };
     let Ask {
         profile: text,

@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
 use super::refused::Refused;
@@ -19,6 +20,17 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 /// The whole body.
 pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, Refused> {
+    let too_large = || {
+        Refused::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            format!("the body is longer than {max} bytes"),
+        )
+    };
+    // One that says so is not read first.
+    if request.body().size_hint().lower() > max as u64 {
+        return Err(too_large());
+    }
     let body = Limited::new(request.into_body(), max).collect();
     let Ok(read) = tokio::time::timeout(WITHIN, body).await else {
         let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
@@ -30,11 +42,7 @@ pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, R
     };
     match read {
         Ok(body) => Ok(body.to_bytes()),
-        Err(cause) if cause.is::<LengthLimitError>() => Err(Refused::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body_too_large",
-            format!("the body is longer than {max} bytes"),
-        )),
+        Err(cause) if cause.is::<LengthLimitError>() => Err(too_large()),
         Err(cause) => Err(Refused::body(cause)),
     }
 }

@@ -4,16 +4,17 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use portreeve_api::Problem;
+use tower::ServiceExt;
 
 use crate::app::App;
 use crate::vital;
@@ -22,31 +23,38 @@ use crate::watch;
 use super::answer::stamp;
 
 /// The number of a request, in the log and in a refusal of it.
-pub(crate) const REQUEST_HEADER: &str = "portreeve-request";
+static REQUEST_HEADER: HeaderName = HeaderName::from_static("portreeve-request");
 /// The table's number when the answer was made, and the life of that number line.
-pub(crate) const REVISION_HEADER: &str = "portreeve-revision";
-pub(crate) const EPOCH_HEADER: &str = "portreeve-epoch";
+pub(crate) static REVISION_HEADER: HeaderName = HeaderName::from_static("portreeve-revision");
+static EPOCH_HEADER: HeaderName = HeaderName::from_static("portreeve-epoch");
 /// How old, in milliseconds, the controller's knowledge of the hosts is that the answer speaks of.
-pub(crate) const SYNCED_HEADER: &str = "portreeve-synced";
+pub(crate) static SYNCED_HEADER: HeaderName = HeaderName::from_static("portreeve-synced");
 
 /// Shorter answers are not worth packing.
 const GZIP_ABOVE: u64 = 1 << 10;
 /// Longer ones are packed beside the threads that answer.
 const PACKED_HERE: usize = 64 << 10;
 
-/// The envelope of every answer of one router.
+/// Every route, with the envelope of its answers. Cheap to copy; copies number their requests together.
 #[derive(Clone, Debug)]
-pub(crate) struct Envelope {
-    pub(crate) app: Arc<App>,
+pub(crate) struct Api {
+    routes: Router,
+    app: Arc<App>,
+    /// Of the table, for as long as the controller runs.
+    epoch: HeaderValue,
     numbers: Arc<AtomicU64>,
 }
 
-impl Envelope {
+impl Api {
     pub(crate) fn new(app: Arc<App>) -> Self {
         let mut start = [0; 8];
         // Without randomness the numbers of two starts are the same, which only a reader of logs would notice.
         let _ = getrandom::fill(&mut start);
+        // An epoch is digits; one that is no header text would only be left out.
+        let epoch = HeaderValue::from_str(app.shown.table.epoch());
         Self {
+            routes: super::router(Arc::clone(&app)),
+            epoch: epoch.unwrap_or_else(|_| HeaderValue::from_static("")),
             app,
             numbers: Arc::new(AtomicU64::new(u64::from_ne_bytes(start))),
         }
@@ -61,49 +69,50 @@ impl Envelope {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         format!("req-{:016x}", mixed ^ (mixed >> 31))
     }
-}
 
-/// Serves one request through the routes behind it.
-pub(crate) async fn seal(
-    State(envelope): State<Envelope>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let app = &envelope.app;
-    let number = envelope.next_number();
-    let head = *request.method() == Method::HEAD;
-    if head {
-        // The same answer, of which only the head is sent.
-        *request.method_mut() = Method::GET;
-    }
-    let reads = *request.method() == Method::GET;
-    let takes_gzip = reads && takes_gzip(request.headers());
-    // Before the snapshots that the answer is made of: they are at least as new.
-    let revision = app.shown.table.revision();
-    let mut response = next.run(request).await;
-    if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {
-        response = refusal(response, *problem, &number);
-    } else if reads
-        && (response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED)
-    {
-        let headers = response.headers_mut();
-        if !headers.contains_key(REVISION_HEADER) {
-            stamp(headers, REVISION_HEADER, &revision.to_string());
+    /// Serves one request.
+    pub(crate) async fn answer(&self, mut request: Request) -> Response {
+        let app = &self.app;
+        let number = self.next_number();
+        let head = *request.method() == Method::HEAD;
+        if head {
+            // The same answer, of which only the head is sent.
+            *request.method_mut() = Method::GET;
         }
-        stamp(headers, EPOCH_HEADER, app.shown.table.epoch());
-        if !headers.contains_key(SYNCED_HEADER) {
-            let view = super::services::newest(app);
-            let age = app.synced.of_all(&view);
-            stamp(headers, SYNCED_HEADER, &age.to_string());
+        let reads = *request.method() == Method::GET;
+        let takes_gzip = reads && takes_gzip(request.headers());
+        // Before the snapshots that the answer is made of: they are at least as new.
+        let revision = app.shown.table.revision();
+        // Around the routes, not a layer of each: that would be made anew, in boxes, for every request.
+        let answer = self.routes.clone().oneshot(request).await;
+        let mut response = answer.unwrap_or_else(|never| match never {});
+        if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {
+            response = refusal(response, *problem, &number);
+        } else if reads
+            && (response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED)
+        {
+            let headers = response.headers_mut();
+            if !headers.contains_key(&REVISION_HEADER) {
+                headers.insert(&REVISION_HEADER, revision.into());
+            }
+            headers.insert(&EPOCH_HEADER, self.epoch.clone());
+            if !headers.contains_key(&SYNCED_HEADER) {
+                let view = super::services::newest(app);
+                headers.insert(&SYNCED_HEADER, app.synced.of_all(&view).into());
+            }
+            if response.body().size_hint().lower() > GZIP_ABOVE && takes_gzip {
+                response = packed(response).await;
+            }
         }
-        response = packed(response, takes_gzip).await;
+        if let Ok(number) = HeaderValue::try_from(number) {
+            response.headers_mut().insert(&REQUEST_HEADER, number);
+        }
+        if head {
+            watch::stay(&mut response);
+            response = without_body(response);
+        }
+        response
     }
-    stamp(response.headers_mut(), REQUEST_HEADER, &number);
-    if head {
-        watch::stay(&mut response);
-        response = without_body(response);
-    }
-    response
 }
 
 /// The problem as the body.
@@ -117,23 +126,19 @@ fn refusal(response: Response, mut problem: Problem, number: &str) -> Response {
     }
     problem.instance = Some(number.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
-    response.map(|_| Body::from(body))
+    let mut response = response.map(|_| Body::from(body));
+    // The routes told that of the empty body before.
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response
 }
 
 /// Packs what is long and whole and of a kind that gets shorter. A stream is not whole, and stays as it is.
-async fn packed(response: Response, takes_gzip: bool) -> Response {
-    let length = response.body().size_hint().exact().unwrap_or(0);
-    if length <= GZIP_ABOVE || !is_text(response.headers()) {
+async fn packed(response: Response) -> Response {
+    let whole = response.body().size_hint().exact().is_some();
+    if !whole || !is_text(response.headers()) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let vary = "Accept, Accept-Encoding, Authorization";
-    parts
-        .headers
-        .insert(header::VARY, HeaderValue::from_static(vary));
-    if !takes_gzip {
-        return Response::from_parts(parts, body);
-    }
     // It is in memory: this neither waits nor fails.
     let plain = match body.collect().await {
         Ok(body) => body.to_bytes(),

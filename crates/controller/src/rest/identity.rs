@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
 use portreeve::identity::ServiceName;
 use portreeve::rights::Caller;
 use portreeve_api::body::WhoAmI;
@@ -24,7 +24,7 @@ use super::refused::Refused;
 /// Somebody with a name.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    caller: Caller,
+    caller: Arc<Caller>,
     means: Means,
     /// The token that spoke for it.
     token: Option<ReplicaToken>,
@@ -40,19 +40,19 @@ enum Means {
 
 impl Asker {
     /// Who it is, for reading.
-    pub(crate) const fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
     /// Who it is, for watching: for as long as the token is good that spoke for it, if one did.
     pub(crate) fn watching(self) -> (Caller, Option<ReplicaToken>) {
-        (self.caller, self.token)
+        (Arc::unwrap_or_clone(self.caller), self.token)
     }
 
     /// Who it is, for changing something: a replica's token only reads.
     pub(crate) fn acting(self) -> Result<Caller, Refused> {
         match self.means {
-            Means::Socket | Means::Loopback => Ok(self.caller),
+            Means::Socket | Means::Loopback => Ok(Arc::unwrap_or_clone(self.caller)),
             Means::Token => Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and changes nothing",
             )),
@@ -97,7 +97,7 @@ pub(crate) async fn whoami(asker: Asker) -> Response {
         .to_owned(),
         view_scope: asker.caller.view_scope().to_owned(),
         admin: asker.caller.admin,
-        user: asker.caller.user,
+        user: asker.caller.user.clone(),
         now: Some(clock::wall()),
     })
 }
@@ -114,7 +114,7 @@ impl FromRequestParts<Arc<App>> for Asker {
         let means = match *peer {
             Peer::Unix { .. } => Means::Socket,
             Peer::Loopback { .. } => {
-                refuse_foreign_pages(&parts.headers)?;
+                refuse_foreign_pages(&parts.uri, &parts.headers)?;
                 Means::Loopback
             }
         };
@@ -123,15 +123,8 @@ impl FromRequestParts<Arc<App>> for Asker {
                 "the socket you ask from cannot be found on this machine; ask over the Unix socket, or with a token",
             ));
         };
-        let account = app.accounts.of_uid(uid).await;
-        let caller = Caller {
-            user: account.user,
-            uid: Some(uid),
-            groups: account.groups,
-            admin: uid == 0 || uid == app.own_uid,
-        };
         Ok(Self {
-            caller,
+            caller: app.accounts.of_uid(uid).await,
             means,
             token: None,
         })
@@ -171,13 +164,13 @@ async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
     };
     let owner = owner_of(&token, app).ok_or_else(unknown_token)?;
     Ok(Asker {
-        caller: Caller {
+        caller: Arc::new(Caller {
             groups: groups_of_user(owner.clone()).await,
             user: owner,
             uid: None,
             // A job of root reads as root's jobs do, but is not root.
             admin: false,
-        },
+        }),
         means: Means::Token,
         token: Some(token),
     })
@@ -221,17 +214,15 @@ fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refused> {
 /// A web page in the user's browser reaches loopback addresses too, with the user's uid: it must not act
 /// for the user. Browsers name the page's origin; a page that made its own name point here gives itself
 /// away by that name.
-fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Refused> {
+fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
     let from_a_page = headers.contains_key(header::ORIGIN)
         || headers
             .get("sec-fetch-site")
             .is_some_and(|site| site != "none");
-    let host = headers.get(header::HOST).map(|host| host.to_str());
-    let ours = match host {
-        None => true,
-        Some(Ok(host)) => is_local(host),
-        Some(Err(_)) => false,
-    };
+    // Whichever of several names a server believes, none may be another's.
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let ours = hosts.all(|host| host.to_str().is_ok_and(is_local))
+        && uri.authority().is_none_or(|it| is_local(it.as_str()));
     if ours && !from_a_page {
         return Ok(());
     }
@@ -258,7 +249,7 @@ mod tests {
         let with = |name: &'static str, value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
-            refuse_foreign_pages(&headers).is_ok()
+            refuse_foreign_pages(&Uri::from_static("/x"), &headers).is_ok()
         };
         for host in [
             "127.0.0.1:7373",
@@ -280,7 +271,18 @@ mod tests {
         assert!(!with("origin", "null"));
         assert!(!with("sec-fetch-site", "cross-site"));
         assert!(with("sec-fetch-site", "none"));
-        assert!(refuse_foreign_pages(&HeaderMap::new()).is_ok());
+        assert!(refuse_foreign_pages(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
+    }
+
+    #[test]
+    fn a_foreign_name_is_seen_wherever_it_stands() {
+        let mut headers = HeaderMap::new();
+        headers.append("host", "127.0.0.1:7373".parse().unwrap());
+        let whole = |uri| refuse_foreign_pages(&Uri::from_static(uri), &headers).is_ok();
+        assert!(whole("http://localhost:7373/x"));
+        assert!(!whole("http://evil.example/x"), "the whole address counts");
+        headers.append("host", "evil.example".parse().unwrap());
+        assert!(refuse_foreign_pages(&Uri::from_static("/x"), &headers).is_err());
     }
 
     #[test]

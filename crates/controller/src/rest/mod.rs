@@ -40,7 +40,7 @@ pub(crate) mod synced;
 mod tag;
 mod watch;
 
-use envelope::Envelope;
+pub(crate) use envelope::Api;
 use identity::Asker;
 use names::Names;
 use refused::Refused;
@@ -102,9 +102,8 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
     api.into_iter().chain(at_root).collect()
 }
 
-/// All of it, sealed in what every answer carries.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    let envelope = Envelope::new(Arc::clone(&app));
+/// All of it, as the envelope calls it.
+fn router(app: Arc<App>) -> Router {
     let routes = routes().into_iter();
     routes
         .fold(Router::new(), |router, (path, methods)| {
@@ -112,10 +111,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         })
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(no_such_route)
-        .layer(axum::middleware::from_fn_with_state(
-            envelope,
-            envelope::seal,
-        ))
         .with_state(app)
 }
 

@@ -1,6 +1,6 @@
 //! The named parts of a path.
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use portreeve::identity::HostName;
 
@@ -8,12 +8,13 @@ use super::refused::Refused;
 
 /// What the route's `{name}` places hold, percent-decoded.
 #[derive(Debug)]
-pub(crate) struct Names(Vec<(String, String)>);
+pub(crate) struct Names(RawPathParams);
 
 impl Names {
     /// The part of this name; the empty text if the route has none.
     pub(crate) fn text(&self, name: &str) -> &str {
-        let found = self.0.iter().find(|(known, _)| known == name);
+        let mut all = self.0.iter();
+        let found = all.find(|(known, _)| *known == name);
         found.map_or("", |(_, text)| text)
     }
 
@@ -36,8 +37,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Names {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
-        path.map(|Path(names)| Self(names))
+        let names = RawPathParams::from_request_parts(parts, state).await;
+        names
+            .map(Self)
             .map_err(|cause| Refused::name(cause.body_text()))
     }
 }

@@ -160,7 +160,7 @@ fn page(
         json_around(&head, &told)?
     };
     let headers = response.headers_mut();
-    stamp(headers, REVISION_HEADER, &view.revision.to_string());
+    headers.insert(&REVISION_HEADER, view.revision.into());
     if let Some(link) = link {
         stamp(headers, "link", &link);
     }
@@ -196,7 +196,8 @@ pub(crate) async fn show(
         json(&seen::service(&service, caller))
     };
     let age = service.age(clock::now().mono).as_millis();
-    stamp(response.headers_mut(), SYNCED_HEADER, &age.to_string());
+    let age = u64::try_from(age).unwrap_or(u64::MAX);
+    response.headers_mut().insert(&SYNCED_HEADER, age.into());
     hold.mark(&mut response);
     Ok(response)
 }

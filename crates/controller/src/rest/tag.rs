@@ -2,16 +2,23 @@
 
 use http::{HeaderMap, header};
 
-/// Whether `If-None-Match` names `tag`, a strong tag in its quotes. `""` names no answer.
-pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+/// `tag`, a strong one in its quotes, as the asker holds it: as the weak one where `If-None-Match` names it only so,
+/// for a cache looks for what it keeps by the very tag of a 304. `None`: it has no such answer. `""` names none.
+pub(crate) fn held(headers: &HeaderMap, tag: &str) -> Option<String> {
     let given = headers.get_all(header::IF_NONE_MATCH).iter();
     let given = given.filter_map(|value| value.to_str().ok());
     // No tag of ours holds a comma.
-    let mut tags = given.flat_map(|value| value.split(','));
-    tags.any(|given| {
-        let given = given.trim();
-        given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag
-    })
+    let tags = given.flat_map(|value| value.split(',')).map(str::trim);
+    let mut weak = None;
+    for given in tags {
+        if given == "*" || given == tag {
+            return Some(tag.to_owned());
+        }
+        if given.strip_prefix("W/") == Some(tag) {
+            weak = Some(given.to_owned());
+        }
+    }
+    weak
 }
 
 #[cfg(test)]
@@ -20,18 +27,22 @@ mod tests {
 
     #[test]
     fn only_the_very_tag_is_known() {
-        let known = |given: &str| {
+        let strong = "\"e-1-json-own\"";
+        let weak = "W/\"e-1-json-own\"";
+        let held = |given: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("if-none-match", given.parse().unwrap());
-            is_known(&headers, "\"e-1-json-own\"")
+            held(&headers, strong)
         };
-        for given in [
-            "\"e-1-json-own\"",
-            "\"x\", \"e-1-json-own\"",
-            "W/\"e-1-json-own\"",
-            "*",
+        for (given, told) in [
+            (strong, strong),
+            ("\"x\", \"e-1-json-own\"", strong),
+            (weak, weak),
+            ("\"x\", W/\"e-1-json-own\"", weak),
+            ("W/\"e-1-json-own\", \"e-1-json-own\"", strong),
+            ("*", strong),
         ] {
-            assert!(known(given), "{given}");
+            assert_eq!(held(given).as_deref(), Some(told), "{given}");
         }
         for given in [
             "\"\"",
@@ -40,8 +51,8 @@ mod tests {
             "\"e-1-json-own-stale\"",
             "\"E-1-json-own\"",
         ] {
-            assert!(!known(given), "{given}");
+            assert_eq!(held(given), None, "{given}");
         }
-        assert!(!is_known(&HeaderMap::new(), "\"e\""));
+        assert_eq!(super::held(&HeaderMap::new(), strong), None);
     }
 }

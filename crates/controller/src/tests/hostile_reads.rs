@@ -11,10 +11,10 @@ use portreeve::supervision::State;
 use portreeve_api::{Problem, paths};
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tower::ServiceExt;
 
 use super::described::shape;
 use crate::peer::Peer;
+use crate::rest::Api;
 use crate::site::{FakeAgent, OWNER, STRANGER, Seen, Site, profile, put, status};
 
 /// Random numbers that a seed tells.
@@ -247,7 +247,7 @@ fn ask(path: &str, operation: &Value, dice: &mut Dice) -> Ask {
 }
 
 /// What came back; of a stream only its head, which does not wait for its end.
-async fn send(router: axum::Router, ask: &Ask) -> Option<Seen> {
+async fn send(api: &Api, ask: &Ask) -> Option<Seen> {
     let method = if ask.head { Method::HEAD } else { Method::GET };
     let mut request = Request::builder().method(method).uri(&ask.uri);
     for (name, value) in &ask.headers {
@@ -258,7 +258,7 @@ async fn send(router: axum::Router, ask: &Ask) -> Option<Seen> {
     let peer = Arc::new(Peer::Unix { uid: ask.uid });
     request.extensions_mut().insert(peer);
     let answered = async {
-        let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+        let (parts, body) = api.answer(request).await.into_parts();
         let body = if is_stream(&parts.headers) {
             Vec::new()
         } else {
@@ -401,7 +401,7 @@ async fn every_read_is_answered_as_it_is_described() {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => vec![7, fresh],
     };
-    let router = crate::rest::router(Arc::clone(&site.controller.app));
+    let api = Api::new(Arc::clone(&site.controller.app));
     let rounds = if long { 20_000 } else { 100 };
     let mut statuses: BTreeMap<u16, u32> = BTreeMap::new();
     for seed in seeds {
@@ -413,12 +413,12 @@ async fn every_read_is_answered_as_it_is_described() {
             let mut asked = JoinSet::new();
             for (nth, (path, operation)) in reads.iter().enumerate() {
                 let ask = ask(path, operation, &mut dice);
-                let router = router.clone();
+                let api = api.clone();
                 asked.spawn(async move {
-                    let seen = send(router.clone(), &ask).await;
+                    let seen = send(&api, &ask).await;
                     let mut answers = vec![(ask, seen)];
                     if let Some(again) = again(&answers[0]) {
-                        let seen = send(router, &again).await;
+                        let seen = send(&api, &again).await;
                         answers.push((again, seen));
                     }
                     (nth, answers)

@@ -16,8 +16,8 @@ pub(super) async fn listening(site: &Site, limits: Limits) -> (String, StopSwitc
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (switch, stop) = StopSwitch::new();
-    let router = crate::rest::router(Arc::clone(&site.controller.app));
-    tokio::spawn(serve(Listener::Tcp(listener), router, limits, stop));
+    let api = crate::rest::Api::new(Arc::clone(&site.controller.app));
+    tokio::spawn(serve(Listener::Tcp(listener), api, limits, stop));
     (address, switch)
 }
 

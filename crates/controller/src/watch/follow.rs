@@ -230,7 +230,7 @@ impl Follower {
                 .knew(&found)
                 .is_some_and(|came_with| revision <= came_with) =>
             {
-                let stale = found.is_stale(app);
+                let stale = found.stale;
                 self.note(service, &found, stale);
                 None
             }
@@ -269,7 +269,7 @@ impl Follower {
             return None;
         }
         let before = self.has.get(service).copied();
-        let stale = found.is_stale(app);
+        let stale = found.stale;
         let print = self.note(service, &found, stale);
         let previous = match before {
             Some(Has::Shown {
@@ -320,7 +320,7 @@ impl Follower {
             return Kind::Changes(text, previous);
         }
         let write = || {
-            let written = whole(app, found, &self.caller, view, stale);
+            let written = whole(app, found, &self.caller, view);
             written.map_or_else(|_| b"{}".to_vec(), Vec::from)
         };
         Kind::Endpoints(app.texts.text(subject, version(None), write), previous)
@@ -396,8 +396,7 @@ impl Follower {
             if let Has::Shown { stale, .. } = has
                 && *stale
             {
-                *stale =
-                    Found::of(app, &self.caller, service).is_ok_and(|found| found.is_stale(app));
+                *stale = Found::of(app, &self.caller, service).is_ok_and(|found| found.stale);
                 self.has_stale |= *stale;
             }
         }

@@ -191,8 +191,8 @@ impl Stream {
             return owner_of(token, &self.app).is_some();
         }
         if let Some(uid) = self.follower.caller.uid {
-            let account = self.app.accounts.of_uid(uid).await;
-            self.follower.is_in(account.groups);
+            let now = self.app.accounts.of_uid(uid).await;
+            self.follower.is_in(now.groups.clone());
         }
         true
     }

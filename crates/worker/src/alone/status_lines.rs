@@ -238,6 +238,7 @@ mod tests {
             seq,
             state: State::Up,
             ready: true,
+            serving: false,
             not_ready_reason: None,
             restarts: 0,
             user_restarts: 0,

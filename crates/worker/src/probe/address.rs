@@ -100,7 +100,10 @@ pub(super) fn nothing_listens(numbers: PortRange, target: &ProbeTarget) -> Strin
         .flatten()
         .collect();
     let own = all.iter().filter(|one| own.contains(&one.inode));
-    let numbers: BTreeSet<u16> = own.map(|one| one.address.port()).collect();
+    let own = own.map(|one| one.address.port());
+    // Since the first look it may have begun to listen where it should.
+    let asked = u16::from(first)..=u16::from(last);
+    let numbers: BTreeSet<u16> = own.filter(|number| !asked.contains(number)).collect();
     if !numbers.is_empty() {
         let shown: Vec<_> = numbers.iter().take(SHOWN).map(u16::to_string).collect();
         let more = if numbers.len() > SHOWN { ", …" } else { "" };

@@ -21,7 +21,7 @@ fn a_service_that_ignores_term_is_killed_after_the_grace() {
     world.text_once_there("stdout.log");
     world.want(Want::Stop, 0);
     let left = world.controller.until("not ready", |status| !status.ready);
-    assert_eq!(left.state, State::Stopping);
+    assert_eq!((left.state, left.serving), (State::Stopping, false));
     let ended = world
         .controller
         .until("stopped", |status| status.state == STOPPED);
@@ -42,7 +42,7 @@ fn a_stop_is_unpublished_at_once_and_signalled_only_after_its_drain() {
     let begun = Instant::now();
     world.want(Want::Stop, 0);
     let left = world.controller.until("not ready", |status| !status.ready);
-    assert_eq!(left.state, State::Stopping);
+    assert_eq!((left.state, left.serving), (State::Stopping, true));
     assert_eq!(left.pid, ready.pid);
     if begun.elapsed() < drain / 2 {
         // Nobody is sent there any more, and who still is there is served.

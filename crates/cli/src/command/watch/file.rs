@@ -11,47 +11,57 @@ use crate::exit::{Code, Failure};
 #[derive(Debug)]
 pub(super) struct WholeFile {
     path: PathBuf,
-    folder: PathBuf,
 }
 
 impl WholeFile {
-    /// The file at `path`, which need not exist; its folder must. A link is followed, so that it stays one.
+    /// The file at `path`, which need not exist; its folder must.
     ///
     /// # Errors
     ///
-    /// [`Code::Usage`] if it could never be replaced.
+    /// [`Code::Usage`] if it cannot be replaced.
     pub(super) fn at(path: &Path) -> Result<Self, Failure> {
-        let refused = |cause: &dyn std::fmt::Display| {
+        let refused = |cause: io::Error| {
+            let cause = told(&cause);
             Failure::new(Code::Usage, format!("--output {}: {cause}", path.display()))
         };
-        let path = match fs::canonicalize(path) {
-            Ok(real) => real,
-            Err(cause) if cause.kind() == ErrorKind::NotFound => {
-                if fs::symlink_metadata(path).is_ok() {
-                    return Err(refused(&"a link to nothing"));
-                }
-                std::path::absolute(path).map_err(|cause| refused(&cause))?
-            }
-            Err(cause) => return Err(refused(&cause)),
+        let whole = Self {
+            path: std::path::absolute(path).map_err(refused)?,
         };
-        let whole = fs::metadata(&path);
-        if whole.as_ref().is_ok_and(|it| !it.is_file()) {
-            let what =
-                "not a file that can be replaced; leave --output out to write to standard output";
-            return Err(refused(&what));
-        }
-        let folder = path.parent().ok_or_else(|| refused(&"not a file"))?;
-        if !folder.is_dir() {
-            let folder = folder.display();
-            return Err(refused(&format!("there is no folder {folder}")));
-        }
-        let folder = folder.to_owned();
-        Ok(Self { path, folder })
+        whole.place().map_err(refused)?;
+        Ok(whole)
     }
 
-    /// Where it is.
+    /// Where it is, as it was named.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file to replace and its folder. Links are followed at each write, so that one stays a link, and one that
+    /// is switched to another folder is followed there.
+    fn place(&self) -> io::Result<(PathBuf, PathBuf)> {
+        let path = match fs::canonicalize(&self.path) {
+            Ok(real) => real,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => {
+                if fs::symlink_metadata(&self.path).is_ok() {
+                    return Err(io::Error::other("a link to nothing"));
+                }
+                self.path.clone()
+            }
+            Err(cause) => return Err(cause),
+        };
+        // A pipe, which is no file either, would be waited for.
+        if fs::metadata(&path).is_ok_and(|it| !it.is_file()) {
+            return Err(io::Error::other("not a file that can be replaced"));
+        }
+        let folder = path
+            .parent()
+            .ok_or_else(|| io::Error::other("not a file"))?;
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(io::Error::other(format!("there is no folder {folder}")));
+        }
+        let folder = folder.to_owned();
+        Ok((path, folder))
     }
 
     /// Replaces the content, if it is another; says whether it was. What is written survives a crash of the machine.
@@ -63,7 +73,8 @@ impl WholeFile {
     ///
     /// What the system says. The content is then as before.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<bool> {
-        let before = match File::open(&self.path) {
+        let (path, folder) = self.place()?;
+        let before = match File::open(&path) {
             Ok(file) => Some((file.metadata()?, is_just(file, content)?)),
             Err(cause) if cause.kind() == ErrorKind::NotFound => None,
             Err(cause) => return Err(cause),
@@ -71,11 +82,11 @@ impl WholeFile {
         if let Some((_, true)) = before {
             return Ok(false);
         }
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut fresh = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&self.folder)?;
+            .tempfile_in(&folder)?;
         fresh.write_all(content)?;
         if let Some((before, _)) = before {
             let ours = fresh.as_file().metadata()?;
@@ -89,9 +100,18 @@ impl WholeFile {
                 .set_permissions(Permissions::from_mode(mode))?;
         }
         fresh.as_file().sync_all()?;
-        fresh.persist(&self.path).map_err(|refused| refused.error)?;
-        File::open(&self.folder)?.sync_all()?;
+        fresh.persist(&path).map_err(|refused| refused.error)?;
+        File::open(&folder)?.sync_all()?;
         Ok(true)
+    }
+}
+
+/// The cause, without the passing name beside the file that `tempfile` adds to the system's words.
+pub(super) fn told(cause: &io::Error) -> String {
+    let words = cause.to_string();
+    match words.split_once(" at path ") {
+        Some((words, _)) => words.to_owned(),
+        None => words,
     }
 }
 
@@ -141,6 +161,43 @@ mod tests {
         WholeFile::at(&link).unwrap().replace(b"new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+    }
+
+    // A folder of releases is switched by a link; what was resolved once at the start wrote into the old one for ever.
+    #[test]
+    fn a_link_that_is_switched_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (now, next) = (folder.path().join("now"), folder.path().join("next"));
+        for release in ["one", "two"] {
+            fs::create_dir(folder.path().join(release)).unwrap();
+        }
+        std::os::unix::fs::symlink("one", &now).unwrap();
+        let file = WholeFile::at(&now.join("web.conf")).unwrap();
+        assert!(file.replace(b"a").unwrap());
+        std::os::unix::fs::symlink("two", &next).unwrap();
+        fs::rename(&next, &now).unwrap();
+        assert!(file.replace(b"a").unwrap());
+        let text = fs::read_to_string(folder.path().join("two/web.conf")).unwrap();
+        assert_eq!(text, "a");
+    }
+
+    // To open a pipe is to wait for its other end: the watch then heard no signal any more.
+    #[test]
+    fn what_became_no_file_is_told_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web");
+        let file = WholeFile::at(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = file.replace(b"a").unwrap_err();
+        assert_eq!(told(&refused), "not a file that can be replaced");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        file.replace(b"a").unwrap_err();
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink("nothing", &path).unwrap();
+        assert_eq!(told(&file.replace(b"a").unwrap_err()), "a link to nothing");
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use crate::output::tell;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use portreeve::time::Spelled;
@@ -111,7 +112,7 @@ impl Run {
         _ = killpg(self.group, Signal::SIGTERM);
         let ended = tokio::time::timeout(Hook::END_GRACE, self.ended()).await;
         if ended.is_err() {
-            eprintln!(
+            tell!(
                 "portreeve: the command for {} goes on after TERM and is killed",
                 self.service
             );

@@ -5,12 +5,14 @@ mod hook;
 mod known;
 mod session;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use portreeve::time::Spelled;
 use portreeve_api::paths;
 use portreeve_api::stream::Watch as Stream;
 
@@ -18,6 +20,7 @@ use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Surface, Writing};
 use crate::names::PortArg;
+use crate::output::tell;
 use crate::run::Signals;
 use crate::span::Span;
 
@@ -103,6 +106,28 @@ impl Watch {
         if self.all && matches!(self.form, Some(Form::Lines | Form::Env | Form::Url)) {
             return usage("--all lists what has no state in this form; add -o table or -o json");
         }
+        if let Some(file) = &self.file
+            && let Some(form) = file.to_str().filter(|it| Form::from_str(it, true).is_ok())
+        {
+            // `endpoints` has its forms there.
+            let message = format!(
+                "--output is a file here: write -o {form}, or ./{form} for a file of that name"
+            );
+            return Err(Failure::new(Code::Usage, message));
+        }
+        if let Some(name) = named_twice(&self.names) {
+            let message = format!(
+                "one port of a service can be watched at once: {} is named with two",
+                name.service
+            );
+            return Err(Failure::new(Code::Usage, message));
+        }
+        if self.dead_after.0 < Stream::SIGNS {
+            let (given, signs) = (Spelled(self.dead_after.0), Spelled(Stream::SIGNS));
+            tell!(
+                "portreeve: a quiet controller gives a sign within {signs}; with --dead-after {given} its connection is cut before"
+            );
+        }
         let signals = Signals::listen()?;
         let writing = match (self.template.read()?, self.form) {
             (Some(template), _) => Some(template),
@@ -123,7 +148,9 @@ impl Watch {
         let path = paths::watch(&services, self.prefix.as_deref(), state);
         let silence = self.dead_after.0.max(Self::LEAST_SILENCE);
         let terminal = std::io::stdout().is_terminal() && file.is_none();
+        let client = connect.client()?;
         let plan = Plan {
+            client: client.clone(),
             several: self.names.len() != 1 || self.prefix.is_some(),
             writing,
             surface: if terminal {
@@ -136,8 +163,17 @@ impl Watch {
             once: self.once,
             exec_or_end: self.exec_or_end,
         };
-        let stream = Stream::new(connect.client()?, path).silent_at_most(silence);
+        let stream = Stream::new(client, path).silent_at_most(silence);
         let session = Session::new(plan, stream, Known::of(&self.names));
         session.run(signals).await
     }
+}
+
+/// A service that is named with one port and with another, or with one and without.
+fn named_twice(names: &[PortArg]) -> Option<&PortArg> {
+    let mut ports = BTreeMap::new();
+    names.iter().find(|name| {
+        let before = ports.insert(name.service.to_string(), &name.port);
+        before.is_some_and(|port| *port != name.port)
+    })
 }

@@ -4,19 +4,20 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use portreeve_api::ClientError;
 use portreeve_api::stream::{Told, Watch as Stream};
+use portreeve_api::{Client, ClientError};
 use tokio::io::Interest;
 use tokio::net::unix::pipe::Sender;
 use tokio::time::Instant;
 
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Writing};
-use crate::output::is_read;
+use crate::meant::meant;
+use crate::output::{is_read, tell};
 use crate::run::Signals;
 
 use super::super::endpoints::usable;
-use super::file::WholeFile;
+use super::file::{WholeFile, told};
 use super::hook::{Hook, Occasion, Run};
 use super::known::{Change, Known};
 
@@ -29,6 +30,8 @@ pub(super) struct Plan {
     pub(super) surface: Surface,
     pub(super) file: Option<WholeFile>,
     pub(super) hook: Option<Hook>,
+    /// For a hint at what a mistyped name was meant to be.
+    pub(super) client: Client,
     pub(super) once: bool,
     pub(super) exec_or_end: bool,
 }
@@ -44,6 +47,8 @@ pub(super) struct Session {
     gathered: u32,
     /// Whether the file was written, or found to be right, by this watch.
     wrote: bool,
+    /// Why it could not be written at the last try.
+    unwritable: Option<String>,
     /// When to try again to write it.
     retry_at: Option<Instant>,
     /// What the command was not run for yet: each service once, in order.
@@ -78,6 +83,7 @@ impl Session {
             unwritten: None,
             gathered: 0,
             wrote: false,
+            unwritable: None,
             retry_at: None,
             waiting: Vec::new(),
             run: None,
@@ -94,7 +100,7 @@ impl Session {
             }
             match self.step(&mut signals).await {
                 Step::Told(told) => {
-                    if !self.told(told?)? {
+                    if !self.told(told?).await? {
                         return Ok(ExitCode::SUCCESS);
                     }
                 }
@@ -161,15 +167,15 @@ impl Session {
     }
 
     /// Takes what was told; says whether somebody still reads what is printed.
-    fn told(&mut self, told: Told) -> Result<bool, Failure> {
+    async fn told(&mut self, told: Told) -> Result<bool, Failure> {
         match &told {
             Told::Away { reason } if self.plan.once => {
                 return Err(Failure::new(Code::Unreachable, reason.clone()));
             }
             Told::Away { reason } => {
-                eprintln!("portreeve: {reason}; what was told may be old now, trying again");
+                tell!("portreeve: {reason}; what was told may be old now, trying again");
             }
-            Told::Back => eprintln!("portreeve: the controller answers again"),
+            Told::Back => tell!("portreeve: the controller answers again"),
             _ => {}
         }
         let changes = self.known.take(told);
@@ -183,22 +189,27 @@ impl Session {
             }
         }
         if self.known.is_whole() && !std::mem::replace(&mut self.told_missing, true) {
-            self.begin()?;
+            self.begin().await?;
         }
         Ok(true)
     }
 
     /// Everything was told for the first time.
-    fn begin(&mut self) -> Result<(), Failure> {
+    async fn begin(&mut self) -> Result<(), Failure> {
         let missing = self.known.missing();
-        let names = missing.join(", ");
-        let verb = if missing.len() == 1 { "does" } else { "do" };
-        if self.plan.once && !missing.is_empty() {
-            let message = format!("{names} {verb} not exist, or not visible to you");
-            return Err(Failure::new(Code::NoSuchService, message));
-        }
-        if !missing.is_empty() {
-            eprintln!("portreeve: {names} {verb} not exist, or not visible to you; waiting");
+        if let [first, ..] = missing.as_slice() {
+            let names = missing.join(", ");
+            let is = if missing.len() == 1 { "is" } else { "are" };
+            let message = format!("{names} {is} not there, or not visible to you");
+            if self.plan.once {
+                return Err(Failure::missing(first, message));
+            }
+            tell!("portreeve: {message}; waiting");
+            if let [only] = missing.as_slice()
+                && let Some(name) = meant(&self.plan.client, only).await
+            {
+                tell!("portreeve: did you mean {name}?");
+            }
         }
         if self.unwritten.is_none() {
             // The file is to say what is, also where that is nothing.
@@ -208,12 +219,12 @@ impl Session {
         }
         for listing in self.known.listings() {
             if listing.stale {
-                eprintln!("portreeve: {}", listing.staleness());
+                tell!("portreeve: {}", listing.staleness());
             }
             // Not ready is news like any other; a port that is not there will not come.
             match usable(listing) {
                 Err(refused) if refused.code() == Code::NoSuchService && !self.plan.once => {
-                    eprintln!("portreeve: {refused}");
+                    tell!("portreeve: {refused}");
                 }
                 _ => {}
             }
@@ -232,7 +243,10 @@ impl Session {
         let ready = listings.iter().any(|listing| listing.ready > 0);
         match listings.as_slice() {
             [only] => usable(only),
-            [] => Err(Failure::new(Code::NoneReady, "no service is there")),
+            [] => Err(Failure::new(
+                Code::NoneReady,
+                "no service that you may see begins so",
+            )),
             _ if !ready => Err(Failure::new(Code::NoneReady, "none of them is ready")),
             _ => Ok(()),
         }
@@ -245,7 +259,14 @@ impl Session {
             Some(Writing::Form(Form::Json)) => Ok(self.event(change).line),
             Some(writing) => {
                 let none = Listing::none(&change.service);
-                let mut text = writing.one(known.unwrap_or(&none), self.plan.surface)?;
+                let known = known.unwrap_or(&none);
+                let mut text = match writing {
+                    // Whose row it is would not be told otherwise.
+                    Writing::Form(Form::Table) if self.plan.several => {
+                        writing.several(&[known], self.plan.surface)?
+                    }
+                    _ => writing.one(known, self.plan.surface)?,
+                };
                 // Between two changes; once there is only one.
                 if matches!(writing, Writing::Form(_)) && !self.plan.once {
                     text.push('\n');
@@ -276,23 +297,30 @@ impl Session {
             Err(refused) if !self.wrote => return Err(refused),
             // Another state may be written again; until then the file stays.
             Err(refused) => {
-                eprintln!("portreeve: {refused}; {} stays", file.path().display());
+                tell!("portreeve: {refused}; {} stays", file.path().display());
                 return Ok(());
             }
         };
         let replaced = match file.replace(text.as_bytes()) {
             Ok(replaced) => replaced,
             Err(cause) => {
+                let cause = told(&cause);
                 let message = format!("{} is not written: {cause}", file.path().display());
                 if self.plan.once {
                     return Err(Failure::plain(message));
                 }
-                eprintln!("portreeve: {message}; trying again");
+                if self.unwritable.as_ref() != Some(&cause) {
+                    tell!("portreeve: {message}; trying again");
+                    self.unwritable = Some(cause);
+                }
                 self.unwritten = Some(change);
                 self.retry_at = Some(Instant::now() + Self::RETRY);
                 return Ok(());
             }
         };
+        if self.unwritable.take().is_some() {
+            tell!("portreeve: {} is written", file.path().display());
+        }
         // At the start always: the watch before may have ended between the file and the command.
         let news = !std::mem::replace(&mut self.wrote, true) || replaced;
         // Without a service there is nothing to tell it.
@@ -341,7 +369,7 @@ impl Session {
         if self.plan.exec_or_end || self.plan.once {
             return Err(Failure::plain(how));
         }
-        eprintln!("portreeve: {how}");
+        tell!("portreeve: {how}");
         Ok(())
     }
 

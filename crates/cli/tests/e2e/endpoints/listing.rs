@@ -12,7 +12,8 @@ fn only_ready_replicas_are_listed_and_the_others_are_shown_on_wish_with_their_st
     // endpoints 22
     let Some(world) = World::new() else { return };
     let (_controller, _agent) = (controller(&world), agent(&world));
-    let text = flappy(&world, "flap", 2) + "[stop]\ndrain = \"1h\"\n";
+    let text = flappy(&world, "flap", 2).replace("exec sleep", "trap '' TERM; exec sleep")
+        + "[stop]\ndrain = \"6s\"\ngrace = \"1h\"\n";
     world.ok(&["submit", &world.profile("flap.toml", &text)]);
     world.ok(&["wait", "flap", "--timeout", "60s"]);
     make_sick(&world, "flap", 1, true);
@@ -28,24 +29,19 @@ fn only_ready_replicas_are_listed_and_the_others_are_shown_on_wish_with_their_st
     // One that stops still answers for as long as its drain is, and is offered to nobody new.
     world.ok(&["kill", "flap/0"]);
     wait_listed(&world, "flap", 0);
+    let told = || world.ok(&["why", "flap/0"]).contains("a stop was ordered");
+    assert!(eventually(told));
     let serving = || get(&world, "services/flap/endpoints?state=serving").json();
-    let drains = || {
-        serving()["endpoints"]
-            .as_array()
-            .is_some_and(|all| !all.is_empty())
-    };
-    assert!(
-        eventually(drains),
-        "{:#}",
-        get(&world, "services/flap/endpoints?state=all").json()
-    );
-    let serving = serving();
+    let drains = serving();
     let leaving = json!({"ready": false, "serving": true, "terminating": true});
-    assert_eq!(
-        serving["endpoints"][0]["conditions"], leaving,
-        "{serving:#}"
-    );
-    assert_eq!(serving["endpoints"].as_array().unwrap().len(), 1);
+    assert_eq!(drains["endpoints"][0]["conditions"], leaving, "{drains:#}");
+    assert_eq!(drains["endpoints"].as_array().unwrap().len(), 1);
+    // It ignores the signal that follows, and is not counted on any more.
+    let signalled = || serving()["endpoints"] == json!([]);
+    assert!(eventually(signalled), "{:#}", serving());
+    let all = get(&world, "services/flap/endpoints?state=all").json();
+    let ended = json!({"ready": false, "serving": false, "terminating": true});
+    assert_eq!(all["endpoints"][0]["conditions"], ended, "{all:#}");
 }
 
 #[test]

@@ -168,6 +168,7 @@ fn started() -> Status {
         seq: 0,
         state: State::Up,
         ready: false,
+        serving: false,
         not_ready_reason: None,
         restarts: 0,
         user_restarts: 0,

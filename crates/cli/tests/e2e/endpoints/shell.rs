@@ -26,8 +26,8 @@ fn a_file_behind_a_connection_that_breaks_all_the_time_ends_as_endpoints_says() 
     let arguments = ["--controller", &address, "watch", "web", "--output", &name];
     let watch = site.world.start_alone("watch", &arguments);
     let mut nth = 0;
-    // A connection that broke is tried anew after a quarter of a second, a second at most.
-    let met = (0..20).any(|_| {
+    // A connection that broke is tried anew after a quarter of a second, a second at most; fifty flips take that long.
+    let met = (0..2 * cuts).any(|_| {
         eventually(|| {
             site.flip(nth % 3);
             nth += 1;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::follower::{Followed, Proxy, follow};
 use super::wire::{Events, Place};
 use super::{Scripted, get, is_long, place, ports, wait_listed};
-use crate::world::{PORTREEVE, eventually, pause};
+use crate::world::{eventually, pause};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: &str = "/api/v1/services/web/endpoints";
@@ -87,45 +87,6 @@ fn watchers_whose_connections_break_all_the_time_end_with_what_resolve_says() {
             "{path}: nothing was lost that asks for a reset"
         );
     }
-}
-
-#[test]
-fn a_file_that_watch_keeps_says_what_resolve_says_however_often_its_connection_breaks() {
-    // P24, through the shell. Its pauses between connections are the server's, so that few are broken.
-    let Some(mut site) = Scripted::new("web", 4) else {
-        return;
-    };
-    let near = site.world.path("proxy.sock");
-    let far = site.world.path("run/controller.sock");
-    let cuts = if is_long() { 20 } else { 2 };
-    let proxy = Proxy::start(&near, &far, cuts, 7).unwrap();
-    let file = site.world.path("web.list");
-    let mut command = site.world.command(PORTREEVE);
-    command
-        .args(["watch", "web", "--output"])
-        .arg(&file)
-        .env("PORTREEVE_CONTROLLER", format!("unix:{}", near.display()));
-    let watch = site.world.start_quietly(command, "watch");
-    let mut nth = 0;
-    let broken = eventually(|| {
-        site.flip(nth % 4);
-        nth += 1;
-        proxy.cuts() >= cuts
-    });
-    assert!(broken, "{} {}", proxy.cuts(), watch.output());
-    for nth in 0..4 {
-        site.tell(nth, true);
-    }
-    wait_listed(&site.world, "web", 4);
-    let listed = get(&site.world, "resolve/web").text().to_owned();
-    let kept = || std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        eventually(|| kept() == listed),
-        "{} {}",
-        kept(),
-        watch.output()
-    );
-    assert_eq!(watch.end("TERM"), Some(0));
 }
 
 #[test]
@@ -239,9 +200,9 @@ fn a_watcher_that_reads_a_byte_a_second_costs_no_memory_and_ends_with_the_last_s
     });
     let place = place(&site.world);
     let quick = std::thread::spawn(move || {
-        follow(&place, ONE, Duration::from_secs(400), |it| {
-            it.ports("web").len() == 4
-        })
+        // As long as all the changes take, on a busy machine too.
+        let patience = Duration::from_secs(if is_long() { 3_600 } else { 400 });
+        follow(&place, ONE, patience, |it| it.ports("web").len() == 4)
     });
     let told = many_changes(&mut site, span, changes);
     let grown = resident(pid) - before;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::world::{World, eventually, names_in};
+use crate::world::{World, eventually, kill, names_in};
 
 use super::scripted::Scripted;
 
@@ -159,4 +159,28 @@ fn a_file_that_cannot_be_written_is_told_and_tried_again() {
     fs::create_dir(&folder).unwrap();
     let met = eventually(|| fs::read_to_string(&file).is_ok_and(|text| text == "10.0.0.1:31007\n"));
     assert!(met, "{}", watch.output());
+    let told = || watch.output().matches(" is written").count();
+    assert!(eventually(|| told() == 1), "{}", watch.output());
+}
+
+// `watch web --output FILE 2>&1 | head -1` kept the file until there was something to say, and died of it.
+#[test]
+fn words_that_nobody_can_read_end_no_watch() {
+    let Some(world) = World::new() else { return };
+    let controller = Scripted::new(&world);
+    let file = world.path("web");
+    let name = file.display().to_string();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let address = controller.address();
+    let arguments = ["--controller", &address, "watch", "web", "--output", &name];
+    let mut command = world.portreeve(&arguments);
+    let mut watch = command.stderr(full).spawn().unwrap();
+    let asked = controller.watched();
+    // That it is not there is told in vain.
+    asked.bookmark(5);
+    asked.set("web.alice", 6, &[31007]);
+    let met = eventually(|| fs::read_to_string(&file).is_ok_and(|text| text == "10.0.0.1:31007\n"));
+    kill(watch.id().cast_signed(), "TERM");
+    let status = watch.wait().unwrap();
+    assert!(met && status.code() == Some(0), "{status:?}");
 }

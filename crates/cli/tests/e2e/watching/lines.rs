@@ -38,7 +38,7 @@ fn each_change_is_one_line_and_what_shows_nothing_new_is_none() {
         watch.output(),
         "web.alice\t0/2\t\n\
          web.alice\t2/2\t10.0.0.1:31007 10.0.0.1:31009\n\
-         portreeve: db.bio does not exist, or not visible to you; waiting\n\
+         portreeve: db.bio is not there, or not visible to you; waiting\n\
          web.alice\tremoved\t\n"
     );
     assert_eq!(watch.end("INT"), Some(130));
@@ -138,7 +138,10 @@ fn a_port_that_is_not_there_is_told() {
     let asked = controller.watched();
     asked.set("web.alice", 5, &[31007]);
     asked.bookmark(5);
-    says(&watch, "web.alice is ready, but publishes no port admin");
+    says(
+        &watch,
+        "web.alice is ready, but publishes no port admin; it publishes http",
+    );
     asked.set("web.alice", 6, &[]);
     says(&watch, "\n\n");
 }
@@ -179,6 +182,12 @@ fn once_ends_as_endpoints_would() {
     );
     let outcome = once("web", &[], &|| one(&[]));
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    // One of several says whose it is.
+    let outcome = once("web", &["--prefix", "w", "-o", "table"], &|| one(&[31007]));
+    assert!(
+        outcome.stdout.starts_with("web.alice\t0\tn1\thttp\t"),
+        "{outcome:?}"
+    );
     let outcome = once("other", &[], &|| one(&[31007]));
     assert_eq!(outcome.code, Some(4), "{outcome:?}");
     let outcome = once("web", &[], &|| drop(controller.taken()));
@@ -213,9 +222,12 @@ fn arguments_that_contradict_each_other_are_refused_with_the_reason() {
         ),
         (&["watch", "web", "--exec-timeout", "1s"], "--exec"),
         (&["watch", "web", "--output", "/proc"], "not a file"),
+        // Elsewhere `--output` is the form: a file of that name would be made without a word.
+        (&["watch", "web", "--output", "json"], "write -o json"),
+        (&["watch", "web:http", "web:admin"], "web is named with two"),
         (
             &["watch", "web", "--template", "{% for"],
-            "template --template line 1",
+            "--template line 1",
         ),
         (
             &["watch", "web", "--template", "x", "-o", "url"],

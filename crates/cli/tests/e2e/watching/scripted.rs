@@ -26,8 +26,17 @@ impl Scripted {
         format!("unix:{}", self.path.display())
     }
 
-    /// The next connection, whose request is read.
+    /// The next connection, whose request is read. Who asks only for a hint gets none.
     pub(super) fn taken(&self) -> Asked {
+        loop {
+            let asked = self.next();
+            if !asked.head.starts_with("GET /api/v1/services?prefix=") {
+                return asked;
+            }
+        }
+    }
+
+    fn next(&self) -> Asked {
         let mut taken = None;
         let met = eventually(|| match self.listener.accept() {
             Ok((stream, _)) => {

@@ -39,10 +39,7 @@ fn a_file_and_a_command_follow_replicas_through_a_restart_of_the_controller() {
             &script,
         ],
     );
-    says(
-        &watch,
-        "hello does not exist, or not visible to you; waiting",
-    );
+    says(&watch, "hello is not there, or not visible to you; waiting");
     let text = || fs::read_to_string(&file).unwrap_or_default();
     let profile = world.profile("hello.toml", &hello("hello", 2, "", USUAL));
     world.ok(&["submit", &profile]);
@@ -207,4 +204,32 @@ fn what_the_hosts_have_not_confirmed_is_told_and_refused_on_wish() {
     let met = eventually(|| world.run(&["endpoints", "hello", "--fresh"]).code == Some(0));
     assert!(met, "{:?}", world.run(&["endpoints", "hello", "--fresh"]));
     assert_eq!(world.run(&["endpoints", "hello"]).stderr, "");
+}
+
+#[test]
+fn a_mistyped_name_is_answered_with_the_one_that_is_like_it() {
+    let Some(world) = World::new() else { return };
+    let _serving = controller(&world);
+    let profile = world.profile("hello.toml", &hello("hello", 1, "", USUAL));
+    world.ok(&["submit", &profile]);
+    for arguments in [
+        &["endpoints", "helo"] as &[&str],
+        &["endpoints", "hello.nobody-s"],
+        &["wait", "hullo"],
+        &["stop", "hello-1"],
+        &["watch", "helo", "--once"],
+    ] {
+        let outcome = world.run(arguments);
+        let hints = outcome.stderr.contains("; did you mean hello.");
+        assert!(
+            outcome.code == Some(4) && hints,
+            "{arguments:?}: {outcome:?}"
+        );
+    }
+    let outcome = world.run(&["endpoints", "postgres"]);
+    assert_eq!(outcome.code, Some(4), "{outcome:?}");
+    assert!(!outcome.stderr.contains("did you mean"), "{outcome:?}");
+    let address = world.socket();
+    let watch = world.start_alone("watch", &["--controller", &address, "watch", "helo"]);
+    says(&watch, "did you mean hello.");
 }

@@ -19,9 +19,8 @@ pub(crate) fn bytes(
     found: &Found,
     caller: &Caller,
     asked: &EndpointsView,
-    stale: bool,
 ) -> Result<Bytes, Refused> {
-    let head = head(app, found, caller, asked, stale);
+    let head = head(app, found, caller, asked);
     let reasons = shows_reasons(found, caller, asked);
     // An empty text is no list: a rendering that failed is told as such.
     let render = |snapshot: &Snapshot| {
@@ -36,13 +35,7 @@ pub(crate) fn bytes(
 }
 
 /// The answer without its endpoints.
-fn head(
-    app: &App,
-    found: &Found,
-    caller: &Caller,
-    asked: &EndpointsView,
-    stale: bool,
-) -> body::Endpoints {
+fn head(app: &App, found: &Found, caller: &Caller, asked: &EndpointsView) -> body::Endpoints {
     let snapshot = &found.snapshot;
     body::Endpoints {
         service: snapshot.service().to_string(),
@@ -50,9 +43,9 @@ fn head(
         revision: asked.listing.revision(snapshot),
         port_filter: asked.port.as_ref().map(ToString::to_string),
         desired: snapshot.desired(),
-        ready: u32::try_from(snapshot.listed().len()).unwrap_or(u32::MAX),
+        ready: u32::try_from(snapshot.ready()).unwrap_or(u32::MAX),
         view_scope: caller.view_scope().to_owned(),
-        stale,
+        stale: found.stale,
         endpoints: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use portreeve::identity::ServiceName;
 use portreeve::registry::ServiceView;
 use portreeve::rights::Caller;
 
-use crate::app::App;
+use crate::app::{App, visible_in};
 use crate::clock;
 use crate::rest::refused::Refused;
 
@@ -18,12 +18,18 @@ pub(crate) struct Found {
     pub(crate) snapshot: Arc<Snapshot>,
     /// The table's number, read before the snapshot.
     pub(crate) table_revision: u64,
+    /// Whether a host of it has not reported since the controller started; also read before: what is told as
+    /// confirmed is.
+    pub(crate) stale: bool,
 }
 
 impl Found {
     /// What `caller` may see of the service `name`.
     pub(crate) fn of(app: &App, caller: &Caller, name: &ServiceName) -> Result<Self, Refused> {
-        let service = app.visible(caller, name)?;
+        let (service, stale) = {
+            let view = app.shown.view.borrow();
+            (visible_in(&view, caller, name)?, view.is_stale(name))
+        };
         let table_revision = app.shown.table.revision();
         let handle = app.shown.table.service(name);
         // The table is written before the view, so a service that is gone from it is going from the view.
@@ -32,6 +38,7 @@ impl Found {
             service,
             snapshot: handle.snapshot(),
             table_revision,
+            stale,
         })
     }
 
@@ -39,10 +46,5 @@ impl Found {
     pub(crate) fn synced_ms(&self) -> u64 {
         let age = self.service.age(clock::now().mono);
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Whether a host of it has not reported since the controller started.
-    pub(crate) fn is_stale(&self, app: &App) -> bool {
-        app.shown.view.borrow().is_stale(&self.service.service)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use portreeve::rights::Caller;
 
 use crate::app::App;
@@ -53,6 +53,12 @@ pub(crate) async fn endpoints(
         }
         return Ok(watch::answer(&app, asked, asker));
     }
+    for name in ["since", "delta"] {
+        if query.has(name) {
+            let reason = "for a stream: ask with Accept: text/event-stream or application/x-ndjson";
+            return Err(Refused::parameter(name, reason));
+        }
+    }
     let mut hold = query.hold()?;
     if query
         .text("epoch")?
@@ -66,18 +72,17 @@ pub(crate) async fn endpoints(
     let caller = asker.caller();
     let found = poll::await_change(&app, caller, &name, hold, &asked, allow_missing).await?;
     asked.of(&found.service)?;
-    let stale = found.is_stale(&app);
-    let tag = entity_tag(&app, &found, caller, &asked, form, stale);
-    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
-    let mut response = if known {
+    let tag = entity_tag(&app, &found, caller, &asked, form);
+    let held = tag.as_deref().and_then(|tag| tag::held(&headers, tag));
+    let mut response = if held.is_some() {
         unchanged()
     } else if form == Form::Text {
         text(lines(&found.snapshot, &asked, &Pick::All { seed: None }))
     } else {
-        let body = body::bytes(&app, &found, caller, &asked, stale);
+        let body = body::bytes(&app, &found, caller, &asked);
         written(Form::Json, body?)
     };
-    tell(&found, stale, tag.as_deref(), &mut response);
+    tell(&found, held.or(tag), &mut response);
     hold.mark(&mut response);
     Ok(response)
 }
@@ -103,18 +108,17 @@ pub(crate) async fn resolve(
     let caller = asker.caller();
     let found = Found::of(&app, caller, &name)?;
     asked.of(&found.service)?;
-    let stale = found.is_stale(&app);
     // A choice is not a version of anything, unless it is of all in their order.
     let whole = pick == Pick::All { seed: None };
-    let tag = whole.then(|| entity_tag(&app, &found, caller, &asked, Form::Text, stale));
+    let tag = whole.then(|| entity_tag(&app, &found, caller, &asked, Form::Text));
     let tag = tag.flatten();
-    let known = tag.as_ref().is_some_and(|tag| tag::is_known(&headers, tag));
-    let mut response = if known {
+    let held = tag.as_deref().and_then(|tag| tag::held(&headers, tag));
+    let mut response = if held.is_some() {
         unchanged()
     } else {
         text(lines(&found.snapshot, &asked, &pick))
     };
-    tell(&found, stale, tag.as_deref(), &mut response);
+    tell(&found, held.or(tag), &mut response);
     Ok(response)
 }
 
@@ -126,7 +130,6 @@ fn entity_tag(
     caller: &Caller,
     asked: &EndpointsView,
     form: Form,
-    stale: bool,
 ) -> Option<String> {
     if asked.listing == Listing::All {
         return None;
@@ -135,7 +138,7 @@ fn entity_tag(
     let revision = asked.listing.revision(&found.snapshot);
     let form = if form == Form::Text { "text" } else { "json" };
     let view = asked.mark(caller);
-    let stale = if stale { "-stale" } else { "" };
+    let stale = if found.stale { "-stale" } else { "" };
     Some(format!("\"{epoch}-{revision}-{form}-{view}{stale}\""))
 }
 
@@ -146,14 +149,14 @@ fn unchanged() -> Response {
 }
 
 /// What the headers tell of an answer.
-fn tell(found: &Found, stale: bool, tag: Option<&str>, response: &mut Response) {
+fn tell(found: &Found, tag: Option<String>, response: &mut Response) {
     let headers = response.headers_mut();
-    if let Some(tag) = tag {
-        stamp(headers, "etag", tag);
+    if let Some(Ok(tag)) = tag.map(HeaderValue::try_from) {
+        headers.insert(header::ETAG, tag);
     }
-    stamp(headers, REVISION_HEADER, &found.table_revision.to_string());
-    stamp(headers, SYNCED_HEADER, &found.synced_ms().to_string());
-    if stale {
+    headers.insert(&REVISION_HEADER, found.table_revision.into());
+    headers.insert(&SYNCED_HEADER, found.synced_ms().into());
+    if found.stale {
         stamp(headers, "portreeve-stale", "true");
     }
 }

@@ -1,5 +1,6 @@
 //! What of a service's endpoints is asked for: read once from the query, then applied to every snapshot.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http::StatusCode;
@@ -82,10 +83,10 @@ impl EndpointsView {
 
     /// Tells this view from others of one service in an entity tag: what the caller's lists cover, and the filters.
     /// The same after a restart.
-    pub(crate) fn mark(&self, caller: &Caller) -> String {
+    pub(crate) fn mark(&self, caller: &Caller) -> Cow<'static, str> {
         let scope = caller.view_scope();
         if self.is_plain() && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return scope.to_owned();
+            return scope.into();
         }
         let mut hash = Sha256::new();
         // No part holds a zero byte, so none runs into the next.
@@ -103,10 +104,8 @@ impl EndpointsView {
             take(value);
         }
         let first = hash.finalize();
-        first[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let digits = first[..8].iter().map(|byte| format!("{byte:02x}"));
+        Cow::Owned(digits.collect())
     }
 
     /// Whether an answer lists this endpoint.

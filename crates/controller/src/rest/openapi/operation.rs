@@ -75,8 +75,6 @@ impl Operation {
     /// Takes `revision` and `wait`.
     pub(super) fn held(self) -> Self {
         let number = json!({"type": "integer", "minimum": 0, "maximum": (1_u64 << 53) - 1});
-        let span =
-            json!({"type": "string", "pattern": "^[0-9]{1,6}(ms|s|m|h)$", "examples": ["30s"]});
         self.query(
             "revision",
             number,
@@ -84,7 +82,7 @@ impl Operation {
         )
         .query(
             "wait",
-            span,
+            span(),
             "how long at most; 5m where only revision is given, never more than 10m",
         )
     }
@@ -218,6 +216,11 @@ pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
+/// A time with its unit.
+pub(super) fn span() -> Value {
+    json!({"type": "string", "pattern": "^[0-9]{1,6}(ms|s|m|h)$", "examples": ["30s"]})
+}
+
 /// Text of this form.
 pub(super) fn like(pattern: &str) -> Value {
     json!({"type": "string", "pattern": pattern})
@@ -264,6 +267,9 @@ fn meaning(status: u16) -> &'static str {
         413 => "the body is too long",
         415 => "the body is of another kind than the route takes",
         422 => "the profile is refused, with every error in it",
+        429 => {
+            "the asker has as many of these under way as it may have; ask again after Retry-After"
+        }
         503 => "not now; ask again after Retry-After",
         504 => "the host concerned does not answer",
         _ => "refused",

@@ -8,7 +8,7 @@ use portreeve_api::body::{
 use serde_json::{Value, json};
 use utoipa::PartialSchema;
 
-use super::operation::{Operation, get, host, labels, like, operation, port, service, text};
+use super::operation::{Operation, get, host, labels, like, operation, port, service, span, text};
 
 const SERVICES: &str = "services";
 const ENDPOINTS: &str = "endpoints";
@@ -51,7 +51,7 @@ fn reads() -> Vec<Operation> {
             .query("offset", json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}), "from this byte; without it the last ones")
             .query("incarnation", index(), "of which incarnation the offset is")
             .query("max", index(), "how many bytes at most")
-            .query("wait", text(), "how long to wait for more, such as 30s; at most 60s")
+            .query("wait", span(), "how long to wait for more, such as 30s; at most 60s")
             .form("application/octet-stream")
             .also(&[409, 504]),
         streamed(get(
@@ -97,6 +97,7 @@ fn streamed(operation: Operation) -> Operation {
         .query("since", like("^([0-9a-f]{1,32}[.])?[0-9]{1,15}$"), "a stream: goes on after this EPOCH.REVISION, or REVISION; as Last-Event-ID")
         .form("text/event-stream")
         .form("application/x-ndjson")
+        .also(&[429])
 }
 
 fn resolve(path: &'static str) -> Operation {

@@ -37,6 +37,28 @@ fn note(seen: &Mutex<Seen>, newest: &mut u64, revision: u64, ready: Vec<u64>) {
     assert_eq!(*of_others, ready, "at {revision}");
 }
 
+/// Whether what one client saw are some of the true states, in their order, with the last one at the end.
+fn ends_as(truth: &[Vec<u64>], saw: &[Vec<u64>]) -> bool {
+    let mut left = truth.iter();
+    saw.iter()
+        .all(|state| left.any(|true_state| true_state == state))
+        && saw.last() == truth.last()
+}
+
+#[test]
+fn a_state_that_never_was_or_came_before_is_noticed() {
+    let truth = [vec![], vec![0], vec![0, 1], vec![1]];
+    for (saw, is_true) in [
+        (&[vec![0], vec![1]][..], true),
+        (&[vec![1], vec![0]], false),
+        (&[vec![0], vec![2], vec![1]], false),
+        (&[vec![0]], false),
+        (&[], false),
+    ] {
+        assert_eq!(ends_as(&truth, saw), is_true, "{saw:?}");
+    }
+}
+
 /// The replica that becomes ready with the last flip only.
 const LAST: u64 = 3;
 
@@ -56,48 +78,62 @@ async fn no_flip_is_lost_on_fifty_polls_and_fifty_streams() {
         let client = served.site.client();
         let polled = (path.clone(), Arc::clone(&seen));
         clients.push(tokio::spawn(async move {
-            let mut newest = 0;
+            let (mut newest, mut states) = (0, Vec::new());
             loop {
                 let told = watcher.next().await;
                 if told.event == "endpoints" {
                     let ready = replicas(&told.data);
                     let ends = ready.contains(&LAST);
-                    note(&seen, &mut newest, told.revision(), ready);
+                    note(&seen, &mut newest, told.revision(), ready.clone());
+                    states.push(ready);
                     if ends {
-                        return newest;
+                        return (newest, states);
                     }
                 }
             }
         }));
         clients.push(tokio::spawn(async move {
             let (path, seen) = polled;
-            let mut newest = 0;
+            let (mut newest, mut states) = (0, Vec::new());
             loop {
                 let path = format!("{path}?revision={newest}&wait=5m");
                 let told: Endpoints = client.get(&path, 2 * PATIENCE).await.unwrap();
                 let ready: Vec<u64> = told.endpoints.iter().map(|it| it.replica.into()).collect();
                 let ends = ready.contains(&LAST);
-                note(&seen, &mut newest, told.revision, ready);
+                note(&seen, &mut newest, told.revision, ready.clone());
+                states.push(ready);
                 if ends {
-                    return newest;
+                    return (newest, states);
                 }
             }
         }));
     }
-    let mut ready = [false; 3];
-    for flip in 0..flips {
-        let replica = (flip * 7 + flip / 5) % 3;
+    let mut ready = [false; 4];
+    let mut truth = vec![Vec::new()];
+    for flip in 0..=flips {
+        let replica = match (flip * 7 + flip / 5) % 3 {
+            _ if flip == flips => 3,
+            other => other,
+        };
         ready[replica] = !ready[replica];
         served.flip(replica, ready[replica]).await;
+        truth.push(
+            (0..)
+                .zip(ready)
+                .filter_map(|(at, ready)| ready.then_some(at))
+                .collect(),
+        );
     }
-    served.flip(3, true).await;
     let mut ends = Vec::new();
     for client in clients {
         let end = tokio::time::timeout(2 * PATIENCE, client).await;
         ends.push(end.expect("a client sleeps for ever").unwrap());
     }
     let last: Endpoints = served.site.get(&path).await;
-    assert!(ends.iter().all(|end| *end == last.revision), "{ends:?}");
+    for (end, states) in ends {
+        assert_eq!(end, last.revision);
+        assert!(ends_as(&truth, &states), "{states:?} of {truth:?}");
+    }
 }
 
 // E17

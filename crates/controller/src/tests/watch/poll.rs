@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use http::Method;
 use portreeve_api::body::Endpoints;
 use portreeve_api::{Client, paths};
+use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::Served;
 use crate::site::{PATIENCE, Site, problem_of, profile, request};
@@ -14,53 +16,127 @@ async fn poll(client: &Client, path: &str, query: &str) -> Endpoints {
     client.get(&path, 2 * PATIENCE).await.unwrap()
 }
 
+/// What any of the paths that can be held tells, and at which revision.
+async fn revision_of(client: &Client, path: &str, query: &str) -> u64 {
+    let told: Value = client
+        .get(&format!("{path}?{query}"), 2 * PATIENCE)
+        .await
+        .unwrap();
+    told["revision"].as_u64().unwrap()
+}
+
+/// What a number of JSON carries exactly.
+const GREATEST: u64 = (1 << 53) - 1;
+
 // E10
 #[tokio::test]
 async fn every_revision_is_held_answered_or_refused_and_never_forgotten() {
     let mut served = Served::start(1).await;
     served.show(0, true).await;
-    let (client, path) = (served.site.client(), served.path());
-    let current = poll(&client, &path, "").await.revision;
-    for at_once in [
-        "".into(),
-        "revision=0".into(),
-        "revision=1".into(),
-        format!("revision={}", current + 1_000_000),
-    ] {
+    let client = served.site.client();
+    let holding = [served.path(), paths::service(&"web"), paths::services()];
+    for path in &holding {
+        let current = revision_of(&client, path, "").await;
+        for at_once in [
+            "wait=60s".into(),
+            "revision=0&wait=60s".into(),
+            "revision=1&wait=60s".into(),
+            format!("revision={}&wait=60s", current + 1_000_000),
+            format!("revision={GREATEST}&wait=60s"),
+        ] {
+            let begun = Instant::now();
+            let told = revision_of(&client, path, &at_once).await;
+            assert_eq!(told, current, "{path}?{at_once}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(50),
+                "{path}?{at_once} was held"
+            );
+        }
+        let held = format!("revision={current}&wait=1s");
         let begun = Instant::now();
-        let query = format!("{at_once}&wait=60s");
-        let query = query.trim_start_matches('&');
-        let query = if at_once.is_empty() { "" } else { query };
-        assert_eq!(
-            poll(&client, &path, query).await.revision,
-            current,
-            "{at_once}"
-        );
+        let told = revision_of(&client, path, &held).await;
+        assert_eq!(told, current, "{path}?{held}");
         assert!(
-            begun.elapsed() < Duration::from_secs(50),
-            "{at_once} was held"
+            begun.elapsed() >= Duration::from_millis(930),
+            "{path}?{held}"
         );
     }
+    let path = served.path();
+    let current = revision_of(&client, &path, "").await;
     let foreign = format!("revision={current}&epoch=other&wait=60s");
-    assert_eq!(poll(&client, &path, &foreign).await.revision, current);
-    let held = format!("revision={current}&wait=1s");
     let begun = Instant::now();
-    assert_eq!(poll(&client, &path, &held).await.revision, current);
-    assert!(begun.elapsed() >= Duration::from_millis(930));
+    assert_eq!(revision_of(&client, &path, &foreign).await, current);
+    assert!(
+        begun.elapsed() < Duration::from_secs(50),
+        "{foreign} was held"
+    );
+    let beyond = (GREATEST + 1).to_string();
     for bad in [
         "abc",
         "",
         "-1",
+        &beyond,
         "9223372036854775808",
         "18446744073709551616",
     ] {
-        for route in ["services/web/endpoints", "services/web", "services"] {
-            let asked = request(Method::GET, &format!("/api/v1/{route}?revision={bad}"));
+        for path in &holding {
+            let asked = request(Method::GET, &format!("{path}?revision={bad}"));
             let seen = served.site.as_user(0, asked).await;
-            assert_eq!(seen.status.as_u16(), 400, "{route} {bad}");
+            assert_eq!(seen.status.as_u16(), 400, "{path} {bad}");
             assert_eq!(seen.problem().more["parameter"], "revision");
         }
     }
+}
+
+/// How late a sleeper of this process is woken at most, until `ended`: a busy machine is not the controller's doing.
+async fn latest(mut ended: oneshot::Receiver<()>) -> Duration {
+    const STEP: Duration = Duration::from_millis(5);
+    let mut latest = Duration::ZERO;
+    while ended.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+        let begun = Instant::now();
+        tokio::time::sleep(STEP).await;
+        latest = latest.max(begun.elapsed().saturating_sub(STEP));
+    }
+    latest
+}
+
+// E14
+#[tokio::test]
+async fn two_hundred_that_ask_together_are_answered_in_time_and_not_together() {
+    let served = Served::start(1).await;
+    let path = served.path();
+    let since = poll(&served.site.client(), &path, "").await.revision;
+    let (end, ended) = oneshot::channel();
+    let machine = tokio::spawn(latest(ended));
+    let asking: Vec<_> = (0..200)
+        .map(|_| {
+            let (client, path) = (served.site.client(), path.clone());
+            tokio::spawn(async move {
+                let begun = Instant::now();
+                let told = poll(&client, &path, &format!("revision={since}&wait=10s")).await;
+                assert_eq!(told.revision, since);
+                (begun.elapsed(), Instant::now())
+            })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for asking in asking {
+        answers.push(asking.await.unwrap());
+    }
+    end.send(()).unwrap();
+    let late = machine.await.unwrap();
+    let held = answers.iter().map(|(held, _)| *held);
+    let (least, most) = (held.clone().min().unwrap(), held.max().unwrap());
+    assert!(least >= Duration::from_millis(9_300), "{least:?}");
+    // Where nobody gets to run in time, neither does whoever answers.
+    let is_busy = late > Duration::from_millis(20);
+    assert!(
+        is_busy || most <= Duration::from_secs(10),
+        "{most:?} {late:?}"
+    );
+    let moments = answers.iter().map(|(_, moment)| *moment);
+    let spread = moments.clone().max().unwrap() - moments.min().unwrap();
+    assert!(spread >= Duration::from_millis(500), "{spread:?}");
 }
 
 #[tokio::test]
@@ -118,6 +194,32 @@ async fn a_poll_of_a_part_sleeps_through_what_happens_to_the_rest() {
         begun.elapsed() >= Duration::from_millis(1_870),
         "it was woken for nothing"
     );
+}
+
+// E11
+#[tokio::test]
+async fn who_asks_with_the_same_revision_again_and_again_is_held_each_time() {
+    let served = Served::start(1).await;
+    let path = served.path();
+    let since = poll(&served.site.client(), &path, "").await.revision;
+    // A wait below the least one is no way to ask faster.
+    let asking = ["1s", "10ms", "1ms"].into_iter().cycle().take(25);
+    let asking: Vec<_> = asking
+        .map(|wait| {
+            let (client, path) = (served.site.client(), path.clone());
+            tokio::spawn(async move {
+                for _ in 0..4 {
+                    let begun = Instant::now();
+                    let query = format!("revision={since}&wait={wait}");
+                    assert_eq!(poll(&client, &path, &query).await.revision, since);
+                    assert!(begun.elapsed() >= Duration::from_millis(930), "{wait}");
+                }
+            })
+        })
+        .collect();
+    for asking in asking {
+        asking.await.unwrap();
+    }
 }
 
 // E11
