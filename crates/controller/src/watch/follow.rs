@@ -65,23 +65,17 @@ enum Has {
 
 impl Follower {
     pub(crate) fn new(app: &App, asked: Asked, caller: Caller) -> Self {
-        let table = &app.shown.table;
-        let came = asked.since.as_ref().map(|since| {
-            let revision = since.on(table.epoch(), reached(app, &asked))?;
-            Ok((revision, gone_since(app, &asked, &caller, revision)?))
-        });
-        let (came_with, gone, reset) = match came {
-            None => (None, Vec::new(), None),
-            Some(Ok((revision, gone))) => (Some(revision), gone, None),
-            Some(Err(reset)) => (None, Vec::new(), Some(reset)),
+        let epoch = app.shown.table.epoch();
+        let since = asked.since.as_ref();
+        let came = since.map(|since| since.on(epoch, reached(app, &asked)));
+        let (came_with, reset) = match came.transpose() {
+            Ok(came_with) => (came_with, None),
+            Err(reset) => (None, Some(reset)),
         };
         Self {
             asked,
             caller,
-            has: gone
-                .into_iter()
-                .map(|service| (service, Has::Claimed))
-                .collect(),
+            has: BTreeMap::new(),
             came_with,
             reset,
             position: came_with.unwrap_or(0),
@@ -96,11 +90,11 @@ impl Follower {
 
     /// The next event, from the newest state; `None` once the peer has everything.
     pub(crate) fn next(&mut self, app: &App) -> Option<Event> {
-        if let Some(reset) = self.reset.take() {
-            let kind = Kind::Reset(reset);
-            return Some(Event { revision: 0, kind });
-        }
         loop {
+            if let Some(reset) = self.reset.take() {
+                let kind = Kind::Reset(reset);
+                return Some(Event { revision: 0, kind });
+            }
             while let Some((_, service)) = self.due.pop() {
                 if let Some(event) = self.tell(app, &service) {
                     return Some(event);
@@ -128,7 +122,7 @@ impl Follower {
         }
         self.caller.groups = groups;
         self.rights = None;
-        if self.came_with.take().is_some() {
+        if self.came_with.is_some() {
             // What it came with was seen with other eyes, and not all of it is looked at yet.
             self.start_anew(Reset::TooOld);
         }
@@ -136,9 +130,12 @@ impl Follower {
 
     fn start_anew(&mut self, reset: Reset) {
         self.reset = Some(reset);
+        self.came_with = None;
+        self.rights = None;
         self.has.clear();
         self.due.clear();
         self.position = 0;
+        self.frontier = 0;
         self.caught_up = false;
     }
 
@@ -179,6 +176,7 @@ impl Follower {
             return false;
         }
         let since = (!all).then_some(self.frontier);
+        let is_first = self.rights.is_none();
         self.frontier = frontier;
         self.rights = rights;
         let mut due: Vec<_> = self
@@ -186,6 +184,22 @@ impl Follower {
             .into_iter()
             .filter_map(|service| Some((self.revision_due(app, &service)?, service)))
             .collect();
+        if let Some(came_with) = self.came_with.filter(|_| is_first) {
+            // After the look, so that what went before it is found here and what goes after it is in `has`.
+            match gone_since(app, &self.asked, &self.caller, came_with) {
+                Ok(gone) => {
+                    let unseen = gone.into_iter().filter(|it| !self.has.contains_key(it));
+                    let unseen: Vec<_> = unseen.collect();
+                    due.extend(unseen.iter().map(|service| (0, service.clone())));
+                    self.has
+                        .extend(unseen.into_iter().map(|it| (it, Has::Claimed)));
+                }
+                Err(reset) => {
+                    self.start_anew(reset);
+                    return true;
+                }
+            }
+        }
         due.sort_unstable_by(|a, b| b.cmp(a));
         self.due = due;
         !self.due.is_empty()
@@ -234,7 +248,13 @@ impl Follower {
                 self.note(service, &found, stale);
                 None
             }
-            _ => Some(revision),
+            _ => {
+                if has.is_none() && self.came_with.is_some() {
+                    // It may go before it is told.
+                    self.has.insert(service.clone(), Has::Claimed);
+                }
+                Some(revision)
+            }
         }
     }
 
@@ -249,7 +269,7 @@ impl Follower {
         };
         let service = &found.service;
         let saw = outsider.may_see(&service.owner, &service.profile.visibility)
-            && self.rights.is_some_and(|changed| changed <= came_with);
+            && found.rights <= came_with;
         saw.then_some(came_with)
     }
 

@@ -21,14 +21,17 @@ pub(crate) struct Found {
     /// Whether a host of it has not reported since the controller started; also read before: what is told as
     /// confirmed is.
     pub(crate) stale: bool,
+    /// When it was last decided anew who may see what, of the same moment as `service`.
+    pub(crate) rights: u64,
 }
 
 impl Found {
     /// What `caller` may see of the service `name`.
     pub(crate) fn of(app: &App, caller: &Caller, name: &ServiceName) -> Result<Self, Refused> {
-        let (service, stale) = {
+        let (service, stale, rights) = {
             let view = app.shown.view.borrow();
-            (visible_in(&view, caller, name)?, view.is_stale(name))
+            let service = visible_in(&view, caller, name)?;
+            (service, view.is_stale(name), view.rights)
         };
         let table_revision = app.shown.table.revision();
         let handle = app.shown.table.service(name);
@@ -39,6 +42,7 @@ impl Found {
             snapshot: handle.snapshot(),
             table_revision,
             stale,
+            rights,
         })
     }
 
