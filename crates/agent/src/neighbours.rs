@@ -47,6 +47,17 @@ struct Card {
     folder: String,
     /// When it began, by the clock that every process here shares.
     since_ms: u64,
+    /// The nanoseconds behind that: of two that began in one millisecond, the first may have looked before the second
+    /// was there. Those of earlier versions do not say.
+    #[serde(default)]
+    since_ns: u32,
+}
+
+impl Card {
+    /// Of two, the lower was there first.
+    fn age(&self) -> (u64, u32, &str) {
+        (self.since_ms, self.since_ns, &self.folder)
+    }
 }
 
 /// Another agent of this network.
@@ -143,11 +154,13 @@ impl Presence {
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         let name = format!("{PREFIX}{}", uuid.trim());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let (since_ms, since_ns) = since_boot();
         let card = Card {
             host: config.host.clone(),
             dynamic: config.dynamic.clone(),
             folder: folder.to_owned(),
-            since_ms: since_boot_ms(),
+            since_ms,
+            since_ns,
         };
         let open = Arc::new(Open {
             listener,
@@ -171,9 +184,8 @@ impl Presence {
         let uid = rustix::process::geteuid().as_raw();
         let all = others(Some(&own.name));
         for other in &all {
-            let is_older = other.card.as_ref().is_none_or(|card| {
-                (card.since_ms, &card.folder) < (own.card.since_ms, &own.card.folder)
-            });
+            let card = other.card.as_ref();
+            let is_older = card.is_none_or(|card| card.age() < own.card.age());
             if is_older && let Err(shared) = apart(other, &all, &config.dynamic) {
                 if other.counts_for(uid) {
                     return Err(shared.into());
@@ -356,9 +368,12 @@ fn read(stream: UnixStream) -> io::Result<Card> {
     }
 }
 
-fn since_boot_ms() -> u64 {
+/// Milliseconds since the boot, and the nanoseconds behind them.
+fn since_boot() -> (u64, u32) {
     let now = clock_gettime(ClockId::Boottime);
-    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+    let nanos = now.tv_nsec.unsigned_abs();
+    let rest = u32::try_from(nanos % 1_000_000).unwrap_or_default();
+    (now.tv_sec.unsigned_abs() * 1000 + nanos / 1_000_000, rest)
 }
 
 /// Why this agent could not make itself known.
@@ -380,6 +395,7 @@ mod tests {
             dynamic: dynamic.to_owned().try_into().unwrap(),
             folder: "f".to_owned(),
             since_ms: 1,
+            since_ns: 0,
         }
     }
 
