@@ -35,14 +35,12 @@ impl Synced {
         let oldest = known.unwrap_or_else(|| {
             let heard = view.hosts.values().map(|host| host.last_seen);
             let unix_ms = heard.map(|at| at.as_unix_millis()).min();
-            *self.0.lock() = Some(Oldest {
+            let found = Oldest {
                 unix_ms,
                 found: now,
-            });
-            Oldest {
-                unix_ms,
-                found: now,
-            }
+            };
+            *self.0.lock() = Some(found);
+            found
         });
         let now = clock::wall().as_unix_millis();
         oldest.unix_ms.map_or(0, |at| now.saturating_sub(at))
