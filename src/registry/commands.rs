@@ -23,6 +23,7 @@ impl Registry {
             Command::Kill { service, index } => self.kill(by, &service, index),
             Command::Attach(attachment) => self.attach(by, *attachment),
             Command::Delete { service } => self.delete(by, &service),
+            Command::Host { host, verb } => self.host_command(by, &host, verb),
         }
     }
 
@@ -301,7 +302,8 @@ pub(super) fn copies(count: u32) -> String {
 
 pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -> Answer {
     Answer {
-        service: service.clone(),
+        service: Some(service.clone()),
+        host: None,
         changed,
         notes,
         granted: None,

@@ -14,6 +14,7 @@ use crate::supervision::Status;
 
 use super::attach::Attachment;
 use super::effect::Ticket;
+use super::host_verbs::HostVerb;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -39,6 +40,11 @@ pub enum Input {
     },
     /// A replica's newest status.
     Status(ReplicaReport),
+    /// A host goes down in order: what runs there is to be stopped.
+    HostShutdown {
+        /// Which host.
+        host: HostName,
+    },
 }
 
 /// What a user can ask for.
@@ -83,6 +89,13 @@ pub enum Command {
     Delete {
         /// Which service.
         service: ServiceName,
+    },
+    /// Order something about a host; for admins.
+    Host {
+        /// Which host.
+        host: HostName,
+        /// What.
+        verb: HostVerb,
     },
 }
 

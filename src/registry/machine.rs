@@ -135,6 +135,7 @@ impl Registry {
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
+            Input::HostShutdown { host } => self.host_shutdown(&host),
             // A command decides on truth; while a batch may still fail, that is not settled.
             command @ Input::Command { .. } if self.outbox.is_busy() => {
                 self.deferred.push_back(command);

@@ -12,10 +12,13 @@
 mod attach;
 mod claims;
 mod commands;
+mod drain;
 mod effect;
 mod events;
 mod explain;
+mod fencing;
 mod heard;
+mod host_verbs;
 mod hosts;
 mod input;
 mod ledger;
@@ -60,6 +63,7 @@ pub use attach::Attachment;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
 pub use explain::Explain;
+pub use host_verbs::{DrainPace, HostReplica, HostVerb};
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
