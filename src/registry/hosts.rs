@@ -92,6 +92,7 @@ impl Registry {
         let replicas = std::mem::take(&mut facts.replicas);
         let full = std::mem::replace(&mut facts.full, false);
         let id = self.host_id(&facts.host);
+        self.keep_shutdown(id, &mut facts, full);
         if self
             .truth
             .hosts
@@ -127,9 +128,6 @@ impl Registry {
         }
     }
 
-    /// Takes in that a host goes down in order.
-    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
-
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
@@ -137,12 +135,23 @@ impl Registry {
         let moved =
             old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
         let moved = self.claim_addresses(id, &facts) || moved;
-        let host = Host {
-            id,
-            facts,
-            reported_at: self.now.wall,
-        };
-        self.truth.hosts.note_whole(id, host);
+        let now = self.now.wall;
+        if self.truth.hosts.find(&id).is_some() {
+            // What operators ordered about it is none of its news.
+            self.truth.hosts.note(&id, |host| {
+                host.facts = facts.clone();
+                host.reported_at = now;
+            });
+        } else {
+            let host = Host {
+                id,
+                facts,
+                reported_at: now,
+                drain: None,
+                removed: None,
+            };
+            self.truth.hosts.note_whole(id, host);
+        }
         self.shown.hosts_news.insert(id);
         // Room, a number or a label may be what somebody waits for.
         self.waits.wake();

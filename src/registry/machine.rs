@@ -10,6 +10,7 @@ use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
+use super::drain::Drains;
 use super::hosts::HostLife;
 use super::outbox::Outbox;
 use super::placement::Waits;
@@ -81,6 +82,8 @@ pub struct Registry {
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
     pub(super) waits: Waits,
+    /// Hosts that are taken out of service.
+    pub(super) drains: Drains,
     pub(super) outbox: Outbox,
     pub(super) shown: Shown,
     /// Stored grants that contradict each other; all are kept, and shown with their hosts.
@@ -118,6 +121,7 @@ impl Registry {
             event_numbers: BTreeMap::new(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
+            drains: Drains::default(),
             outbox: Outbox::default(),
             shown: Shown::default(),
             conflicts: Vec::new(),
@@ -132,6 +136,7 @@ impl Registry {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.now = now;
         match input {
+            told if self.is_being_removed(&told) => self.deferred.push_back(told),
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
@@ -160,10 +165,15 @@ impl Registry {
     pub fn flush(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
         if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
+            if !self.attention.is_empty() || self.waits.is_due() {
+                self.drains.wake();
+            }
             for service in std::mem::take(&mut self.attention) {
                 self.settle(service);
+                self.end_move(service);
                 self.roll(service);
             }
+            self.move_drained();
             self.place();
         }
         self.show_news(out);
@@ -178,6 +188,8 @@ impl Registry {
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
+        self.forget_removed();
+        self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());
         self.send_orders(sent.orders, out);
@@ -222,6 +234,7 @@ impl Registry {
             let all = [
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
+                self.drains.next_deadline(),
                 self.outbox.next_deadline(),
             ];
             all.into_iter().flatten().min()
@@ -237,6 +250,7 @@ impl Registry {
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.drains.on_deadline(now.mono);
         }
         self.flush(now, out);
     }

@@ -147,6 +147,12 @@ impl Registry {
         if !self.has_reported(host) {
             return vec![bare(Obstruction::Allocator(Cause::HostNotReported))];
         }
+        if self.is_drained(host) {
+            return vec![bare(Obstruction::Allocator(Cause::HostDrained))];
+        }
+        if self.shuts_down(host) {
+            return vec![bare(Obstruction::ShutsDown)];
+        }
         if self.published(host).is_none() && profile.ports.iter().any(|port| port.publish) {
             return vec![bare(Obstruction::Allocator(Cause::NoAddress))];
         }

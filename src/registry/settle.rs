@@ -40,6 +40,7 @@ enum Next {
 impl Registry {
     /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
     pub(super) fn settle(&mut self, service: ServiceId) {
+        self.stop_for_shutdown(service);
         let ended: Vec<_> = self
             .truth
             .replicas_of(service)
@@ -72,7 +73,12 @@ impl Registry {
         };
         let incarnation = replica.incarnation;
         let next = match (&placement.stop, end) {
-            (Some(order), _) => after_stop(order),
+            (Some(order), _) => self.after_stop(key, order, placement.host),
+            (None, End::Final(Final::Stopped))
+                if placement.attached.is_none() && self.shuts_down(placement.host) =>
+            {
+                self.after_shutdown(key, placement.host)
+            }
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
         };
@@ -139,6 +145,36 @@ impl Registry {
             Next::Renew(WaitCause::Rebooted, None, text)
         } else {
             Next::End(EndKind::HostRebooted, text)
+        }
+    }
+
+    fn after_stop(&self, key: ReplicaKey, order: &StopOrder, host: HostId) -> Next {
+        let by = &order.by;
+        match order.why {
+            StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
+            StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
+            StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
+            StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+            StopWhy::Drained => {
+                let text = format!("host {} is drained by {by}", self.host_name(host));
+                self.rerun_or_end(key, text, EndKind::HostDrained)
+            }
+            StopWhy::HostShutdown => self.after_shutdown(key, host),
+        }
+    }
+
+    fn after_shutdown(&self, key: ReplicaKey, host: HostId) -> Next {
+        let text = format!("host {} shut down", self.host_name(host));
+        self.rerun_or_end(key, text, EndKind::HostShutdown)
+    }
+
+    /// It left its host: a new incarnation follows, unless its profile says that it is not to be run again.
+    fn rerun_or_end(&self, key: ReplicaKey, text: String, end: EndKind) -> Next {
+        let service = self.truth.services.find(&key.0);
+        if service.is_some_and(|service| service.profile().rerunnable) {
+            Next::Renew(WaitCause::Moved(text.clone()), None, text)
+        } else {
+            Next::End(end, text)
         }
     }
 
@@ -269,16 +305,7 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::Conflict(_) => EndKind::PortConflict,
         WaitCause::GaveUp(_) => EndKind::GaveUp,
         WaitCause::Rebooted => EndKind::HostRebooted,
-    }
-}
-
-fn after_stop(order: &StopOrder) -> Next {
-    let by = &order.by;
-    match order.why {
-        StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
-        StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
-        StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
-        StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+        WaitCause::Moved(_) => EndKind::HostDrained,
     }
 }
 
@@ -293,6 +320,8 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
             Self::PortConflict => "port-conflict",
+            Self::HostDrained => "host-drained",
+            Self::HostShutdown => "host-shutdown",
         }
     }
 }

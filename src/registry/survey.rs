@@ -64,6 +64,8 @@ pub(super) enum Obstruction {
     Allocator(Cause),
     /// The host has a replica of a service that runs one on each.
     OnePerHost,
+    /// The host goes down in order: a `HOST DRAINED`.
+    ShutsDown,
     /// The host has no address in the network that a port names: a `NO ADDRESS` for that port.
     NotInNetwork {
         /// Which.
@@ -272,6 +274,7 @@ impl Obstacle {
         match &self.cause {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
+            Obstruction::ShutsDown => Code::Allocator(CauseCode::HostDrained),
             Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
         }
     }

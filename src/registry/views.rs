@@ -156,7 +156,9 @@ impl Registry {
     fn fill_waiting(&self, view: &mut ReplicaView, key: ReplicaKey, waiting: &Waiting) {
         let cause = match &waiting.cause {
             WaitCause::Asked => None,
-            WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
+            WaitCause::Conflict(why) | WaitCause::GaveUp(why) | WaitCause::Moved(why) => {
+                Some(why.clone())
+            }
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
         };
         let left = self.waits.rest_left(key, self.now.mono);
@@ -180,6 +182,9 @@ impl Registry {
 
     pub(super) fn host_view(&self, id: HostId) -> Option<HostView> {
         let host = self.truth.hosts.find(&id)?;
+        if self.truth.hosts.durable(&id)?.removed.is_some() {
+            return None;
+        }
         let life = self.lives.get(&id);
         let facts = &host.facts;
         Some(HostView {
@@ -197,6 +202,7 @@ impl Registry {
             last_seen: life.map_or(host.reported_at, |life| life.last_seen),
             dynamic: facts.dynamic.clone(),
             counts: self.port_counts(id, &self.port_views(id)),
+            drain: self.drain_view(id),
             warnings: self.warnings(id),
             capabilities: facts.capabilities.clone(),
             labels: facts.labels.clone(),
@@ -205,7 +211,15 @@ impl Registry {
 
     /// The state of a host as people read it.
     pub(super) fn host_state(&self, id: HostId) -> &'static str {
-        if self.has_reported(id) {
+        let durable = self.truth.hosts.durable(&id);
+        let is_drained = durable.is_some_and(|host| host.drain.is_some());
+        if self.shuts_down(id) {
+            "shutting down"
+        } else if is_drained && self.left_on(id).ours > 0 {
+            "draining"
+        } else if is_drained {
+            "drained"
+        } else if self.has_reported(id) {
             "up"
         } else {
             "not reported"
@@ -331,6 +345,8 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
             Self::PortConflict => "port conflict",
+            Self::HostDrained => "host drained",
+            Self::HostShutdown => "host shut down",
         }
     }
 }
