@@ -73,7 +73,10 @@ impl Registry {
         };
         match known {
             None if left == 0 => "drained: it has no replica that could move".to_owned(),
-            None => format!("draining: {} are {how}", copies(left)),
+            None => {
+                let are = if left == 1 { "is" } else { "are" };
+                format!("draining: {} {are} {how}", copies(left))
+            }
             Some(known) => {
                 let ago = Spelled(super::survey::whole_seconds(now.since(known.since)));
                 let far = match left {
@@ -81,7 +84,7 @@ impl Registry {
                     left => format!("{left} of {} left, {how}", copies(known.replicas.max(left))),
                 };
                 let nothing = if changed { "" } else { "nothing to change: " };
-                format!("{nothing}drained by {} since {ago} ago: {far}", known.by)
+                format!("{nothing}drained by {} {ago} ago: {far}", known.by)
             }
         }
     }

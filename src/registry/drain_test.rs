@@ -189,7 +189,7 @@ fn what_has_nowhere_to_go_is_told_beforehand_and_stays_until_it_has() {
     assert_eq!(
         answer.notes,
         [
-            "draining: 1 replica are moved one of each service at a time",
+            "draining: 1 replica is moved one of each service at a time",
             "web.alice/0 has nowhere to go: host n1 is drained; it stays until it has, or until the deadline"
         ]
     );
@@ -279,14 +279,14 @@ fn now_stops_everything_at_once_and_a_drain_under_way_takes_the_new_pace() {
     assert_eq!(
         again.notes,
         [
-            "nothing to change: drained by root since 0s ago: 3 of 3 replicas left, moved one of each service at a time"
+            "nothing to change: drained by root 0s ago: 3 of 3 replicas left, moved one of each service at a time"
         ]
     );
     let answer = drain(&mut rig, "n1", DrainPace::AtOnce);
     assert!(answer.changed);
     assert_eq!(
         answer.notes,
-        ["drained by root since 0s ago: 3 of 3 replicas left, stopped at once"]
+        ["drained by root 0s ago: 3 of 3 replicas left, stopped at once"]
     );
     assert_eq!(stopping(&rig, "web"), [0, 1, 2]);
     assert!(!drain(&mut rig, "n1", DrainPace::AtOnce).changed);
