@@ -14,6 +14,7 @@ use crate::supervision::Status;
 
 use super::attach::Attachment;
 use super::effect::Ticket;
+use super::limits::Limits;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -39,6 +40,8 @@ pub enum Input {
     },
     /// A replica's newest status.
     Status(ReplicaReport),
+    /// Other limits hold from now on.
+    Limits(Box<Limits>),
 }
 
 /// What a user can ask for.

@@ -19,6 +19,7 @@ mod heard;
 mod hosts;
 mod input;
 mod ledger;
+mod limits;
 mod look;
 mod machine;
 mod networks;
@@ -63,6 +64,7 @@ pub use explain::Explain;
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
+pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
@@ -80,6 +82,8 @@ pub use view::{
 mod attach_test;
 #[cfg(test)]
 mod ends_test;
+#[cfg(test)]
+mod limits_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
