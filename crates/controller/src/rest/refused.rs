@@ -131,6 +131,13 @@ impl From<Refusal> for Refused {
                 Self::new(StatusCode::CONFLICT, Problem::NO_PORT, detail)
                     .with("service", service.to_string())
             }
+            Refusal::BeyondLimit { service, limit } => {
+                Self::new(StatusCode::CONFLICT, "beyond_limit", detail)
+                    .with("service", service.to_string())
+                    .with("whose", limit.whose.to_string())
+                    .with("most", limit.most)
+                    .with("asks", limit.asks)
+            }
             Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
             _ => Self::new(StatusCode::CONFLICT, "refused", detail),
         }
