@@ -44,6 +44,9 @@ impl Registry {
                 Replicas::MOST
             )));
         }
+        if replicas > service.desired {
+            self.fit_within_limits(by, name, service.profile(), replicas)?;
+        }
         let (id, before, wish) = (service.id, service.desired, service.wish);
         let mut notes = vec![if before == replicas {
             format!("nothing to change: it has {} already", copies(replicas))

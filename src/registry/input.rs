@@ -15,6 +15,7 @@ use crate::supervision::Status;
 use super::attach::Attachment;
 use super::effect::Ticket;
 use super::host_verbs::HostVerb;
+use super::limits::Limits;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -45,6 +46,8 @@ pub enum Input {
         /// Which host.
         host: HostName,
     },
+    /// Other limits hold from now on.
+    Limits(Box<Limits>),
 }
 
 /// What a user can ask for.

@@ -22,6 +22,7 @@ mod host_verbs;
 mod hosts;
 mod input;
 mod ledger;
+mod limits;
 mod look;
 mod machine;
 mod networks;
@@ -67,6 +68,7 @@ pub use host_verbs::{DrainPace, HostReplica, HostVerb};
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
+pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
@@ -84,6 +86,8 @@ pub use view::{
 mod attach_test;
 #[cfg(test)]
 mod ends_test;
+#[cfg(test)]
+mod limits_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
