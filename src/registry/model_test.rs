@@ -155,12 +155,9 @@ impl World {
                 open.push((ticket, service, wish));
                 continue;
             };
-            match answer {
-                Ok(Answer { changed: true, .. }) => {
-                    let settled = self.is_heard();
-                    self.plain.apply(service, &wish.meaning(), settled);
-                }
-                Ok(_) | Err(_) => {}
+            if let Ok(Answer { changed: true, .. }) = answer {
+                let settled = self.is_heard();
+                self.plain.apply(service, &wish.meaning(), settled);
             }
         }
         self.asked = open;
