@@ -189,6 +189,7 @@ impl Registry {
             let note = format!("nothing to change: replica {index} is ended already");
             return Ok(answer(name, false, vec![note]));
         }
+        self.spare(id, index);
         self.halt((id, index), StopWhy::Killed, &by.user);
         let after = if self.is_attached(id) {
             "its job ends with it".to_owned()
