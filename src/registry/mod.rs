@@ -13,6 +13,7 @@ mod attach;
 mod claims;
 mod commands;
 mod effect;
+mod event_log;
 mod events;
 mod explain;
 mod heard;
@@ -28,12 +29,14 @@ mod outbox;
 mod pending;
 mod placement;
 mod pools;
+mod port_history;
 mod port_views;
 mod publish;
 mod reasons;
 mod records;
 mod replica_list;
 mod replicas;
+mod retention;
 mod roll;
 mod roster;
 #[cfg(feature = "openapi")]
@@ -58,12 +61,13 @@ mod windows;
 pub use crate::residency::Want;
 pub use attach::Attachment;
 pub use effect::{Answer, Effect, Refusal, Ticket};
-pub use events::EVENTS_KEPT;
+pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
 pub use machine::{Config, LoadError, Registry};
+pub use port_history::{HistoryQuestion, PortHistory, TenureView};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
@@ -81,13 +85,19 @@ mod attach_test;
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]
+mod event_log_test;
+#[cfg(test)]
 mod model_test;
 #[cfg(test)]
 mod networks_test;
 #[cfg(test)]
 mod placement_test;
 #[cfg(test)]
+mod port_history_test;
+#[cfg(test)]
 mod records_test;
+#[cfg(test)]
+mod retention_test;
 #[cfg(test)]
 mod revision_test;
 #[cfg(test)]
