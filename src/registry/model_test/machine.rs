@@ -102,6 +102,8 @@ impl Machine {
             index: name.index,
             incarnation: name.incarnation,
             status,
+            service_id: None,
+            grant: None,
         })
     }
 
