@@ -50,6 +50,14 @@ impl Registry {
                 host.drain = Some(drain.clone());
             }
             self.drains.note(host, Some(&drain), self.now);
+            let how = match pace {
+                DrainPace::OneByOne => String::new(),
+                DrainPace::Within(span) => {
+                    format!(", what is left in {} is stopped", Spelled(span))
+                }
+                DrainPace::AtOnce => ", at once".to_owned(),
+            };
+            self.tell_host(host, "drain", format!("drain ordered by {}{how}", by.user));
             // Who waits may have been about to come here.
             self.waits.wake();
             self.shown.hosts_truth.insert(host);
@@ -174,7 +182,7 @@ impl Registry {
     }
 
     /// Puts the host back into service.
-    pub(super) fn undrain_host(&mut self, host: HostId) -> Answer {
+    pub(super) fn undrain_host(&mut self, by: &Caller, host: HostId) -> Answer {
         let name = self.host_name(host);
         let known = self.truth.hosts.find(&host).and_then(|it| it.drain.clone());
         let Some(known) = known else {
@@ -187,6 +195,11 @@ impl Registry {
         if let Some(host) = self.truth.hosts.change(&host) {
             host.drain = None;
         }
+        self.tell_host(
+            host,
+            "undrain",
+            format!("put back into service by {}", by.user),
+        );
         self.drains.note(host, None, self.now);
         self.waits.wake();
         self.shown.hosts_truth.insert(host);

@@ -41,9 +41,15 @@ impl Registry {
             }
             // It will run the newest profile, as its next incarnation.
             let profile = service.profile();
-            let all = candidates
-                .entry(key.0)
-                .or_insert_with(|| self.candidates(key.0, profile, &crowd));
+            let all = candidates.entry(key.0).or_insert_with(|| {
+                // What it holds in all stays as it is; on each host its owner may be at the end of what that may have.
+                let claim = Self::claim_of(service, profile);
+                let limited = self.usages([&claim]);
+                let limited = limited.reached_on(&claim, |host| self.host_name(host));
+                let mut all = self.candidates(key.0, profile, &crowd);
+                all.retain(|host| !limited.contains_key(host));
+                all
+            });
             let next = match replica.phase {
                 Phase::Placed(_) => replica.incarnation.0.saturating_add(1),
                 _ => replica.incarnation.0,
@@ -101,14 +107,19 @@ impl Registry {
         let service = self.truth.services.find(&key.0)?;
         let profile = std::sync::Arc::clone(service.profile());
         let desired = service.desired;
+        let claim = Self::claim_of(service, &profile);
+        let usages = self.usages([&claim]);
+        let limited = usages.reached_on(&claim, |host| self.host_name(host));
         let crowd = self.crowd();
-        let candidates = self.candidates(key.0, &profile, &crowd);
+        let mut candidates = self.candidates(key.0, &profile, &crowd);
+        candidates.retain(|host| !limited.contains_key(host));
         let request = profile.request();
         let seeker = Seeker {
             service: key.0,
             profile: &profile,
             request: &request,
             candidates: &candidates,
+            limited: &limited,
             desired,
         };
         self.waits.held.clear();

@@ -6,6 +6,7 @@ use crate::endpoints::ServiceUpdate;
 use crate::identity::{HostName, ServiceName};
 
 use super::Desired;
+use super::limits::LimitReached;
 use super::store::Batch;
 
 /// Names one question, so that its answer finds the asker.
@@ -174,6 +175,14 @@ pub enum Refusal {
         host: HostName,
         /// Why, and what to do.
         reason: String,
+    },
+    /// It asks for more than the whole of a limit, which nothing that ends would make possible.
+    #[error("{service}: LIMIT: {limit}")]
+    BeyondLimit {
+        /// Which service.
+        service: ServiceName,
+        /// Which limit.
+        limit: Box<LimitReached>,
     },
     /// The truth could not be written; nothing changed.
     #[error("the store refused the change and nothing was changed: {reason}")]

@@ -25,6 +25,7 @@ impl Registry {
         self.truth
             .hosts
             .note(&id, |host| host.facts.shutting_down = true);
+        self.relay_host(id, "shutdown", "shuts down".to_owned());
         // Who may come here, and who waits for a place, are looked at again with it.
         self.address_moved(id);
     }

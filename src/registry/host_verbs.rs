@@ -92,7 +92,7 @@ impl Registry {
         let id = self.known_host(host)?;
         match verb {
             HostVerb::Drain { pace } => Ok(self.drain_host(by, id, pace)),
-            HostVerb::Undrain => Ok(self.undrain_host(id)),
+            HostVerb::Undrain => Ok(self.undrain_host(by, id)),
             HostVerb::Down { fenced } => self.host_down(by, id, fenced),
             HostVerb::Remove => self.remove_host(id),
             HostVerb::Adopt { replica } => self.adopt_unknown(by, id, &replica),

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Incarnation, ServiceName};
+use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::PortRanges;
-use crate::port_pool::Foreign;
+use crate::port_pool::{Foreign, PortGrant};
 use crate::profile::{Profile, Source};
 use crate::residency::ReplicaName;
 use crate::rights::Caller;
@@ -15,6 +15,7 @@ use crate::supervision::Status;
 use super::attach::Attachment;
 use super::effect::Ticket;
 use super::host_verbs::HostVerb;
+use super::limits::Limits;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -45,6 +46,8 @@ pub enum Input {
         /// Which host.
         host: HostName,
     },
+    /// Other limits hold from now on.
+    Limits(Box<Limits>),
 }
 
 /// What a user can ask for.
@@ -153,7 +156,8 @@ pub struct HostFacts {
     /// It goes down in order: what runs here is stopped and nothing new begins, until a full report says otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shutting_down: bool,
-    /// The newest status of every replica that lives here.
+    /// The newest status of every replica that lives here; in a full report also [`Status::silent`] of one whose worker
+    /// has not said a word yet, since what a full report leaves out is gone.
     pub replicas: Vec<ReplicaReport>,
     /// Whether `replicas` is complete: true at join and after a new controller instance.
     pub full: bool,
@@ -201,6 +205,14 @@ pub struct ReplicaReport {
     pub index: u32,
     /// Which placement.
     pub incarnation: Incarnation,
+    /// The number of the service that it was placed for; told in a full report only, as is the next. A service of this
+    /// name that was submitted later has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_id: Option<ServiceId>,
+    /// The numbers it was given, as its host wrote them down: a controller that does not know the replica keeps them
+    /// from others. `None`: not told, or lost there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<PortGrant>,
     /// The status; the highest `(run, seq)` wins.
     pub status: Status,
 }

@@ -13,6 +13,7 @@ use crate::port_pool::{Cause, CauseCode, WhyPort};
 use crate::rights::Caller;
 use crate::time::Monotonic;
 
+use super::limits::LimitReached;
 use super::reasons::{CauseSum, HostFit, HostSums, ReasonView};
 use super::teller::Teller;
 
@@ -28,6 +29,8 @@ pub(super) struct Survey {
     pub(super) fitting: u32,
     /// The others by their first cause.
     pub(super) by_code: BTreeMap<Code, u32>,
+    /// A limit of the owner or its group that leaves no room on any host.
+    pub(super) limit: Option<LimitReached>,
     /// What is true of the whole request, before any host is looked at.
     pub(super) note: Option<String>,
     /// The first hosts by name, with their causes.
@@ -66,6 +69,8 @@ pub(super) enum Obstruction {
     OnePerHost,
     /// The host goes down in order: a `HOST DRAINED`.
     ShutsDown,
+    /// The owner, or its group, holds as many numbers there as it may.
+    Limit(Box<LimitReached>),
     /// The host has no address in the network that a port names: a `NO ADDRESS` for that port.
     NotInNetwork {
         /// Which.
@@ -109,6 +114,7 @@ pub(super) struct Holder {
 pub(super) enum Code {
     Allocator(CauseCode),
     OnePerHost,
+    Limit,
 }
 
 /// A survey in words.
@@ -149,6 +155,13 @@ impl Survey {
 
     /// `2 of 5 hosts fit; 2 HELD, 1 HOST DRAINED`.
     pub(super) fn sum(&self) -> String {
+        match &self.limit {
+            Some(limit) => format!("LIMIT: {limit}; {}", self.sum_of_hosts()),
+            None => self.sum_of_hosts(),
+        }
+    }
+
+    fn sum_of_hosts(&self) -> String {
         if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
@@ -192,6 +205,9 @@ impl Survey {
     }
 
     fn sentence(&self, teller: &Teller<'_>) -> String {
+        if let Some(limit) = &self.limit {
+            return format!("LIMIT: {limit}");
+        }
         if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
@@ -237,6 +253,9 @@ impl Survey {
     }
 
     fn short(&self, teller: &Teller<'_>) -> String {
+        if let Some(limit) = &self.limit {
+            return format!("LIMIT: {limit}");
+        }
         if self.known == 0 {
             return "no host has reported".to_owned();
         }
@@ -275,6 +294,7 @@ impl Obstacle {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
             Obstruction::ShutsDown => Code::Allocator(CauseCode::HostDrained),
+            Obstruction::Limit(_) => Code::Limit,
             Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
         }
     }
@@ -285,13 +305,14 @@ impl Code {
         match self {
             Self::Allocator(code) => code.as_str(),
             Self::OnePerHost => "ONE PER HOST",
+            Self::Limit => "LIMIT",
         }
     }
 
     pub(super) const fn number(self) -> Option<u32> {
         match self {
             Self::Allocator(code) => Some(code.number()),
-            Self::OnePerHost => None,
+            Self::OnePerHost | Self::Limit => None,
         }
     }
 }

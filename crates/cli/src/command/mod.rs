@@ -3,7 +3,9 @@
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
+mod events;
 mod explain;
+mod host;
 mod hosts;
 mod logs;
 mod ports;
@@ -68,9 +70,9 @@ enum Command {
     Delete(verbs::Delete),
     Logs(logs::Logs),
     Why(why::Why),
-    Events(services::Events),
+    Events(events::Events),
     Hosts(hosts::Hosts),
-    Host(hosts::Host),
+    Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
     Controller(daemon::Controller),

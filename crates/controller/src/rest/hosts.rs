@@ -117,7 +117,7 @@ fn find(view: &View, name: &HostName) -> Result<Arc<HostView>, Refused> {
     host.map(Arc::clone).ok_or_else(|| unknown(name))
 }
 
-fn unknown(name: &HostName) -> Refused {
+pub(crate) fn unknown(name: &HostName) -> Refused {
     let host = name.clone();
     Refusal::NoSuchHost { host }.into()
 }

@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use portreeve::identity::ServiceName;
 use portreeve::registry::{Answer, Command, ServiceView, Submission, View};
 use portreeve::rights::Caller;
-use portreeve_api::body::{Checked, EventList, Scale, ServiceList};
+use portreeve_api::body::{Checked, Scale, ServiceList};
 use portreeve_api::paths;
 
 use crate::app::App;
@@ -294,22 +294,6 @@ pub(crate) async fn act(
     let service = asker.service(&names)?;
     let caller = asker.acting()?;
     Ok(json(&command(&app, caller, verb(service)).await?))
-}
-
-/// `GET /services/{service}/events`.
-pub(crate) async fn events(
-    State(app): State<Arc<App>>,
-    asker: Asker,
-    names: Names,
-    query: Query,
-) -> Result<Response, Refused> {
-    query.end()?;
-    let name = asker.service(&names)?;
-    let service = app.visible(asker.caller(), &name)?;
-    seen::readable(&service, asker.caller(), "events")?;
-    let events = app.queue.events(name).await;
-    let events = events.ok_or_else(Refused::stopping)?;
-    Ok(json(&EventList { events }))
 }
 
 /// Puts a command to the registry, which checks the right to it.
