@@ -352,6 +352,7 @@ mod tests {
     mod described;
     mod epoch;
     mod golden;
+    mod host_orders;
     mod hostile_reads;
     mod hosts;
     mod layers;
