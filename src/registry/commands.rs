@@ -219,6 +219,7 @@ impl Registry {
         for key in events {
             self.truth.events.remove(&key);
         }
+        self.orphan_stranded(id);
         self.truth.services.remove(&id);
         self.names.remove(name);
         self.shown.truth.insert(id);

@@ -1,6 +1,6 @@
 //! What happened to a service, for people: bounded, in words.
 
-use crate::identity::{Incarnation, ServiceId};
+use crate::identity::{Incarnation, ReplicaId, ServiceId};
 use crate::supervision::{State, Status};
 
 use super::EventView;
@@ -26,6 +26,14 @@ impl Registry {
         let key = self.next_event(key.0);
         self.truth.events.insert(key, event);
         self.shown.truth.insert(key.0);
+    }
+
+    /// Notes a decision about an incarnation that may not be the present one.
+    pub(super) fn tell_incarnation(&mut self, of: ReplicaId, kind: &str, text: String) {
+        let event = self.event(Some((of.index, of.incarnation)), kind, text);
+        let key = self.next_event(of.service);
+        self.truth.events.insert(key, event);
+        self.shown.truth.insert(of.service);
     }
 
     /// Notes what a host told of a replica; it is shown at once.

@@ -12,6 +12,7 @@
 mod attach;
 mod claims;
 mod commands;
+mod contact;
 mod effect;
 mod events;
 mod explain;
@@ -44,6 +45,7 @@ mod settle;
 mod show;
 mod stale;
 mod store;
+mod stranded;
 mod submit;
 mod survey;
 mod take_up;
@@ -57,6 +59,7 @@ mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
+pub use contact::{Silence, SilenceError, Suspects};
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use events::EVENTS_KEPT;
 pub use explain::Explain;
@@ -80,6 +83,8 @@ pub use view::{
 mod attach_test;
 #[cfg(test)]
 mod ends_test;
+#[cfg(test)]
+mod loss_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]

@@ -153,7 +153,8 @@ impl Registry {
         let desired = service.desired;
         let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
-        let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
+        let avoids = matches!(&replica.phase, Phase::Waiting(it)
+            if matches!(it.cause, WaitCause::GaveUp(_) | WaitCause::HostLost(_)));
         let candidates = self.candidates(key.0, &profile, crowd);
         let id = ReplicaId {
             service: key.0,
@@ -258,7 +259,7 @@ impl Registry {
         let one_each = profile.replicas == Replicas::PerHost;
         self.eligible_hosts(profile)
             .into_iter()
-            .filter(|host| self.has_reported(host.id))
+            .filter(|host| self.takes_grants(host.id))
             .filter(|host| !needs_address || self.published(host.id).is_some())
             .filter(|host| self.lacking(host.id, &profile.ports).is_empty())
             .map(|host| host.id)

@@ -66,8 +66,10 @@ pub mod tables {
     pub const COOLING: &str = "cooling";
     /// What happened, per service, bounded.
     pub const EVENTS: &str = "events";
+    /// Numbers of lost hosts that stay held.
+    pub const STRANDED: &str = "stranded";
     /// All of them.
-    pub const ALL: [&str; 6] = [META, SERVICES, REPLICAS, HOSTS, COOLING, EVENTS];
+    pub const ALL: [&str; 7] = [META, SERVICES, REPLICAS, HOSTS, COOLING, EVENTS, STRANDED];
 }
 
 /// Why the store could not be read or written.

@@ -1,16 +1,17 @@
 //! Every stored record, by table, and the batches that make changes of them durable.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::identity::{HostId, ServiceId, ServiceName};
+use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId, ServiceName};
 use crate::port::{Port, Protocol};
 
 use super::ledger::Ledger;
 use super::records::{
-    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tombstone, decode, encode,
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tombstone, decode, encode,
 };
 use super::{EventView, LoadError, Stored, Write, tables};
 
@@ -27,6 +28,7 @@ pub(super) struct Truth {
     pub(super) hosts: Ledger<HostId, Host>,
     pub(super) resting: Ledger<NumberKey, Resting>,
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
+    pub(super) stranded: Ledger<StrandedKey, Stranded>,
 }
 
 impl Truth {
@@ -40,6 +42,7 @@ impl Truth {
             hosts: Ledger::new(read(stored, tables::HOSTS)?),
             resting: Ledger::new(read(stored, tables::COOLING)?),
             events: Ledger::new(read(stored, tables::EVENTS)?),
+            stranded: Ledger::new(read(stored, tables::STRANDED)?),
         })
     }
 
@@ -52,6 +55,7 @@ impl Truth {
             || self.hosts.is_changed()
             || self.resting.is_changed()
             || self.events.is_changed()
+            || self.stranded.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -63,6 +67,7 @@ impl Truth {
             || self.hosts.has_news()
             || self.resting.has_news()
             || self.events.has_news()
+            || self.stranded.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -75,6 +80,7 @@ impl Truth {
         write(tables::HOSTS, &mut self.hosts, &mut writes);
         write(tables::COOLING, &mut self.resting, &mut writes);
         write(tables::EVENTS, &mut self.events, &mut writes);
+        write(tables::STRANDED, &mut self.stranded, &mut writes);
         writes
     }
 
@@ -100,6 +106,7 @@ impl Truth {
         all(tables::HOSTS, &self.hosts, &mut writes);
         all(tables::COOLING, &self.resting, &mut writes);
         all(tables::EVENTS, &self.events, &mut writes);
+        all(tables::STRANDED, &self.stranded, &mut writes);
         writes
     }
 
@@ -112,6 +119,7 @@ impl Truth {
         self.hosts.commit();
         self.resting.commit();
         self.events.commit();
+        self.stranded.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -123,6 +131,7 @@ impl Truth {
         self.hosts.revert();
         self.resting.revert();
         self.events.revert();
+        self.stranded.revert();
     }
 
     /// The replicas of a service, by index, with every change.
@@ -150,6 +159,26 @@ pub(super) struct NumberKey {
     pub(super) host: HostId,
     pub(super) protocol: Protocol,
     pub(super) port: Port,
+}
+
+/// An incarnation that was given up, by the host that may still run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StrandedKey {
+    pub(super) host: HostId,
+    pub(super) replica: ReplicaId,
+}
+
+impl StrandedKey {
+    /// All that are stranded on a host.
+    pub(super) fn all_of(host: HostId) -> RangeInclusive<Self> {
+        let replica = |number: u64, rest: u32| ReplicaId {
+            service: ServiceId(number),
+            index: rest,
+            incarnation: Incarnation(rest),
+        };
+        let at = |replica| Self { host, replica };
+        at(replica(0, 0))..=at(replica(u64::MAX, u32::MAX))
+    }
 }
 
 /// A key as the store writes it: in the order of the key.
@@ -239,6 +268,32 @@ impl StoredKey for NumberKey {
             host: HostId::read(host)?,
             protocol: protocol.parse().ok()?,
             port: Port::new(port.parse().ok()?)?,
+        })
+    }
+}
+
+impl StoredKey for StrandedKey {
+    fn text(&self) -> String {
+        let key = (self.replica.service, self.replica.index);
+        format!(
+            "{}/{}/{:010}",
+            self.host.text(),
+            key.text(),
+            self.replica.incarnation.0
+        )
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, rest) = text.split_once('/')?;
+        let (key, incarnation) = rest.rsplit_once('/')?;
+        let (service, index) = ReplicaKey::read(key)?;
+        Some(Self {
+            host: HostId::read(host)?,
+            replica: ReplicaId {
+                service,
+                index,
+                incarnation: Incarnation(incarnation.parse().ok()?),
+            },
         })
     }
 }
