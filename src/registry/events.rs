@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::identity::{HostId, HostName, Incarnation, ServiceId, ServiceName};
+use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceId, ServiceName};
 use crate::supervision::{State, Status};
 use crate::time::WallClock;
 
@@ -40,6 +40,17 @@ impl Registry {
         };
         self.log(key.0, event, Standing::Truth);
         self.shown.truth.insert(key.0);
+    }
+
+    /// Notes a decision about an incarnation that may not be the present one.
+    pub(super) fn tell_incarnation(&mut self, of: ReplicaId, kind: &str, text: String) {
+        let event = EventView {
+            replica: Some(of.index),
+            incarnation: Some(of.incarnation),
+            ..self.event(kind, text)
+        };
+        self.log(of.service, event, Standing::Truth);
+        self.shown.truth.insert(of.service);
     }
 
     /// Notes what a host told of a replica; it is shown at once.

@@ -1,6 +1,7 @@
 //! Every stored record, by table, and the batches that make changes of them durable.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +11,8 @@ use crate::port::{Port, Protocol};
 
 use super::ledger::Ledger;
 use super::records::{
-    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tenure, Tombstone, decode, encode,
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tenure, Tombstone,
+    decode, encode,
 };
 use super::{EventView, LoadError, Stored, Write, tables};
 
@@ -29,6 +31,7 @@ pub(super) struct Truth {
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
     pub(super) host_events: Ledger<(HostId, u64), EventView>,
     pub(super) history: Ledger<TenureKey, Tenure>,
+    pub(super) stranded: Ledger<StrandedKey, Stranded>,
 }
 
 impl Truth {
@@ -44,6 +47,7 @@ impl Truth {
             events: Ledger::new(read(stored, tables::EVENTS)?),
             host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
             history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
+            stranded: Ledger::new(read(stored, tables::STRANDED)?),
         })
     }
 
@@ -58,6 +62,7 @@ impl Truth {
             || self.events.is_changed()
             || self.host_events.is_changed()
             || self.history.is_changed()
+            || self.stranded.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -71,6 +76,7 @@ impl Truth {
             || self.events.has_news()
             || self.host_events.has_news()
             || self.history.has_news()
+            || self.stranded.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -85,6 +91,7 @@ impl Truth {
         write(tables::EVENTS, &mut self.events, &mut writes);
         write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
         write(tables::PORT_HISTORY, &mut self.history, &mut writes);
+        write(tables::STRANDED, &mut self.stranded, &mut writes);
         writes
     }
 
@@ -112,6 +119,7 @@ impl Truth {
         all(tables::EVENTS, &self.events, &mut writes);
         all(tables::HOST_EVENTS, &self.host_events, &mut writes);
         all(tables::PORT_HISTORY, &self.history, &mut writes);
+        all(tables::STRANDED, &self.stranded, &mut writes);
         writes
     }
 
@@ -126,6 +134,7 @@ impl Truth {
         self.events.commit();
         self.host_events.commit();
         self.history.commit();
+        self.stranded.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -139,6 +148,7 @@ impl Truth {
         self.events.revert();
         self.host_events.revert();
         self.history.revert();
+        self.stranded.revert();
     }
 
     /// The replicas of a service, by index, with every change.
@@ -173,6 +183,26 @@ pub(super) struct NumberKey {
 pub(super) struct TenureKey {
     pub(super) host: HostId,
     pub(super) replica: ReplicaId,
+}
+
+/// An incarnation that was given up, by the host that may still run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StrandedKey {
+    pub(super) host: HostId,
+    pub(super) replica: ReplicaId,
+}
+
+impl StrandedKey {
+    /// All that are stranded on a host.
+    pub(super) fn all_of(host: HostId) -> RangeInclusive<Self> {
+        let replica = |number: u64, rest: u32| ReplicaId {
+            service: ServiceId(number),
+            index: rest,
+            incarnation: Incarnation(rest),
+        };
+        let at = |replica| Self { host, replica };
+        at(replica(0, 0))..=at(replica(u64::MAX, u32::MAX))
+    }
 }
 
 /// A key as the store writes it: in the order of the key.
@@ -299,6 +329,32 @@ impl StoredKey for NumberKey {
             host: HostId::read(host)?,
             protocol: protocol.parse().ok()?,
             port: Port::new(port.parse().ok()?)?,
+        })
+    }
+}
+
+impl StoredKey for StrandedKey {
+    fn text(&self) -> String {
+        let key = (self.replica.service, self.replica.index);
+        format!(
+            "{}/{}/{:010}",
+            self.host.text(),
+            key.text(),
+            self.replica.incarnation.0
+        )
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, rest) = text.split_once('/')?;
+        let (key, incarnation) = rest.rsplit_once('/')?;
+        let (service, index) = ReplicaKey::read(key)?;
+        Some(Self {
+            host: HostId::read(host)?,
+            replica: ReplicaId {
+                service,
+                index,
+                incarnation: Incarnation(incarnation.parse().ok()?),
+            },
         })
     }
 }
