@@ -11,6 +11,7 @@ use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
 use super::contact::{Contacts, Silence};
+use super::drain::Drains;
 use super::event_log::EventLogs;
 use super::hosts::HostLife;
 use super::limits::Limits;
@@ -102,6 +103,8 @@ pub struct Registry {
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
     pub(super) waits: Waits,
+    /// Hosts that are taken out of service.
+    pub(super) drains: Drains,
     pub(super) outbox: Outbox,
     pub(super) shown: Shown,
     /// Stored grants that contradict each other; all are kept, and shown with their hosts.
@@ -144,6 +147,7 @@ impl Registry {
             stranded_due: BTreeSet::new(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
+            drains: Drains::default(),
             outbox: Outbox::default(),
             shown: Shown::default(),
             conflicts: Vec::new(),
@@ -158,6 +162,7 @@ impl Registry {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.now = now;
         match input {
+            told if self.is_being_removed(&told) => self.deferred.push_back(told),
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
@@ -189,10 +194,15 @@ impl Registry {
         self.follow_contacts();
         if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
             self.settle_stranded();
+            if !self.attention.is_empty() || self.waits.is_due() {
+                self.drains.wake();
+            }
             for service in std::mem::take(&mut self.attention) {
                 self.settle(service);
+                self.end_move(service);
                 self.roll(service);
             }
+            self.move_drained();
             self.place();
         }
         self.show_news(out);
@@ -207,6 +217,8 @@ impl Registry {
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
+        self.forget_removed();
+        self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());
         self.send_orders(sent.orders, out);
@@ -253,6 +265,7 @@ impl Registry {
             let all = [
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
+                self.drains.next_deadline(),
                 self.outbox.next_deadline(),
                 self.retention.next_deadline(),
             ];
@@ -272,6 +285,7 @@ impl Registry {
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.drains.on_deadline(now.mono);
             self.end_retention();
         }
         self.flush(now, out);

@@ -14,12 +14,16 @@ mod claims;
 mod commands;
 mod contact;
 mod drain;
+mod drain_orders;
+mod drain_plan;
 mod effect;
 mod event_log;
 mod events;
 mod explain;
 mod fencing;
 mod heard;
+mod host_removal;
+mod host_shutdown;
 mod host_verbs;
 mod hosts;
 mod input;
@@ -85,16 +89,22 @@ pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use tombstones::Removed;
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
-    ReplicaView, ServiceView, View,
+    Desired, DrainView, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts,
+    PortView, ReplicaView, ServiceView, StayView, View,
 };
 
 #[cfg(test)]
 mod attach_test;
 #[cfg(test)]
+mod drain_test;
+#[cfg(test)]
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
+#[cfg(test)]
+mod host_removal_test;
+#[cfg(test)]
+mod host_shutdown_test;
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]

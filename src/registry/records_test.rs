@@ -16,9 +16,9 @@ use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
-    Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
-    Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting, Wish,
-    decode, encode,
+    Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica,
+    Resting, Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting,
+    Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::{EventView, ReportedAddress, UnusableAddress};
@@ -171,12 +171,15 @@ fn services_survive_with_every_profile_that_is_in_use() {
         roll: None,
         incarnation_floor: 6,
         attached: false,
+        moving: None,
     };
     survives(&service);
     // As records before it were: without a source, and never attached.
     let text = String::from_utf8_lossy(&encode(&service)).into_owned();
-    assert!(!text.contains("source") && !text.contains("attached"));
+    let later = ["source", "attached", "moving"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     service.attached = true;
+    service.moving = Some(3);
     survives(&service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
@@ -213,6 +216,8 @@ fn replicas_survive_in_every_phase_and_state() {
         StopWhy::Killed,
         StopWhy::ScaledDown,
         StopWhy::Renewed,
+        StopWhy::Drained,
+        StopWhy::HostShutdown,
     ] {
         let by = "alice".into();
         phases.push(placed(Some(StopOrder { why, by })));
@@ -222,6 +227,7 @@ fn replicas_survive_in_every_phase_and_state() {
         WaitCause::Conflict("port 80/tcp".into()),
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
+        WaitCause::Moved("host n1 is drained by root".into()),
     ] {
         let rest = Some(Duration::from_millis(1500));
         phases.push(Phase::Waiting(Waiting { cause, rest }));
@@ -235,6 +241,8 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Killed,
         EndKind::HostRebooted,
         EndKind::PortConflict,
+        EndKind::HostDrained,
+        EndKind::HostShutdown,
     ] {
         phases.push(Phase::Ended(Ended {
             how,
@@ -295,12 +303,30 @@ fn hosts_survive() {
         reason: "loopback".into(),
     }];
     facts.agent = Some("m/b/f".parse().unwrap());
-    survives(&Host {
+    let mut host = Host {
         id: HostId(3),
         facts,
         reported_at: at(6),
         lost: None,
-    });
+        drain: None,
+        removed: None,
+    };
+    survives(&host);
+    // As records before it were: in service, and there.
+    let text = String::from_utf8_lossy(&encode(&host)).into_owned();
+    let later = ["drain", "removed", "shutting_down"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
+    host.facts.shutting_down = true;
+    host.removed = Some(at(9));
+    for until in [None, Some(at(8))] {
+        host.drain = Some(Drain {
+            by: "root".into(),
+            since: at(7),
+            until,
+            replicas: 5,
+        });
+        survives(&host);
+    }
 }
 
 #[test]

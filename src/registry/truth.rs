@@ -151,6 +151,11 @@ impl Truth {
         self.stranded.revert();
     }
 
+    /// Hosts that were not removed.
+    pub(super) fn known_hosts(&self) -> impl Iterator<Item = (&HostId, &Host)> {
+        self.hosts.iter().filter(|(_, host)| host.removed.is_none())
+    }
+
     /// The replicas of a service, by index, with every change.
     pub(super) fn replicas_of(
         &self,

@@ -161,6 +161,7 @@ impl Uplink {
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
             capabilities: self.capabilities.clone(),
+            shutting_down: false,
             conditions: observed.conditions.clone(),
             replicas,
             full: completeness == Completeness::Full,

@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
-use crate::rest::pages::Pages;
+use crate::rest::pages::{Pages, Wanted, WantedHosts};
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::rest::synced::Synced;
@@ -36,7 +36,9 @@ pub(crate) struct App {
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
     /// Lists that are read in pages.
-    pub(crate) pages: Pages,
+    pub(crate) pages: Pages<Wanted>,
+    /// The same of hosts.
+    pub(crate) host_pages: Pages<WantedHosts>,
     pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
     /// Random per start: a change asks every agent for a full report.

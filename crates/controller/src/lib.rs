@@ -186,6 +186,7 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::new(own_uid),
             pages: rest::pages::Pages::default(),
+            host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,

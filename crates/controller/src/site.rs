@@ -279,6 +279,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     }

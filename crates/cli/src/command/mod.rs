@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 mod endpoints;
 mod events;
 mod explain;
+mod host;
 mod hosts;
 mod logs;
 mod ports;
@@ -71,7 +72,7 @@ enum Command {
     Why(why::Why),
     Events(events::Events),
     Hosts(hosts::Hosts),
-    Host(hosts::Host),
+    Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
     Controller(daemon::Controller),

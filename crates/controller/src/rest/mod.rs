@@ -25,6 +25,7 @@ pub(crate) mod counters;
 pub(crate) mod endpoints;
 mod envelope;
 mod explain;
+mod host_orders;
 mod hosts;
 pub(crate) mod identity;
 mod names;
@@ -61,6 +62,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/services/{service}/events", get(past::events)),
         ("/services/{service}/explain", get(explain::service)),
         ("/services/{service}/endpoints", get(endpoints::endpoints)),
+        ("/services/{service}/replicas/{index}", get(replicas::show)),
         (
             "/services/{service}/replicas/{index}/kill",
             post(replicas::kill),
@@ -79,6 +81,12 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/hosts", get(hosts::list)),
         ("/hosts/{host}", get(hosts::show)),
         ("/hosts/{host}/ports", get(hosts::ports)),
+        ("/hosts/{host}/drain", post(host_orders::drain)),
+        ("/hosts/{host}/undrain", post(host_orders::undrain)),
+        ("/hosts/{host}/down", post(host_orders::down)),
+        ("/hosts/{host}/remove", post(host_orders::remove)),
+        ("/hosts/{host}/adopt", post(host_orders::adopt)),
+        ("/hosts/{host}/fence", post(host_orders::fence)),
         ("/hosts/{host}/ports/history", get(past::ports)),
         ("/hosts/{host}/events", get(past::host_events)),
         ("/hosts/{host}/report", put(agents::report)),
