@@ -12,7 +12,7 @@ use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::rights::Caller;
-use crate::supervision::{Failure, Status};
+use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
@@ -160,6 +160,8 @@ pub(super) enum WaitCause {
     GaveUp(String),
     /// Its host was booted.
     Rebooted,
+    /// Its host ended it by itself.
+    Left(Leaving),
 }
 
 /// A host and ports on it.
@@ -235,6 +237,8 @@ pub(super) enum EndKind {
     Killed,
     /// Its host was booted and it is not to be run again.
     HostRebooted,
+    /// Its host ended it by itself and it is not to be run again.
+    LeftHost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
 }

@@ -119,6 +119,7 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
             | EndKind::Failed
             | EndKind::GaveUp
             | EndKind::HostRebooted
+            | EndKind::LeftHost
             | EndKind::PortConflict => Step::Failed(ended.reason.clone()),
         },
     }

@@ -182,6 +182,14 @@ impl Registry {
                 let host = self.host_name(placement.host);
                 Next::End(EndKind::Stopped, format!("stopped on host {host}"))
             }
+            Final::Left(why) => {
+                let text = format!("{why} on host {}", self.host_name(placement.host));
+                if profile.rerunnable {
+                    Next::Renew(WaitCause::Left(*why), None, text)
+                } else {
+                    Next::End(EndKind::LeftHost, text)
+                }
+            }
             Final::GaveUp { .. } => {
                 let then = profile.supervision.give_up.as_ref().map(|it| &it.then);
                 let requeued = replica.requeues;
@@ -269,6 +277,7 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::Conflict(_) => EndKind::PortConflict,
         WaitCause::GaveUp(_) => EndKind::GaveUp,
         WaitCause::Rebooted => EndKind::HostRebooted,
+        WaitCause::Left(_) => EndKind::LeftHost,
     }
 }
 
@@ -292,6 +301,7 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
+            Self::LeftHost => "left-host",
             Self::PortConflict => "port-conflict",
         }
     }

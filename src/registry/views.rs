@@ -158,6 +158,7 @@ impl Registry {
             WaitCause::Asked => None,
             WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
+            WaitCause::Left(why) => Some(format!("it was stopped: {why}")),
         };
         let left = self.waits.rest_left(key, self.now.mono);
         view.job_state = "PEND".to_owned();
@@ -330,6 +331,7 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
+            Self::LeftHost => "stopped by its host",
             Self::PortConflict => "port conflict",
         }
     }

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use crate::attached::{self, Moorage, Socket, SocketError};
 use crate::config::{Config, SocketPlace};
+use crate::contact::ContactPage;
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household, open_through};
 use crate::identity;
@@ -60,6 +61,7 @@ impl Agent {
         _ = ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
+        let (heeding, heeding_seen) = watch::channel(false);
         let (granted, granted_seen) = watch::channel(Granted::new());
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
         let (to_household, inbox) = mpsc::channel(INBOX);
@@ -70,6 +72,7 @@ impl Agent {
             ends,
             granted,
             living,
+            heeding,
             observed: observed_seen.clone(),
         };
         let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
@@ -115,6 +118,7 @@ impl Agent {
             config: config.clone(),
             identity: identity.clone(),
             skew_ms: None,
+            contact: ContactPage::of(&config.state, heeding_seen),
             capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,

@@ -14,6 +14,7 @@ mod attached;
 mod check;
 mod clock;
 mod config;
+mod contact;
 mod facts;
 mod household;
 mod identity;

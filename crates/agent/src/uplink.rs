@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::Config;
 use crate::attached;
 use crate::clock;
+use crate::contact::{self, ContactPage};
 use crate::facts::Observed;
 use crate::household::Message;
 
@@ -31,6 +32,7 @@ pub(crate) struct Uplink {
     pub(crate) identity: AgentIdentity,
     /// How far the clock here was ahead of the controller's at the last lease.
     pub(crate) skew_ms: Option<i64>,
+    pub(crate) contact: ContactPage,
     pub(crate) capabilities: Vec<String>,
     pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
@@ -133,6 +135,7 @@ impl Uplink {
                     Some(end) => { untold.insert(end.name(), end); }
                     None => return,
                 },
+                () = self.contact.is_read() => self.contact.note(),
                 () = self.rejoin.notified() => return,
             }
         }
@@ -190,8 +193,11 @@ impl Uplink {
             skew_ms: self.skew_ms,
         };
         let asked = clock::Moment::now();
+        // The controller counts from when it hears, which is later.
+        let sent = contact::now();
         let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
         let lease: Lease = answered.await?;
+        self.contact.heard(sent, lease.host_grace_ms);
         if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {
             let is_off = |skew: i64| skew.unsigned_abs() > clock::WARNED_MS;
             if is_off(skew) && !self.skew_ms.is_some_and(is_off) {

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use portreeve::port::{PortRange, Protocol};
+use portreeve::profile::OnCutOff;
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
 use portreeve::supervision::Status;
@@ -67,6 +68,7 @@ pub(crate) struct Household {
     ends: mpsc::UnboundedSender<ReplicaReport>,
     granted: watch::Sender<Granted>,
     living: watch::Sender<usize>,
+    heeding: watch::Sender<bool>,
     observed: watch::Receiver<Observed>,
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Channels {
     pub(crate) granted: watch::Sender<Granted>,
     /// How many replicas have, or may have, a process here.
     pub(crate) living: watch::Sender<usize>,
+    /// Whether one of them ends when the controller does not hear of this host for long.
+    pub(crate) heeding: watch::Sender<bool>,
     pub(crate) observed: watch::Receiver<Observed>,
 }
 
@@ -115,6 +119,7 @@ impl Household {
             ends: channels.ends,
             granted: channels.granted,
             living: channels.living,
+            heeding: channels.heeding,
             observed: channels.observed,
         };
         for found in found {
@@ -368,8 +373,14 @@ impl Household {
         });
         let here = living.filter_map(|(name, _)| {
             let assignment = self.keeping.get(name)?.assignment.as_ref()?;
-            Some(&assignment.desired.grant)
+            Some(&assignment.desired)
         });
+        self.heeding.send_if_modified(|before| {
+            let heeds = |desired: &Desired| desired.profile.on_cut_off == OnCutOff::Stop;
+            let now = here.clone().any(heeds);
+            std::mem::replace(before, now) != now
+        });
+        let here = here.map(|desired| &desired.grant);
         let wanted = self
             .wanted
             .iter()

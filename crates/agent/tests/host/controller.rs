@@ -40,6 +40,8 @@ pub(crate) struct Heard {
     pub(crate) instance: String,
     pub(crate) reports: Vec<HostFacts>,
     pub(crate) leases: u32,
+    /// How long it forgives silence.
+    pub(crate) grace_ms: Option<u64>,
     pub(crate) asks: Vec<LeaseAsk>,
     /// How far its clock is behind.
     pub(crate) behind: Duration,
@@ -149,6 +151,7 @@ async fn lease(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> 
     Json(Lease {
         instance: heard.instance.clone(),
         now: Some(now.before(heard.behind)),
+        host_grace_ms: heard.grace_ms,
     })
 }
 

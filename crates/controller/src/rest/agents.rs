@@ -255,6 +255,7 @@ fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
+        host_grace_ms: None,
     })
 }
 
