@@ -20,6 +20,7 @@ use crate::identity;
 use crate::lock::{LockError, StateLock};
 use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
 use crate::orders::{Orders, Reads};
+use crate::shutdown::Closer;
 use crate::uplink::{Joined, Uplink};
 
 /// Messages on their way to the household; a sender waits when there are more.
@@ -62,6 +63,8 @@ impl Agent {
 
         let (living, living_seen) = watch::channel(0);
         let (heeding, heeding_seen) = watch::channel(false);
+        let (closing, progress) = watch::channel(None);
+        let (begun, closing_seen) = watch::channel(false);
         let (granted, granted_seen) = watch::channel(Granted::new());
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
         let (to_household, inbox) = mpsc::channel(INBOX);
@@ -74,6 +77,7 @@ impl Agent {
             living,
             heeding,
             observed: observed_seen.clone(),
+            closing,
         };
         let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
@@ -126,10 +130,22 @@ impl Agent {
             moorage: to_moorage.clone(),
             ends: ends_seen,
             rejoin: rejoin.clone(),
+            closing: closing_seen,
             joined,
         };
         let serving = socket.map(|socket| {
-            attached::serve(socket, config.clone(), client.clone(), to_moorage.clone())
+            let closer = Closer {
+                household: to_household.clone(),
+                begun,
+                progress,
+            };
+            attached::serve(
+                socket,
+                config.clone(),
+                client.clone(),
+                to_moorage.clone(),
+                closer,
+            )
         });
         let orders = Orders {
             config,

@@ -24,6 +24,7 @@ mod log_read;
 mod neighbours;
 mod orders;
 mod owner;
+mod shutdown;
 mod uplink;
 
 pub use agent::{Agent, StartError};

@@ -42,6 +42,8 @@ pub(crate) struct Uplink {
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
     /// Somebody found that the controller misses our full report.
     pub(crate) rejoin: Arc<Notify>,
+    /// Whether the host is being shut down.
+    pub(crate) closing: watch::Receiver<bool>,
     pub(crate) joined: watch::Sender<Joined>,
 }
 
@@ -93,6 +95,10 @@ impl Uplink {
         _ = self.moorage.send(attached::Message::Newest(ask)).await;
         replicas.extend(answer.await.unwrap_or_default());
         self.report(&observed, replicas, Completeness::Full).await?;
+        if *self.closing.borrow_and_update() {
+            // A full report alone reads as a host that is there for good.
+            self.tell_shutdown().await?;
+        }
         Ok((self.lease().await?, observed))
     }
 
@@ -135,6 +141,16 @@ impl Uplink {
                     Some(end) => { untold.insert(end.name(), end); }
                     None => return,
                 },
+                Ok(()) = self.closing.changed() => {
+                    if *self.closing.borrow_and_update()
+                        && let Err(cause) = self.tell_shutdown().await
+                    {
+                        warn!("the controller is not told that this host is being shut down: {cause}");
+                        tokio::time::sleep(contact.failed(&cause)).await;
+                        // Joined anew, it is told again.
+                        return;
+                    }
+                }
                 () = self.contact.is_read() => self.contact.note(),
                 () = self.rejoin.notified() => return,
             }
@@ -184,6 +200,28 @@ impl Uplink {
             _ = self.household.send(Message::Reported(names)).await;
         }
         Ok(())
+    }
+
+    /// Says that nothing is to be placed here any more, and that what is here ends.
+    async fn tell_shutdown(&self) -> Result<(), ClientError> {
+        let path = paths::host_part(&self.config.host, "shutdown");
+        let ask = LeaseAsk {
+            agent: Some(self.identity.clone()),
+            skew_ms: None,
+        };
+        let told = self.client.call(Method::POST, &path, &ask, PATIENCE);
+        let told: Result<Lease, _> = told.await;
+        match told {
+            // One that does not know the word: what ends here is told all the same.
+            Err(ClientError::Refused(problem)) => {
+                warn!(
+                    "the controller refuses the word that this host is being shut down: {}",
+                    problem.detail
+                );
+                Ok(())
+            }
+            told => told.map(drop),
+        }
     }
 
     async fn lease(&mut self) -> Result<String, ClientError> {

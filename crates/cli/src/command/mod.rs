@@ -9,6 +9,7 @@ mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
 mod verbs;
