@@ -14,6 +14,8 @@ use crate::supervision::Status;
 
 use super::attach::Attachment;
 use super::effect::Ticket;
+use super::host_verbs::HostVerb;
+use super::limits::Limits;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -39,6 +41,13 @@ pub enum Input {
     },
     /// A replica's newest status.
     Status(ReplicaReport),
+    /// A host goes down in order: what runs there is to be stopped.
+    HostShutdown {
+        /// Which host.
+        host: HostName,
+    },
+    /// Other limits hold from now on.
+    Limits(Box<Limits>),
 }
 
 /// What a user can ask for.
@@ -83,6 +92,13 @@ pub enum Command {
     Delete {
         /// Which service.
         service: ServiceName,
+    },
+    /// Order something about a host; for admins.
+    Host {
+        /// Which host.
+        host: HostName,
+        /// What.
+        verb: HostVerb,
     },
 }
 
