@@ -372,6 +372,7 @@ fn has_arrived(replica: &Replica) -> bool {
             | EndKind::GaveUp
             | EndKind::HostRebooted
             | EndKind::HostLost
+            | EndKind::LeftHost
             | EndKind::PortConflict
             | EndKind::HostDrained
             | EndKind::HostShutdown => false,

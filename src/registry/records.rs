@@ -12,7 +12,7 @@ use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::rights::Caller;
-use crate::supervision::{Failure, Status};
+use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
@@ -167,6 +167,8 @@ pub(super) enum WaitCause {
     HostLost(String),
     /// Its host was taken out of service; in words.
     Moved(String),
+    /// Its host ended it by itself.
+    Left(Leaving),
 }
 
 /// A host and ports on it.
@@ -248,6 +250,8 @@ pub(super) enum EndKind {
     HostRebooted,
     /// Its host was given up and it is not to be run again.
     HostLost,
+    /// Its host ended it by itself and it is not to be run again.
+    LeftHost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
     /// Its host was drained and it is not to be run again.

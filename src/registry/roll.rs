@@ -141,6 +141,7 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
             | EndKind::GaveUp
             | EndKind::HostRebooted
             | EndKind::HostLost
+            | EndKind::LeftHost
             | EndKind::PortConflict
             | EndKind::HostDrained
             | EndKind::HostShutdown => Step::Failed(ended.reason.clone()),

@@ -266,6 +266,14 @@ impl Registry {
                 let host = self.host_name(placement.host);
                 Next::End(EndKind::Stopped, format!("stopped on host {host}"))
             }
+            Final::Left(why) => {
+                let text = format!("{why} on host {}", self.host_name(placement.host));
+                if profile.rerunnable {
+                    Next::Renew(WaitCause::Left(*why), None, text)
+                } else {
+                    Next::End(EndKind::LeftHost, text)
+                }
+            }
             Final::GaveUp { .. } => {
                 let then = profile.supervision.give_up.as_ref().map(|it| &it.then);
                 let requeued = replica.requeues;
@@ -355,6 +363,7 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::Rebooted => EndKind::HostRebooted,
         WaitCause::HostLost(_) => EndKind::HostLost,
         WaitCause::Moved(_) => EndKind::HostDrained,
+        WaitCause::Left(_) => EndKind::LeftHost,
     }
 }
 
@@ -369,6 +378,7 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
             Self::HostLost => "host-lost",
+            Self::LeftHost => "left-host",
             Self::PortConflict => "port-conflict",
             Self::HostDrained => "host-drained",
             Self::HostShutdown => "host-shutdown",

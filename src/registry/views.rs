@@ -183,6 +183,7 @@ impl Registry {
             }
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
             WaitCause::HostLost(why) => Some(why.clone()),
+            WaitCause::Left(why) => Some(format!("it was stopped: {why}")),
         };
         let left = self.waits.rest_left(key, self.now.mono);
         view.job_state = "PEND".to_owned();
@@ -394,6 +395,7 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
             Self::HostLost => "host lost",
+            Self::LeftHost => "stopped by its host",
             Self::PortConflict => "port conflict",
             Self::HostDrained => "host drained",
             Self::HostShutdown => "host shut down",

@@ -17,7 +17,7 @@ use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::check;
+use crate::command::{check, shutdown};
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::output::{self, Format};
@@ -273,7 +273,22 @@ pub(crate) struct Agent {
     /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, clock
     #[arg(long, conflicts_with = "check_address")]
     check: bool,
-    /// How to print a check
+    /// End everything that was placed on this host, and wait for it: for a service manager, before the machine goes down
+    ///
+    /// Asks the running agent, as root or its own account. Each service is unpublished, drained and stopped by its
+    /// profile, then placed on other hosts with the reason `host shutting down`; nothing begins here until the agent is
+    /// started again. A mere stop of the agent touches nothing.
+    #[arg(long, conflicts_with_all = ["check", "check_address"])]
+    shutdown: bool,
+    /// How long to wait for that
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "90s",
+        requires = "shutdown"
+    )]
+    timeout: Span,
+    /// How to print a check or a shutdown
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
@@ -283,6 +298,11 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
+        if self.shutdown {
+            let usual = || places::agent_socket(&Places::here().run);
+            let socket = self.socket.unwrap_or_else(usual);
+            return shutdown::run(&socket, self.timeout.0, self.output).await;
+        }
         let checks = self.check || self.check_address;
         if !checks {
             log_to_stderr();

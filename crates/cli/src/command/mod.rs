@@ -11,6 +11,7 @@ mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
 mod verbs;

@@ -91,6 +91,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/hosts/{host}/events", get(past::host_events)),
         ("/hosts/{host}/report", put(agents::report)),
         ("/hosts/{host}/lease", post(agents::lease)),
+        ("/hosts/{host}/shutdown", post(agents::shutdown)),
         ("/hosts/{host}/attach", post(attach::attach)),
         ("/hosts/{host}/desired", get(agents::desired)),
         ("/hosts/{host}/reads/{read}", put(agents::log_piece)),

@@ -262,6 +262,15 @@ fn of_agents() -> Vec<Operation> {
         .also(&[409]),
         operation(
             "post",
+            "/hosts/{host}/shutdown",
+            AGENTS,
+            "A host is about to be shut down: everything there ends, and nothing is placed there",
+        )
+        .takes("application/json", object())
+        .json::<Lease>()
+        .also(&[409]),
+        operation(
+            "post",
             "/hosts/{host}/attach",
             AGENTS,
             "A job of another scheduler asks for its ports",
