@@ -104,3 +104,5 @@ mod stale_test;
 mod store_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod witness;

@@ -12,7 +12,7 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
+use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
@@ -21,12 +21,34 @@ use super::records::{
     encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::witness::Witness;
 use super::{EventView, ReportedAddress, UnusableAddress};
 
-fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
+/// The record survives, and is a sample of its type.
+fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(seen: &Witness, record: &T) {
     let bytes = encode(record);
     let back: T = decode(&bytes).unwrap();
     assert_eq!(back, *record, "{}", String::from_utf8_lossy(&bytes));
+    let written: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    seen.see::<T>(&written["record"]);
+}
+
+// controller.md section 2
+#[test]
+fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
+    let seen = Witness::default();
+    counters_and_small_records(&seen);
+    services(&seen);
+    replicas(&seen);
+    hosts(&seen);
+    let mut missing = seen.missing();
+    // They are in records of their own.
+    missing.retain(|place| place != "HostFacts.replicas");
+    assert!(
+        missing.is_empty(),
+        "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
+        seen.places()
+    );
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -68,7 +90,7 @@ fn status(state: State) -> Status {
         seq: 17,
         state,
         ready: true,
-        serving: false,
+        serving: true,
         not_ready_reason: Some("listens on 127.0.0.1 only".into()),
         restarts: 2,
         user_restarts: 1,
@@ -101,34 +123,54 @@ fn replica(phase: Phase, state: State) -> Replica {
 
 #[test]
 fn meta_tombstones_rests_and_events_survive() {
-    survives(&Meta {
-        epoch: "4f1c".into(),
-        ceiling: 1 << 52,
-        next_service: 9,
-        rights: 1 << 51,
-    });
+    counters_and_small_records(&Witness::default());
+}
+
+fn counters_and_small_records(seen: &Witness) {
+    survives(
+        seen,
+        &Meta {
+            epoch: "4f1c".into(),
+            ceiling: 1 << 52,
+            next_service: 9,
+            rights: 1 << 51,
+        },
+    );
     for revision in [None, Some(1 << 52)] {
-        survives(&Tombstone {
-            removed: at(3),
-            incarnation_floor: 8,
-            revision,
-        });
+        survives(
+            seen,
+            &Tombstone {
+                removed: at(3),
+                incarnation_floor: 8,
+                revision,
+            },
+        );
     }
-    survives(&Resting {
-        service: ServiceId(5),
-        numbers: grant().ports[1].numbers,
-    });
-    survives(&EventView {
-        at: at(4),
-        replica: Some(2),
-        incarnation: Some(Incarnation(3)),
-        kind: "ready".into(),
-        text: "ready".into(),
-    });
+    survives(
+        seen,
+        &Resting {
+            service: ServiceId(5),
+            numbers: grant().ports[1].numbers,
+        },
+    );
+    survives(
+        seen,
+        &EventView {
+            at: at(4),
+            replica: Some(2),
+            incarnation: Some(Incarnation(3)),
+            kind: "ready".into(),
+            text: "ready".into(),
+        },
+    );
 }
 
 #[test]
 fn services_survive_with_every_profile_that_is_in_use() {
+    services(&Witness::default());
+}
+
+fn services(seen: &Witness) {
     let rich = "visibility = [\"group:chem\", \"user:bob\"]\nlogs = [\"group:bio\"]\nrerunnable = false\n\
         env = { A = \"${port.http}\" }\nenv_secret = [\"TOKEN\"]\nlabels = { model = \"m1\" }\n";
     let mut profiles = BTreeMap::new();
@@ -149,18 +191,20 @@ fn services_survive_with_every_profile_that_is_in_use() {
         incarnation_floor: 6,
         attached: false,
     };
-    survives(&service);
+    survives(seen, &service);
     // As records before it were: without a source, and never attached.
     let text = String::from_utf8_lossy(&encode(&service)).into_owned();
     assert!(!text.contains("source") && !text.contains("attached"));
     service.attached = true;
-    survives(&service);
+    service.wish = Wish::Running;
+    service.owner.admin = true;
+    survives(seen, &service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
         flags: vec!["replicas=3".to_owned()],
         extends: vec!["gpu-service".parse().unwrap()],
     }));
-    survives(&service);
+    survives(seen, &service);
     for kind in [RollKind::Replace, RollKind::Restart] {
         service.roll = Some(Roll {
             kind,
@@ -168,12 +212,16 @@ fn services_survive_with_every_profile_that_is_in_use() {
             current: Some(3),
             remaining: BTreeSet::from([0, 1]),
         });
-        survives(&service);
+        survives(seen, &service);
     }
 }
 
 #[test]
 fn replicas_survive_in_every_phase_and_state() {
+    replicas(&Witness::default());
+}
+
+fn replicas(seen: &Witness) {
     let placed = |stop| {
         Phase::Placed(Placement {
             host: HostId(2),
@@ -231,13 +279,18 @@ fn replicas_survive_in_every_phase_and_state() {
         }));
     }
     for phase in phases {
-        survives(&replica(phase, State::Up));
+        survives(seen, &replica(phase, State::Up));
     }
     for state in [
         State::Idle,
+        State::Starting,
+        State::Startup,
+        State::Stopping,
+        State::Reaping,
         State::Backoff,
         State::Stuck,
         State::Final(Final::Succeeded),
+        State::Final(Final::Stopped),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -249,12 +302,34 @@ fn replicas_survive_in_every_phase_and_state() {
             comm: Some("nc".into()),
         }),
     ] {
-        survives(&replica(placed(None), state));
+        survives(seen, &replica(placed(None), state));
+    }
+    for reason in [
+        Reason::Exit(ExitStatus::Code(-3)),
+        Reason::StartFailed(StartFailure::Errno(13)),
+        Reason::StartFailed(StartFailure::Exec {
+            program: "serve".into(),
+            errno: 2,
+        }),
+        Reason::StartFailed(StartFailure::PreExec(ExitStatus::Code(1))),
+        Reason::StartFailed(StartFailure::Prepare("no room".into())),
+        Reason::Startup { failures: 3 },
+        Reason::Probe { failures: 3 },
+        Reason::User,
+        Reason::Stop,
+        Reason::StaleRecord,
+    ] {
+        let failed = State::Final(Final::Failed(reason));
+        survives(seen, &replica(placed(None), failed));
     }
 }
 
 #[test]
 fn hosts_survive() {
+    hosts(&Witness::default());
+}
+
+fn hosts(seen: &Witness) {
     let mut facts = facts("n1");
     facts.reserved = "22,80-81".parse().unwrap();
     facts.foreign = vec![foreign(52365, 811, "nc")];
@@ -271,12 +346,16 @@ fn hosts_survive() {
         prefix: 8,
         reason: "loopback".into(),
     }];
+    facts.conditions = vec!["its disk is full".into()];
     facts.agent = Some("m/b/f".parse().unwrap());
-    survives(&Host {
-        id: HostId(3),
-        facts,
-        reported_at: at(6),
-    });
+    survives(
+        seen,
+        &Host {
+            id: HostId(3),
+            facts,
+            reported_at: at(6),
+        },
+    );
 }
 
 #[test]
