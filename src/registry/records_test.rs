@@ -17,38 +17,45 @@ use crate::time::WallClock;
 
 use super::records::{
     Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
-    Roll, RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode,
-    encode,
+    Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting, Wish,
+    decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::witness::Witness;
 use super::{EventView, ReportedAddress, UnusableAddress};
 
+thread_local! {
+    /// What the samples of this test had.
+    static SEEN: Witness = Witness::default();
+}
+
 /// The record survives, and is a sample of its type.
-fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(seen: &Witness, record: &T) {
+fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
     let bytes = encode(record);
     let back: T = decode(&bytes).unwrap();
     assert_eq!(back, *record, "{}", String::from_utf8_lossy(&bytes));
     let written: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-    seen.see::<T>(&written["record"]);
+    SEEN.with(|seen| seen.see::<T>(&written["record"]));
 }
 
 // controller.md section 2
 #[test]
 fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
-    let seen = Witness::default();
-    counters_and_small_records(&seen);
-    services(&seen);
-    replicas(&seen);
-    hosts(&seen);
-    let mut missing = seen.missing();
-    // They are in records of their own.
-    missing.retain(|place| place != "HostFacts.replicas");
-    assert!(
-        missing.is_empty(),
-        "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
-        seen.places()
-    );
+    // Every test here that has samples; whoever adds a type adds its test.
+    meta_tombstones_rests_and_events_survive();
+    services_survive_with_every_profile_that_is_in_use();
+    replicas_survive_in_every_phase_and_state();
+    hosts_survive();
+    SEEN.with(|seen| {
+        let mut missing = seen.missing();
+        // They are in records of their own.
+        missing.retain(|place| place != "HostFacts.replicas");
+        assert!(
+            missing.is_empty(),
+            "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
+            seen.places()
+        );
+    });
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -123,54 +130,57 @@ fn replica(phase: Phase, state: State) -> Replica {
 
 #[test]
 fn meta_tombstones_rests_and_events_survive() {
-    counters_and_small_records(&Witness::default());
+    survives(&Meta {
+        epoch: "4f1c".into(),
+        ceiling: 1 << 52,
+        next_service: 9,
+        rights: 1 << 51,
+    });
+    for revision in [None, Some(1 << 52)] {
+        survives(&Tombstone {
+            removed: at(3),
+            incarnation_floor: 8,
+            revision,
+        });
+    }
+    survives(&Resting {
+        service: ServiceId(5),
+        numbers: grant().ports[1].numbers,
+    });
+    survives(&EventView {
+        at: at(4),
+        replica: Some(2),
+        incarnation: Some(Incarnation(3)),
+        host: Some("n1".parse().unwrap()),
+        kind: "ready".into(),
+        text: "ready".into(),
+        times: 7,
+        first: Some(at(2)),
+    });
+    for until in [None, Some(at(9))] {
+        survives(&Tenure {
+            host: "n1".parse().unwrap(),
+            service: name("web"),
+            user: "alice".into(),
+            uid: 1000,
+            job: until.map(|_| "slurm 4711".to_owned()),
+            grant: grant(),
+            from: at(3),
+            until,
+            how: until.map(|_| "stopped by alice".to_owned()),
+        });
+    }
 }
 
-fn counters_and_small_records(seen: &Witness) {
-    survives(
-        seen,
-        &Meta {
-            epoch: "4f1c".into(),
-            ceiling: 1 << 52,
-            next_service: 9,
-            rights: 1 << 51,
-        },
-    );
-    for revision in [None, Some(1 << 52)] {
-        survives(
-            seen,
-            &Tombstone {
-                removed: at(3),
-                incarnation_floor: 8,
-                revision,
-            },
-        );
-    }
-    survives(
-        seen,
-        &Resting {
-            service: ServiceId(5),
-            numbers: grant().ports[1].numbers,
-        },
-    );
-    survives(
-        seen,
-        &EventView {
-            at: at(4),
-            replica: Some(2),
-            incarnation: Some(Incarnation(3)),
-            kind: "ready".into(),
-            text: "ready".into(),
-        },
-    );
+#[test]
+fn an_event_of_an_earlier_version_happened_once() {
+    let bytes = br#"{"format":1,"record":{"at":4,"replica":2,"incarnation":3,"kind":"ready","text":"ready"}}"#;
+    let event: EventView = decode(bytes).unwrap();
+    assert_eq!((event.times, event.first, event.host), (1, None, None));
 }
 
 #[test]
 fn services_survive_with_every_profile_that_is_in_use() {
-    services(&Witness::default());
-}
-
-fn services(seen: &Witness) {
     let rich = "visibility = [\"group:chem\", \"user:bob\"]\nlogs = [\"group:bio\"]\nrerunnable = false\n\
         env = { A = \"${port.http}\" }\nenv_secret = [\"TOKEN\"]\nlabels = { model = \"m1\" }\n";
     let mut profiles = BTreeMap::new();
@@ -191,20 +201,20 @@ fn services(seen: &Witness) {
         incarnation_floor: 6,
         attached: false,
     };
-    survives(seen, &service);
+    survives(&service);
     // As records before it were: without a source, and never attached.
     let text = String::from_utf8_lossy(&encode(&service)).into_owned();
     assert!(!text.contains("source") && !text.contains("attached"));
     service.attached = true;
     service.wish = Wish::Running;
     service.owner.admin = true;
-    survives(seen, &service);
+    survives(&service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
         flags: vec!["replicas=3".to_owned()],
         extends: vec!["gpu-service".parse().unwrap()],
     }));
-    survives(seen, &service);
+    survives(&service);
     for kind in [RollKind::Replace, RollKind::Restart] {
         service.roll = Some(Roll {
             kind,
@@ -212,16 +222,12 @@ fn services(seen: &Witness) {
             current: Some(3),
             remaining: BTreeSet::from([0, 1]),
         });
-        survives(seen, &service);
+        survives(&service);
     }
 }
 
 #[test]
 fn replicas_survive_in_every_phase_and_state() {
-    replicas(&Witness::default());
-}
-
-fn replicas(seen: &Witness) {
     let placed = |stop| {
         Phase::Placed(Placement {
             host: HostId(2),
@@ -279,7 +285,7 @@ fn replicas(seen: &Witness) {
         }));
     }
     for phase in phases {
-        survives(seen, &replica(phase, State::Up));
+        survives(&replica(phase, State::Up));
     }
     for state in [
         State::Idle,
@@ -302,7 +308,7 @@ fn replicas(seen: &Witness) {
             comm: Some("nc".into()),
         }),
     ] {
-        survives(seen, &replica(placed(None), state));
+        survives(&replica(placed(None), state));
     }
     for reason in [
         Reason::Exit(ExitStatus::Code(-3)),
@@ -320,16 +326,12 @@ fn replicas(seen: &Witness) {
         Reason::StaleRecord,
     ] {
         let failed = State::Final(Final::Failed(reason));
-        survives(seen, &replica(placed(None), failed));
+        survives(&replica(placed(None), failed));
     }
 }
 
 #[test]
 fn hosts_survive() {
-    hosts(&Witness::default());
-}
-
-fn hosts(seen: &Witness) {
     let mut facts = facts("n1");
     facts.reserved = "22,80-81".parse().unwrap();
     facts.foreign = vec![foreign(52365, 811, "nc")];
@@ -348,14 +350,11 @@ fn hosts(seen: &Witness) {
     }];
     facts.conditions = vec!["its disk is full".into()];
     facts.agent = Some("m/b/f".parse().unwrap());
-    survives(
-        seen,
-        &Host {
-            id: HostId(3),
-            facts,
-            reported_at: at(6),
-        },
-    );
+    survives(&Host {
+        id: HostId(3),
+        facts,
+        reported_at: at(6),
+    });
 }
 
 #[test]
