@@ -6,7 +6,7 @@
 
 mod restore;
 
-use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::Compression;

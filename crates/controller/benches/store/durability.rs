@@ -41,7 +41,7 @@ fn grouped(store: &Mutex<RedbStore>) -> Duration {
     let (send, receive) = channel::<(Write, Sender<()>)>();
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let mut store = store.lock().expect("no other thread has it");
             while let Ok(first) = receive.recv() {
                 let all: Vec<_> = std::iter::once(first)

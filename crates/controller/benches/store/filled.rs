@@ -175,6 +175,8 @@ pub(crate) fn fill(folder: &Path, services: usize, each: usize) -> usize {
                 service: service.service.clone(),
                 index: replica.replica,
                 incarnation: replica.incarnation,
+                service_id: None,
+                grant: None,
                 status: up(),
             }))
         })

@@ -29,6 +29,7 @@ fn config(folder: &Path) -> Config {
         site_profiles: SiteFolder::at(None),
         max_connections: None,
         max_streams: None,
+        limits: None,
     }
 }
 
