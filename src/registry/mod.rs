@@ -106,9 +106,9 @@ mod host_removal_test;
 #[cfg(test)]
 mod host_shutdown_test;
 #[cfg(test)]
-mod limits_test;
-#[cfg(test)]
 mod loss_test;
+#[cfg(test)]
+mod limits_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
@@ -137,3 +137,5 @@ mod stale_test;
 mod store_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod witness;

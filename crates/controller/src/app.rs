@@ -1,5 +1,6 @@
 //! What every request handler shares.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(crate) host_pages: Pages<WantedHosts>,
     pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
+    /// Where the store and the secret lie.
+    pub(crate) data: PathBuf,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
     pub(crate) single_host: bool,

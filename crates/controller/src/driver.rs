@@ -11,7 +11,8 @@ use std::time::Duration;
 use portreeve::endpoints::EndpointTable;
 use portreeve::identity::HostName;
 use portreeve::registry::{
-    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Ticket, View,
+    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Stored,
+    Ticket, View,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -55,13 +56,26 @@ pub(crate) struct Driver {
     with_store: Vec<oneshot::Sender<Result<(), String>>>,
     /// Taken in after that batch left: acknowledged with the next one.
     behind: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Who waits for everything that is stored.
+    reader: Option<oneshot::Sender<Result<Stored, StoreError>>>,
+    /// A batch that waits for the store to be read.
+    deferred: Option<Batch>,
 }
 
-/// A store that came back from a commit.
+/// A store that came back.
 struct Done {
     store: Box<dyn Store>,
-    batch: BatchNumber,
-    result: Result<(), StoreError>,
+    work: Work,
+}
+
+/// What it did.
+enum Work {
+    Committed {
+        batch: BatchNumber,
+        result: Result<(), StoreError>,
+    },
+    /// It was read and told.
+    Read,
 }
 
 impl Driver {
@@ -100,6 +114,8 @@ impl Driver {
             tickets: BTreeMap::new(),
             with_store: Vec::new(),
             behind: Vec::new(),
+            reader: None,
+            deferred: None,
         };
         (driver, shown, queue)
     }
@@ -113,8 +129,11 @@ impl Driver {
         self.perform(effects);
         while self.store.is_none() {
             if let Some(done) = self.done.recv().await {
-                let result = done.result.clone();
-                self.stored(done);
+                let result = match &done.work {
+                    Work::Committed { result, .. } => result.clone(),
+                    Work::Read => Ok(()),
+                };
+                self.came_back(done);
                 result?;
             }
         }
@@ -136,7 +155,7 @@ impl Driver {
                 }
             };
             tokio::select! {
-                Some(done) = self.done.recv() => self.stored(done),
+                Some(done) = self.done.recv() => self.came_back(done),
                 fact = self.facts.recv() => match fact {
                     Some(fact) => self.round(fact),
                     None => break,
@@ -173,6 +192,12 @@ impl Driver {
             } => {
                 let _ = reply.send(self.registry.host_ports(clock::now(), &reader, &host));
             }
+            // One at a time: the other is told so by the dropped reply.
+            Question::Stored { reply } if self.reader.is_none() => {
+                self.reader = Some(reply);
+                self.read();
+            }
+            Question::Stored { .. } => {}
             Question::Explain { by, what, reply } => {
                 let _ = reply.send(self.registry.explain(clock::now(), &by, &what));
             }
@@ -228,21 +253,32 @@ impl Driver {
         self.perform(effects);
     }
 
-    /// Takes the store back and tells the registry what became of its batch.
-    fn stored(&mut self, done: Done) {
+    /// Takes the store back.
+    fn came_back(&mut self, done: Done) {
         self.store = Some(done.store);
+        match done.work {
+            Work::Committed { batch, result } => self.stored(batch, &result),
+            Work::Read => match self.deferred.take() {
+                Some(batch) => self.send(batch),
+                None => self.perform(Vec::new()),
+            },
+        }
+        self.read();
+    }
+
+    /// Tells the registry what became of its batch.
+    fn stored(&mut self, batch: BatchNumber, result: &Result<(), StoreError>) {
         let mut effects = Vec::new();
-        let outcome = match &done.result {
+        let outcome = match result {
             Ok(()) => {
                 self.shown.commits.fetch_add(1, Ordering::Relaxed);
-                self.registry.committed(done.batch, &mut effects);
+                self.registry.committed(batch, &mut effects);
                 Ok(())
             }
             Err(cause) => {
                 tracing::error!(%cause, "a commit was refused; nothing of it was changed");
                 let reason = cause.to_string();
-                self.registry
-                    .commit_failed(done.batch, &reason, &mut effects);
+                self.registry.commit_failed(batch, &reason, &mut effects);
                 Err(reason)
             }
         };
@@ -318,20 +354,53 @@ impl Driver {
     }
 
     fn commit(&mut self, batch: Batch) {
+        self.with_store.append(&mut self.behind);
+        // Whoever waits to read comes first, or under load never.
+        self.read();
+        if self.store.is_some() {
+            self.send(batch);
+        } else {
+            assert!(
+                self.deferred.replace(batch).is_none(),
+                "the registry gives one batch at a time"
+            );
+        }
+    }
+
+    fn send(&mut self, batch: Batch) {
+        self.have_store(move |store| {
+            let result = store.commit(&batch);
+            Work::Committed {
+                batch: batch.number,
+                result,
+            }
+        });
+    }
+
+    /// Has the store read to who waits for that, once it is here.
+    fn read(&mut self) {
+        if self.store.is_some()
+            && let Some(reader) = self.reader.take()
+        {
+            self.have_store(move |store| {
+                // The asker may have left.
+                let _ = reader.send(store.load());
+                Work::Read
+            });
+        }
+    }
+
+    /// Has the store, which is here, do something on a thread of its own.
+    fn have_store(&mut self, work: impl FnOnce(&mut dyn Store) -> Work + Send + 'static) {
         let mut store = self
             .store
             .take()
-            .expect("the registry gives one batch at a time");
-        self.with_store.append(&mut self.behind);
+            .expect("who has the store do something sees that it is here");
         let report = self.report_done.clone();
         vital::spawn("store", async move {
             let done = vital::blocking("store", move || {
-                let result = store.commit(&batch);
-                Done {
-                    store,
-                    batch: batch.number,
-                    result,
-                }
+                let work = work(store.as_mut());
+                Done { store, work }
             });
             // The driver that would hear of it may be gone.
             let _ = report.send(done.await).await;
@@ -348,7 +417,7 @@ impl Driver {
         loop {
             if self.store.is_none() {
                 match self.done.recv().await {
-                    Some(done) => self.stored(done),
+                    Some(done) => self.came_back(done),
                     None => return,
                 }
                 continue;

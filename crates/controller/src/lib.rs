@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 mod account;
 mod app;
+mod backup;
 mod clock;
 mod data_dir;
 mod desk;
@@ -45,6 +46,7 @@ mod token;
 mod vital;
 mod watch;
 
+pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use limits::raise_open_files;
 pub use limits_file::LimitsError;
 pub use start_error::StartError;
@@ -130,15 +132,15 @@ impl Controller {
             return Err(StartError::NotLoopback { address: *address });
         }
         let data = DataDir::take(&config.data)?;
-        let (store, stored, commits, lineage) = {
+        let (store, stored, lineage) = {
             let folder = data.path().to_owned();
             vital::blocking("store", move || {
-                let noted = Tally::of(&folder).noted();
+                let noted = Tally::of(&folder).noted().map(|noted| noted.commits);
                 let mut store = RedbStore::open(&folder)?;
-                let (stored, commits) = (store.load()?, store.commits()?);
-                let lineage = Lineage::of(&folder, commits, noted);
+                let stored = store.load()?;
+                let lineage = Lineage::of(&folder, stored.commits, noted);
                 let store = Box::new(store) as Box<dyn Store>;
-                Ok::<_, StartError>((store, stored, commits, lineage))
+                Ok::<_, StartError>((store, stored, lineage))
             })
             .await?
         };
@@ -161,6 +163,7 @@ impl Controller {
         };
         let epoch = random_name()?;
         let registry = Registry::load(registry, &stored, epoch, clock::now())?;
+        let commits = stored.commits;
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
@@ -191,6 +194,7 @@ impl Controller {
             key,
             instance: random_name()?,
             polls: Shares::default(),
+            data: data.path().to_owned(),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
@@ -349,6 +353,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod backup;
     mod described;
     mod epoch;
     mod golden;

@@ -37,6 +37,7 @@ mod reads;
 mod run;
 mod standalone;
 mod steady;
+mod store;
 mod stranger;
 mod tour;
 mod tree;

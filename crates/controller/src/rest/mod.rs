@@ -20,6 +20,7 @@ pub(crate) mod accept;
 mod agents;
 pub(crate) mod answer;
 mod attach;
+mod backup;
 mod body;
 pub(crate) mod counters;
 pub(crate) mod endpoints;
@@ -102,6 +103,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/check", post(services::check)),
         ("/explain", post(explain::profile)),
         ("/counters", get(counters::show)),
+        ("/backup", get(backup::make)),
         ("/whoami", get(identity::whoami)),
     ];
     let api = api.map(|(path, methods)| (format!("{}{path}", paths::ROOT), methods));

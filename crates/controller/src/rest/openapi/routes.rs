@@ -99,6 +99,9 @@ fn reads() -> Vec<Operation> {
             .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1010}), "the newest so many; without it all")
             .json::<EventList>(),
         get("/counters", OTHERS, "What came in and was written since the controller's start").json::<Counters>(),
+        get("/backup", OTHERS, "Everything that is stored, of one moment, for `portreeve restore`; for admins")
+            .query("secrets", flag(), "with the secret that signs the tokens of replicas")
+            .form("application/gzip"),
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
