@@ -23,6 +23,7 @@ impl Registry {
             Command::Kill { service, index } => self.kill(by, &service, index),
             Command::Attach(attachment) => self.attach(by, *attachment),
             Command::Delete { service } => self.delete(by, &service),
+            Command::Host { host, verb } => self.host_command(by, &host, verb),
         }
     }
 
@@ -42,6 +43,9 @@ impl Registry {
                 "{replicas} replicas are asked for; at most {} are allowed",
                 Replicas::MOST
             )));
+        }
+        if replicas > service.desired {
+            self.fit_within_limits(by, name, service.profile(), replicas)?;
         }
         let (id, before, wish) = (service.id, service.desired, service.wish);
         let mut notes = vec![if before == replicas {
@@ -185,6 +189,7 @@ impl Registry {
             let note = format!("nothing to change: replica {index} is ended already");
             return Ok(answer(name, false, vec![note]));
         }
+        self.spare(id, index);
         self.halt((id, index), StopWhy::Killed, &by.user);
         let after = if self.is_attached(id) {
             "its job ends with it".to_owned()
@@ -286,7 +291,8 @@ pub(super) fn copies(count: u32) -> String {
 
 pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -> Answer {
     Answer {
-        service: service.clone(),
+        service: Some(service.clone()),
+        host: None,
         changed,
         notes,
         granted: None,

@@ -170,6 +170,9 @@ impl Registry {
         }
     }
 
+    /// Takes in that a host goes down in order.
+    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
+
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);

@@ -12,6 +12,7 @@ use crate::time::{Monotonic, Now};
 use super::claims::Claims;
 use super::event_log::EventLogs;
 use super::hosts::HostLife;
+use super::limits::Limits;
 use super::outbox::Outbox;
 use super::placement::Waits;
 use super::pools::Pools;
@@ -38,6 +39,8 @@ pub struct Config {
     /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
     /// reports.
     pub stale_for: Option<Duration>,
+    /// How much users and groups may hold.
+    pub limits: Limits,
     /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
     /// readers may know more, or other, than it does.
     pub begin_epoch: bool,
@@ -52,6 +55,7 @@ impl Default for Config {
             news_delay: Duration::from_secs(1),
             coalesce: Duration::from_millis(20),
             stale_for: None,
+            limits: Limits::default(),
             begin_epoch: false,
         }
     }
@@ -147,6 +151,8 @@ impl Registry {
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
+            Input::HostShutdown { host } => self.host_shutdown(&host),
+            Input::Limits(limits) => self.set_limits(*limits),
             // A command decides on truth; while a batch may still fail, that is not settled.
             command @ Input::Command { .. } if self.outbox.is_busy() => {
                 self.deferred.push_back(command);

@@ -12,14 +12,18 @@
 mod attach;
 mod claims;
 mod commands;
+mod drain;
 mod effect;
 mod event_log;
 mod events;
 mod explain;
+mod fencing;
 mod heard;
+mod host_verbs;
 mod hosts;
 mod input;
 mod ledger;
+mod limits;
 mod look;
 mod machine;
 mod networks;
@@ -63,9 +67,11 @@ pub use attach::Attachment;
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
+pub use host_verbs::{DrainPace, HostReplica, HostVerb};
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
+pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use port_history::{HistoryQuestion, PortHistory, TenureView};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
@@ -84,6 +90,8 @@ pub use view::{
 mod attach_test;
 #[cfg(test)]
 mod ends_test;
+#[cfg(test)]
+mod limits_test;
 #[cfg(test)]
 mod event_log_test;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
-use crate::supervision::{Final, State};
+use crate::supervision::Final;
 
 use super::rig::{Rig, alice, exit, facts, name, submission, web, with_port};
 use super::{

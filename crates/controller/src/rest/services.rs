@@ -308,7 +308,9 @@ pub(crate) async fn command(
     let answer = answer.ok_or_else(Refused::stopping)?;
     match &answer {
         Ok(done) => {
-            tracing::info!(%user, what, service = %done.service, changed = done.changed, "done");
+            let service = done.service.as_ref().map(tracing::field::display);
+            let host = done.host.as_ref().map(tracing::field::display);
+            tracing::info!(%user, what, service, host, changed = done.changed, "done");
         }
         Err(refusal) => tracing::info!(%user, what, %refusal, "refused"),
     }
@@ -325,6 +327,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Kill { .. } => "kill",
         Command::Attach(_) => "attach",
         Command::Delete { .. } => "delete",
+        Command::Host { verb, .. } => verb.word(),
     }
 }
 
