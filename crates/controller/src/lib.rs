@@ -362,6 +362,7 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod past;
     mod rest;
     mod services;
     pub(crate) mod watch;
