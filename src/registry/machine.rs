@@ -16,7 +16,7 @@ use super::outbox::Outbox;
 use super::placement::Waits;
 use super::pools::Pools;
 use super::show::Shown;
-use super::truth::Truth;
+use super::truth::{MetaKey, Truth};
 use super::{BatchNumber, Effect, EventView, Input, Stored, View};
 
 /// Site settings of the registry.
@@ -196,6 +196,8 @@ impl Registry {
         };
         if self.truth.is_changed() {
             self.truth.revert();
+            // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.
+            self.truth.meta.note(&MetaKey, |_| {});
             self.rebuild();
         } else {
             // Only news was refused: it stays told, and is written with the next batch.

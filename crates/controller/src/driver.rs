@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use portreeve::endpoints::EndpointTable;
 use portreeve::identity::HostName;
 use portreeve::registry::{
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::desk::{Desks, Orders};
+use crate::meters::Commits;
 use crate::queue::{Fact, Question, Queue, Reply};
 use crate::stop::Stop;
 use crate::vital;
@@ -38,6 +40,9 @@ pub(crate) struct Shown {
     pub(crate) commits: AtomicU64,
     /// Whether the newest commit was accepted.
     pub(crate) writable: AtomicBool,
+    /// Why the newest commit was refused, where it was.
+    pub(crate) refused: Mutex<Option<String>>,
+    pub(crate) commit_meters: Commits,
 }
 
 /// Owns the registry and the store.
@@ -55,12 +60,16 @@ pub(crate) struct Driver {
     with_store: Vec<oneshot::Sender<Result<(), String>>>,
     /// Taken in after that batch left: acknowledged with the next one.
     behind: Vec<oneshot::Sender<Result<(), String>>>,
+    /// What was said last of a refused commit, and when.
+    complained: Option<(Instant, String)>,
 }
 
 /// A store that came back from a commit.
 struct Done {
     store: Box<dyn Store>,
     batch: BatchNumber,
+    records: usize,
+    took: Duration,
     result: Result<(), StoreError>,
 }
 
@@ -69,6 +78,8 @@ impl Driver {
     const ROUND: usize = 256;
     /// How many commands may wait for a store that is slow: their askers may leave, they do not.
     const MOST_UNANSWERED: usize = 1024;
+    /// How often the log says that the store refuses commits for one and the same reason.
+    const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
     /// How long a stopping controller waits for news that is not yet written.
     const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
@@ -85,6 +96,8 @@ impl Driver {
             desks: Desks::default(),
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
+            refused: Mutex::default(),
+            commit_meters: Commits::default(),
         });
         let (queue, facts, questions) = Queue::new();
         let (report_done, done) = mpsc::channel(1);
@@ -100,6 +113,7 @@ impl Driver {
             tickets: BTreeMap::new(),
             with_store: Vec::new(),
             behind: Vec::new(),
+            complained: None,
         };
         (driver, shown, queue)
     }
@@ -224,17 +238,25 @@ impl Driver {
         let outcome = match &done.result {
             Ok(()) => {
                 self.shown.commits.fetch_add(1, Ordering::Relaxed);
+                let meters = &self.shown.commit_meters;
+                meters.accepted(done.took, done.records);
+                if !self.shown.writable.load(Ordering::Relaxed) {
+                    tracing::info!("the store takes commits again");
+                }
                 self.registry.committed(done.batch, &mut effects);
                 Ok(())
             }
             Err(cause) => {
-                tracing::error!(%cause, "a commit was refused; nothing of it was changed");
                 let reason = cause.to_string();
+                let meters = &self.shown.commit_meters;
+                meters.refused.fetch_add(1, Ordering::Relaxed);
+                self.complain(&reason);
                 self.registry
                     .commit_failed(done.batch, &reason, &mut effects);
                 Err(reason)
             }
         };
+        *self.shown.refused.lock() = outcome.clone().err();
         self.shown
             .writable
             .store(outcome.is_ok(), Ordering::Relaxed);
@@ -242,6 +264,21 @@ impl Driver {
         self.registry.flush(clock::now(), &mut effects);
         self.perform(effects);
         acknowledge(waited, &outcome);
+    }
+
+    /// Says that a commit was refused: again after a while, or with other words. A full disk is asked each second, and
+    /// may be the log's too.
+    fn complain(&mut self, reason: &str) {
+        let now = Instant::now();
+        let said = self.complained.as_ref();
+        if said.is_some_and(|(at, said)| said == reason && now < *at + Self::COMPLAINS_EVERY) {
+            return;
+        }
+        tracing::error!(
+            cause = reason,
+            "a commit was refused; nothing of it was changed"
+        );
+        self.complained = Some((now, reason.to_owned()));
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
@@ -315,10 +352,13 @@ impl Driver {
         let report = self.report_done.clone();
         vital::spawn("store", async move {
             let done = vital::blocking("store", move || {
+                let begun = Instant::now();
                 let result = store.commit(&batch);
                 Done {
                     store,
                     batch: batch.number,
+                    records: batch.writes.len(),
+                    took: begun.elapsed(),
                     result,
                 }
             });

@@ -31,8 +31,10 @@ mod limits;
 mod limits_file;
 mod lineage;
 mod listen;
+mod meters;
 mod peer;
 mod queue;
+mod rate;
 mod reads;
 mod rest;
 mod share;
@@ -58,6 +60,8 @@ use limits::Limits;
 use limits_file::LimitsFile;
 use lineage::Lineage;
 use listen::Listener;
+use meters::Meters;
+use rate::Rates;
 use reads::Reads;
 use share::Shares;
 use socket::SocketPlace;
@@ -94,6 +98,9 @@ pub struct Config {
     /// Streams at once of each listener; by default three quarters of its connections. One user has at most
     /// half of them.
     pub max_streams: Option<usize>,
+    /// Requests a second that one user may send on the long run, five times as many at once; by default 1,000. Root
+    /// and the controller's account may send as many as they like.
+    pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
 }
@@ -190,6 +197,9 @@ impl Controller {
             key,
             instance: random_name()?,
             polls: Shares::default(),
+            meters: Meters::new(rest::routed()),
+            rates: Rates::new(config.requests_per_second.unwrap_or(Rates::PER_SECOND)),
+            store_file: data.path().join(RedbStore::FILE),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
@@ -355,6 +365,7 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod metrics;
     mod rest;
     mod services;
     pub(crate) mod watch;

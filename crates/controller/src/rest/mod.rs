@@ -27,6 +27,7 @@ mod envelope;
 mod explain;
 mod hosts;
 pub(crate) mod identity;
+pub(crate) mod metrics;
 mod names;
 pub(crate) mod openapi;
 pub(crate) mod pages;
@@ -96,6 +97,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
     let at_root = [
         ("/healthz", get(healthz)),
         ("/readyz", get(readyz)),
+        ("/metrics", get(metrics::show)),
         ("/openapi.json", get(openapi::show)),
     ];
     let at_root = at_root.map(|(path, methods)| (path.to_owned(), methods));
@@ -114,8 +116,7 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The paths of every route, for the tests.
-#[cfg(test)]
+/// The paths of every route.
 pub(crate) fn routed() -> Vec<String> {
     routes().into_iter().map(|(path, _)| path).collect()
 }
@@ -166,8 +167,12 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.shown.writable.load(Ordering::Relaxed) {
         return "ready\n".into_response();
     }
-    let reason = "the store refuses writes: reads go on, changes are refused; see the log";
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "not_writable", reason).into_response()
+    let cause = app.shown.refused.lock().clone().unwrap_or_default();
+    let reason = format!(
+        "the store refuses writes: {cause}; reads go on, changes are refused, and it is tried again by itself"
+    );
+    let refused = Refused::unavailable("not_writable", reason);
+    refused.with("cause", cause).into_response()
 }
 
 async fn no_such_route(uri: Uri) -> Refused {
