@@ -10,14 +10,17 @@ use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
+use super::event_log::EventLogs;
 use super::hosts::HostLife;
 use super::limits::Limits;
 use super::outbox::Outbox;
 use super::placement::Waits;
 use super::pools::Pools;
+use super::port_history::Archive;
+use super::retention::Retention;
 use super::show::Shown;
 use super::truth::{MetaKey, Truth};
-use super::{BatchNumber, Effect, EventView, Input, Stored, View};
+use super::{BatchNumber, Effect, Input, Stored, View};
 
 /// Site settings of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +82,14 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
-    /// The number of the next event of each service.
-    pub(super) event_numbers: BTreeMap<ServiceId, u64>,
+    /// What follows from the events of each service.
+    pub(super) event_logs: EventLogs<ServiceId>,
+    /// What follows from the events of each host.
+    pub(super) host_logs: EventLogs<HostId>,
+    /// What follows from the history of ports.
+    pub(super) archive: Archive,
+    /// When it is next looked for what was kept long enough.
+    pub(super) retention: Retention,
     /// Services whose replicas or roll may have a next step.
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
@@ -119,7 +128,10 @@ impl Registry {
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
-            event_numbers: BTreeMap::new(),
+            event_logs: EventLogs::default(),
+            host_logs: EventLogs::default(),
+            archive: Archive::default(),
+            retention: Retention::default(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
             outbox: Outbox::default(),
@@ -139,6 +151,7 @@ impl Registry {
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
+            Input::HostShutdown { host } => self.host_shutdown(&host),
             Input::Limits(limits) => self.set_limits(*limits),
             // A command decides on truth; while a batch may still fail, that is not settled.
             command @ Input::Command { .. } if self.outbox.is_busy() => {
@@ -195,7 +208,9 @@ impl Registry {
             return;
         };
         if self.truth.is_changed() {
+            let logs = self.open_logs();
             self.truth.revert();
+            self.reopen_logs(logs);
             // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.
             self.truth.meta.note(&MetaKey, |_| {});
             self.rebuild();
@@ -229,6 +244,7 @@ impl Registry {
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
                 self.outbox.next_deadline(),
+                self.retention.next_deadline(),
             ];
             all.into_iter().flatten().min()
         });
@@ -243,6 +259,7 @@ impl Registry {
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.end_retention();
         }
         self.flush(now, out);
     }
@@ -251,20 +268,6 @@ impl Registry {
     #[must_use]
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.shown.view)
-    }
-
-    /// What happened to a service, oldest first; at most [`EVENTS_KEPT`](super::EVENTS_KEPT).
-    #[must_use]
-    pub fn events(&self, service: &ServiceName) -> Vec<EventView> {
-        let Some(view) = self.shown.view.services.get(service) else {
-            return Vec::new();
-        };
-        self.truth
-            .events
-            .durable_range((view.id, 0)..=(view.id, u64::MAX))
-            .into_iter()
-            .map(|(_, event)| event.clone())
-            .collect()
     }
 
     /// The life of the revision line: another one after a restore, so that no number of the old is believed.

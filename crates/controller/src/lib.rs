@@ -360,6 +360,7 @@ mod tests {
     mod attach;
     mod described;
     mod epoch;
+    mod golden;
     mod hostile_reads;
     mod hosts;
     mod layers;

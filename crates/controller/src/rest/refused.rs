@@ -131,6 +131,16 @@ impl From<Refusal> for Refused {
                 Self::new(StatusCode::CONFLICT, Problem::NO_PORT, detail)
                     .with("service", service.to_string())
             }
+            Refusal::NoSuchHost { host } => {
+                Self::new(StatusCode::NOT_FOUND, "host_not_found", detail)
+                    .with("host", host.to_string())
+            }
+            Refusal::AdminsOnly { host, .. } => {
+                Self::forbidden(detail).with("host", host.to_string())
+            }
+            Refusal::HostUnfit { host, .. } => {
+                Self::new(StatusCode::CONFLICT, "host_unfit", detail).with("host", host.to_string())
+            }
             Refusal::BeyondLimit { service, limit } => {
                 Self::new(StatusCode::CONFLICT, "beyond_limit", detail)
                     .with("service", service.to_string())
