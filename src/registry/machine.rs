@@ -21,7 +21,7 @@ use super::pools::Pools;
 use super::port_history::Archive;
 use super::retention::Retention;
 use super::show::Shown;
-use super::truth::Truth;
+use super::truth::{MetaKey, Truth};
 use super::{BatchNumber, Effect, Input, Stored, View};
 
 /// Site settings of the registry.
@@ -235,6 +235,8 @@ impl Registry {
             let logs = self.open_logs();
             self.truth.revert();
             self.reopen_logs(logs);
+            // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.
+            self.truth.meta.note(&MetaKey, |_| {});
             self.rebuild();
         } else {
             // Only news was refused: it stays told, and is written with the next batch.

@@ -16,7 +16,9 @@ use crate::account::Accounts;
 use crate::clock;
 use crate::driver::Shown;
 use crate::limits::Limits;
+use crate::meters::Meters;
 use crate::queue::Queue;
+use crate::rate::Rates;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
 use crate::rest::pages::{Pages, Wanted, WantedHosts};
@@ -52,6 +54,11 @@ pub(crate) struct App {
     /// Questions that are held, by user.
     pub(crate) polls: Shares<String>,
     pub(crate) limits: Limits,
+    /// What was asked since the start.
+    pub(crate) meters: Meters,
+    pub(crate) rates: Rates,
+    /// Where the store is.
+    pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
     /// Which agent speaks for which host.

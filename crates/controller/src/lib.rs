@@ -32,8 +32,10 @@ mod limits;
 mod limits_file;
 mod lineage;
 mod listen;
+mod meters;
 mod peer;
 mod queue;
+mod rate;
 mod reads;
 mod rest;
 mod share;
@@ -60,6 +62,8 @@ use limits::Limits;
 use limits_file::LimitsFile;
 use lineage::Lineage;
 use listen::Listener;
+use meters::Meters;
+use rate::Rates;
 use reads::Reads;
 use share::Shares;
 use socket::SocketPlace;
@@ -96,6 +100,9 @@ pub struct Config {
     /// Streams at once of each listener; by default three quarters of its connections. One user has at most
     /// half of them.
     pub max_streams: Option<usize>,
+    /// Requests a second that one user may send on the long run, five times as many at once; by default 1,000. Root
+    /// and the controller's account may send as many as they like.
+    pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
 }
@@ -195,6 +202,9 @@ impl Controller {
             instance: random_name()?,
             polls: Shares::default(),
             data: data.path().to_owned(),
+            meters: Meters::new(rest::routed()),
+            rates: Rates::new(config.requests_per_second.unwrap_or(Rates::PER_SECOND)),
+            store_file: data.path().join(RedbStore::FILE),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             site_profiles: config.site_profiles.clone(),
@@ -362,6 +372,7 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod metrics;
     mod past;
     mod rest;
     mod services;

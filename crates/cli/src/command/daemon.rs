@@ -64,6 +64,10 @@ pub(crate) struct Controller {
     /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
     #[arg(long, value_name = "N")]
     max_streams: Option<u32>,
+    /// Requests a second that one user may send on the long run, five times as many at once; root and the controller's
+    /// account are not bound by it
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests: u32,
     /// How much users and groups may hold: tables such as [user.default], [user.alice] and [group.chem] with
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
@@ -109,6 +113,7 @@ impl Controller {
         let config = ControllerConfig {
             max_connections: self.max_connections.map(number),
             max_streams: self.max_streams.map(number),
+            requests_per_second: Some(self.max_requests),
             limits: self.limits,
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),

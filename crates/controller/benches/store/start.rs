@@ -30,6 +30,7 @@ fn config(folder: &Path) -> Config {
         max_connections: None,
         max_streams: None,
         limits: None,
+        requests_per_second: None,
     }
 }
 

@@ -29,6 +29,7 @@ mod explain;
 mod host_orders;
 mod hosts;
 pub(crate) mod identity;
+pub(crate) mod metrics;
 mod names;
 pub(crate) mod openapi;
 pub(crate) mod pages;
@@ -110,6 +111,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
     let at_root = [
         ("/healthz", get(healthz)),
         ("/readyz", get(readyz)),
+        ("/metrics", get(metrics::show)),
         ("/openapi.json", get(openapi::show)),
     ];
     let at_root = at_root.map(|(path, methods)| (path.to_owned(), methods));
@@ -128,8 +130,7 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The paths of every route, for the tests.
-#[cfg(test)]
+/// The paths of every route.
 pub(crate) fn routed() -> Vec<String> {
     routes().into_iter().map(|(path, _)| path).collect()
 }
@@ -180,8 +181,12 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.shown.writable.load(Ordering::Relaxed) {
         return "ready\n".into_response();
     }
-    let reason = "the store refuses writes: reads go on, changes are refused; see the log";
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "not_writable", reason).into_response()
+    let cause = app.shown.refused.lock().clone().unwrap_or_default();
+    let reason = format!(
+        "the store refuses writes: {cause}; reads go on, changes are refused, and it is tried again by itself"
+    );
+    let refused = Refused::unavailable("not_writable", reason);
+    refused.with("cause", cause).into_response()
 }
 
 async fn no_such_route(uri: Uri) -> Refused {

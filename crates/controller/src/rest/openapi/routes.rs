@@ -105,6 +105,9 @@ fn reads() -> Vec<Operation> {
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
+        get("//metrics", OTHERS, "What there is and what was done, for Prometheus")
+            .form("text/plain")
+            .form("application/openmetrics-text"),
         get("//openapi.json", OTHERS, "This document").content_json(),
     ]
 }
