@@ -117,6 +117,8 @@ pub(super) struct Contacts {
     due: BTreeSet<(Monotonic, HostId)>,
     /// Hosts of which readers and decisions do not know yet that their contact changed.
     moved: BTreeSet<HostId>,
+    /// Silence before it is forgiven: this controller itself was away then.
+    forgiven: Monotonic,
 }
 
 /// Hosts that fall silent together, such as all of them behind one switch, are looked at together: what is placed on
@@ -157,6 +159,11 @@ impl Registry {
         let Some(silence) = self.config.silence else {
             return;
         };
+        let first = self.contacts.due.first();
+        if first.is_some_and(|(due, _)| now.since(*due) >= silence.suspect_after() / 2) {
+            // It was halted, or its machine was: signs of life may wait to be taken in.
+            self.contacts.forgiven = now;
+        }
         while let Some((due, id)) = self.contacts.due.first().copied()
             && due <= now
         {
@@ -165,14 +172,15 @@ impl Registry {
             let Some(life) = self.lives.get_mut(&id) else {
                 continue;
             };
-            let silent = now.since(life.heard);
+            let since = life.heard.max(self.contacts.forgiven);
+            let silent = now.since(since);
             if is_lost || silent >= silence.host_grace() {
                 // A lost host is watched again from its return on.
                 life.is_watched = false;
                 self.lose(id);
                 continue;
             }
-            let next = if silent >= silence.suspect_after() {
+            let next = if life.contact == Contact::Suspect || silent >= silence.suspect_after() {
                 if life.contact != Contact::Suspect {
                     life.contact = Contact::Suspect;
                     self.contacts.moved(id);
@@ -181,7 +189,7 @@ impl Registry {
             } else {
                 silence.suspect_after()
             };
-            self.contacts.watch(id, life.heard + next);
+            self.contacts.watch(id, since + next);
         }
     }
 
