@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::allocator::HostState;
 use crate::identity::HostId;
-use crate::time::{Monotonic, Utc, WallClock};
+use crate::time::{Monotonic, Spelled, Utc, WallClock};
 
 use super::machine::Registry;
 use super::records::{Host, Lost, Phase};
@@ -90,8 +90,8 @@ impl Default for Silence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a host cannot be suspect after {} of silence and lost after {}: the first must be above 0s and below the second",
-    crate::time::Spelled(*suspect_after),
-    crate::time::Spelled(*host_grace)
+    Spelled(*suspect_after),
+    Spelled(*host_grace)
 )]
 pub struct SilenceError {
     /// After how long it would be suspect.
@@ -202,6 +202,8 @@ impl Registry {
         self.truth
             .hosts
             .note(&id, |host| host.lost = Some(lost.clone()));
+        let text = format!("given up after its silence: {}", lost.contact());
+        self.relay_host(id, "lost", text);
         self.given_up(id);
     }
 
@@ -231,7 +233,12 @@ impl Registry {
 
     /// The host, which was lost, told everything.
     pub(super) fn found_again(&mut self, id: HostId) {
-        if self.lost(id).is_some() {
+        if let Some(lost) = self.lost(id) {
+            let away = self.now.wall.as_unix_millis();
+            let away = away.saturating_sub(lost.last_contact.as_unix_millis());
+            let away = Spelled(Duration::from_secs(away / 1000));
+            let text = format!("it is back after {away} and told everything");
+            self.relay_host(id, "back", text);
             self.truth.hosts.note(&id, |host| host.lost = None);
             self.contacts.moved(id);
         }

@@ -13,7 +13,7 @@ use super::contact::Contact;
 use super::heard::Heard;
 use super::machine::Registry;
 use super::records::Host;
-use super::truth::StrandedKey;
+use super::truth::TenureKey;
 use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
@@ -46,7 +46,7 @@ pub(super) struct HostLife {
     /// Whether its silence counts.
     pub(super) is_watched: bool,
     /// Of what is stranded there, what it told since its newest full report.
-    pub(super) seen: BTreeMap<StrandedKey, Status>,
+    pub(super) seen: BTreeMap<TenureKey, Status>,
 }
 
 impl HostLife {
@@ -57,6 +57,49 @@ impl HostLife {
         self.heard_at.note(now.mono);
         std::mem::take(&mut self.contact) == Contact::Suspect
     }
+}
+
+/// What a host's report tells beside the one before, for its log.
+fn told_by(old: Option<&HostFacts>, new: &HostFacts) -> Vec<(&'static str, String)> {
+    let at = |facts: &HostFacts| match facts.published {
+        Some(address) => address.to_string(),
+        None => "no address".to_owned(),
+    };
+    let Some(old) = old else {
+        let text = format!(
+            "joined with {}, ports {}, agent {}",
+            at(new),
+            new.dynamic,
+            new.agent_version
+        );
+        return vec![("joined", text)];
+    };
+    let mut told = Vec::new();
+    if old.boot_id != new.boot_id {
+        told.push((
+            "rebooted",
+            "booted anew: everything that ran there ended".to_owned(),
+        ));
+    }
+    if old.published != new.published {
+        let text = format!("published at {} in place of {}", at(new), at(old));
+        told.push(("address", text));
+    }
+    if (&old.dynamic, &old.fixed) != (&new.dynamic, &new.fixed) {
+        let text = format!(
+            "offers {} and fixed {} in place of {} and fixed {}",
+            new.dynamic, new.fixed, old.dynamic, old.fixed
+        );
+        told.push(("ports", text));
+    }
+    if old.agent_version != new.agent_version {
+        let text = format!(
+            "agent {} in place of {}",
+            new.agent_version, old.agent_version
+        );
+        told.push(("agent", text));
+    }
+    told
 }
 
 /// What a host shall stop or forget.
@@ -150,17 +193,22 @@ impl Registry {
         }
     }
 
+    /// Takes in that a host goes down in order.
+    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
+
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
         // Another boot ends what is stranded here.
         self.look_at_stranded_of(id);
-        let old = self.truth.hosts.find(&id).map(|host| &host.facts);
-        let moved =
-            old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
+        let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
+        let moved = old
+            .as_ref()
+            .is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
         let moved = self.claim_addresses(id, &facts) || moved;
+        let told = told_by(old.as_ref(), &facts);
         let reported_at = self.now.wall;
-        if self.truth.hosts.find(&id).is_some() {
+        if old.is_some() {
             // What was decided about the host is no news of its own.
             self.truth.hosts.note(&id, |host| {
                 (host.facts, host.reported_at) = (facts.clone(), reported_at);
@@ -173,6 +221,9 @@ impl Registry {
                 lost: None,
             };
             self.truth.hosts.note_whole(id, host);
+        }
+        for (kind, text) in told {
+            self.relay_host(id, kind, text);
         }
         self.shown.hosts_news.insert(id);
         // Room, a number or a label may be what somebody waits for.

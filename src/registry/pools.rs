@@ -180,15 +180,16 @@ impl Pools {
 }
 
 impl Registry {
-    /// The last process of the replica is gone: its numbers rest, and rest on disk too.
-    pub(super) fn free_ports(&mut self, key: ReplicaKey) {
+    /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
+    /// of them later.
+    pub(super) fn free_ports(&mut self, key: ReplicaKey, how: &str) {
         if let Some(id) = self.allocated(key) {
-            self.free_grant(id);
+            self.free_grant(id, how);
         }
     }
 
     /// The same by the name under which it holds them.
-    pub(super) fn free_grant(&mut self, id: ReplicaId) {
+    pub(super) fn free_grant(&mut self, id: ReplicaId, how: &str) {
         let now = self.now.mono;
         let grant = self.pools.allocator.grant(id);
         let released = self
@@ -200,6 +201,7 @@ impl Registry {
         let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
+        self.history_close(host, id, how);
         if self.config.cooling.is_zero() {
             return;
         }

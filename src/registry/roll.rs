@@ -62,6 +62,18 @@ impl Registry {
         }
     }
 
+    /// Takes a replica out of the service's roll that was killed since: its index stays empty.
+    pub(super) fn spare(&mut self, service: ServiceId, index: u32) {
+        let roll = self.truth.services.find(&service);
+        let roll = roll.and_then(|it| it.roll.as_ref());
+        if roll.is_some_and(|roll| roll.remaining.contains(&index))
+            && let Some(service) = self.truth.services.change(&service)
+            && let Some(roll) = &mut service.roll
+        {
+            roll.remaining.remove(&index);
+        }
+    }
+
     fn end_roll(&mut self, service: ServiceId, kind: &str, text: String) {
         if let Some(service) = self.truth.services.change(&service) {
             service.roll = None;

@@ -196,3 +196,25 @@ fn a_roll_goes_on_when_the_replica_it_waits_for_is_killed_without_a_process() {
     .unwrap();
     assert_eq!(rig.states("web"), ["ready", "stopping", "killed"]);
 }
+
+#[test]
+fn a_replica_that_is_killed_while_a_replacement_is_on_its_way_to_it_stays_empty() {
+    // The replacement once renewed what its owner had just killed.
+    let mut rig = running(2);
+    rig.replace(&faster(2)).unwrap();
+    let kill = Command::Kill {
+        service: name("web"),
+        index: 0,
+    };
+    assert!(rig.ask(kill).unwrap().changed);
+    rig.ends("web", 1, Final::Stopped);
+    rig.ready("web", 1);
+    rig.ends("web", 0, Final::Stopped);
+    assert_eq!(rig.states("web"), ["killed", "ready"]);
+    assert_eq!(rig.kinds("web").last().unwrap(), "killed");
+    let start = Command::Start {
+        service: name("web"),
+    };
+    assert!(rig.ask(start).unwrap().changed);
+    assert!(is_fast(&rig, 0));
+}

@@ -39,6 +39,15 @@ enum Next {
     Remove(String),
 }
 
+impl Next {
+    /// What is told of the end.
+    fn text(&self) -> &str {
+        match self {
+            Self::End(_, text) | Self::Renew(_, _, text) | Self::Remove(text) => text,
+        }
+    }
+}
+
 impl Registry {
     /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
     pub(super) fn settle(&mut self, service: ServiceId) {
@@ -87,7 +96,7 @@ impl Registry {
             }
             next => next,
         };
-        self.leave_host(key, &placement, end);
+        self.leave_host(key, &placement, end, next.text());
         match next {
             Next::End(kind, reason) => self.end(key, kind, reason),
             Next::Renew(cause, rest, text) => {
@@ -104,7 +113,7 @@ impl Registry {
     }
 
     /// Frees the ports and has the host forget what is left. On a lost host they stay held.
-    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, end: &End) {
+    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, end: &End, how: &str) {
         let is_known_there = matches!(end, End::Final(_));
         let found = self
             .truth
@@ -132,7 +141,7 @@ impl Registry {
         if matches!(end, End::HostLost) && !is_fenced {
             self.strand(key, placement);
         } else {
-            self.free_ports(key);
+            self.free_ports(key, how);
         }
         self.outbox.order(placement.host);
         self.shown.hosts_truth.insert(placement.host);

@@ -66,10 +66,24 @@ pub mod tables {
     pub const COOLING: &str = "cooling";
     /// What happened, per service, bounded.
     pub const EVENTS: &str = "events";
+    /// What happened, per host, bounded.
+    pub const HOST_EVENTS: &str = "host-events";
+    /// Who had which numbers of which host, and when; bounded.
+    pub const PORT_HISTORY: &str = "port-history";
     /// Numbers of lost hosts that stay held.
     pub const STRANDED: &str = "stranded";
     /// All of them.
-    pub const ALL: [&str; 7] = [META, SERVICES, REPLICAS, HOSTS, COOLING, EVENTS, STRANDED];
+    pub const ALL: [&str; 9] = [
+        META,
+        SERVICES,
+        REPLICAS,
+        HOSTS,
+        COOLING,
+        EVENTS,
+        HOST_EVENTS,
+        PORT_HISTORY,
+        STRANDED,
+    ];
 }
 
 /// Why the store could not be read or written.

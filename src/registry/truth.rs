@@ -11,7 +11,8 @@ use crate::port::{Port, Protocol};
 
 use super::ledger::Ledger;
 use super::records::{
-    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tombstone, decode, encode,
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tenure, Tombstone,
+    decode, encode,
 };
 use super::{EventView, LoadError, Stored, Write, tables};
 
@@ -28,7 +29,9 @@ pub(super) struct Truth {
     pub(super) hosts: Ledger<HostId, Host>,
     pub(super) resting: Ledger<NumberKey, Resting>,
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
-    pub(super) stranded: Ledger<StrandedKey, Stranded>,
+    pub(super) stranded: Ledger<TenureKey, Stranded>,
+    pub(super) host_events: Ledger<(HostId, u64), EventView>,
+    pub(super) history: Ledger<TenureKey, Tenure>,
 }
 
 impl Truth {
@@ -43,6 +46,8 @@ impl Truth {
             resting: Ledger::new(read(stored, tables::COOLING)?),
             events: Ledger::new(read(stored, tables::EVENTS)?),
             stranded: Ledger::new(read(stored, tables::STRANDED)?),
+            host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
+            history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
         })
     }
 
@@ -56,6 +61,8 @@ impl Truth {
             || self.resting.is_changed()
             || self.events.is_changed()
             || self.stranded.is_changed()
+            || self.host_events.is_changed()
+            || self.history.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -68,6 +75,8 @@ impl Truth {
             || self.resting.has_news()
             || self.events.has_news()
             || self.stranded.has_news()
+            || self.host_events.has_news()
+            || self.history.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -81,6 +90,8 @@ impl Truth {
         write(tables::COOLING, &mut self.resting, &mut writes);
         write(tables::EVENTS, &mut self.events, &mut writes);
         write(tables::STRANDED, &mut self.stranded, &mut writes);
+        write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
+        write(tables::PORT_HISTORY, &mut self.history, &mut writes);
         writes
     }
 
@@ -107,6 +118,8 @@ impl Truth {
         all(tables::COOLING, &self.resting, &mut writes);
         all(tables::EVENTS, &self.events, &mut writes);
         all(tables::STRANDED, &self.stranded, &mut writes);
+        all(tables::HOST_EVENTS, &self.host_events, &mut writes);
+        all(tables::PORT_HISTORY, &self.history, &mut writes);
         writes
     }
 
@@ -120,6 +133,8 @@ impl Truth {
         self.resting.commit();
         self.events.commit();
         self.stranded.commit();
+        self.host_events.commit();
+        self.history.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -132,6 +147,8 @@ impl Truth {
         self.resting.revert();
         self.events.revert();
         self.stranded.revert();
+        self.host_events.revert();
+        self.history.revert();
     }
 
     /// The replicas of a service, by index, with every change.
@@ -161,23 +178,33 @@ pub(super) struct NumberKey {
     pub(super) port: Port,
 }
 
-/// An incarnation that was given up, by the host that may still run it.
+/// An incarnation and the host on which it has, or had, ports: each has one tenure, and may be stranded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct StrandedKey {
+pub(super) struct TenureKey {
     pub(super) host: HostId,
     pub(super) replica: ReplicaId,
 }
 
-impl StrandedKey {
-    /// All that are stranded on a host.
-    pub(super) fn all_of(host: HostId) -> RangeInclusive<Self> {
-        let replica = |number: u64, rest: u32| ReplicaId {
-            service: ServiceId(number),
-            index: rest,
-            incarnation: Incarnation(rest),
+impl TenureKey {
+    /// All of one host.
+    pub(super) const fn all_of(host: HostId) -> RangeInclusive<Self> {
+        let first = ReplicaId {
+            service: ServiceId(0),
+            index: 0,
+            incarnation: Incarnation(0),
         };
-        let at = |replica| Self { host, replica };
-        at(replica(0, 0))..=at(replica(u64::MAX, u32::MAX))
+        let last = ReplicaId {
+            service: ServiceId(u64::MAX),
+            index: u32::MAX,
+            incarnation: Incarnation(u32::MAX),
+        };
+        Self {
+            host,
+            replica: first,
+        }..=Self {
+            host,
+            replica: last,
+        }
     }
 }
 
@@ -251,6 +278,43 @@ impl StoredKey for (ServiceId, u64) {
     }
 }
 
+impl StoredKey for (HostId, u64) {
+    fn text(&self) -> String {
+        format!("{}/{:020}", self.0.text(), self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, number) = text.split_once('/')?;
+        Some((HostId::read(host)?, number.parse().ok()?))
+    }
+}
+
+impl StoredKey for TenureKey {
+    fn text(&self) -> String {
+        let ReplicaId {
+            service,
+            index,
+            incarnation,
+        } = self.replica;
+        let (host, replica) = (self.host.text(), (service, index).text());
+        format!("{host}/{replica}/{:010}", incarnation.0)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, rest) = text.split_once('/')?;
+        let (replica, incarnation) = rest.rsplit_once('/')?;
+        let (service, index) = ReplicaKey::read(replica)?;
+        Some(Self {
+            host: HostId::read(host)?,
+            replica: ReplicaId {
+                service,
+                index,
+                incarnation: Incarnation(incarnation.parse().ok()?),
+            },
+        })
+    }
+}
+
 impl StoredKey for NumberKey {
     fn text(&self) -> String {
         format!(
@@ -268,32 +332,6 @@ impl StoredKey for NumberKey {
             host: HostId::read(host)?,
             protocol: protocol.parse().ok()?,
             port: Port::new(port.parse().ok()?)?,
-        })
-    }
-}
-
-impl StoredKey for StrandedKey {
-    fn text(&self) -> String {
-        let key = (self.replica.service, self.replica.index);
-        format!(
-            "{}/{}/{:010}",
-            self.host.text(),
-            key.text(),
-            self.replica.incarnation.0
-        )
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let (host, rest) = text.split_once('/')?;
-        let (key, incarnation) = rest.rsplit_once('/')?;
-        let (service, index) = ReplicaKey::read(key)?;
-        Some(Self {
-            host: HostId::read(host)?,
-            replica: ReplicaId {
-                service,
-                index,
-                incarnation: Incarnation(incarnation.parse().ok()?),
-            },
         })
     }
 }

@@ -14,6 +14,7 @@ pub mod host_limits;
 pub mod lease;
 pub mod local;
 mod log_parts;
+pub mod moment;
 pub mod paths;
 mod problem;
 pub mod removal;

@@ -8,6 +8,7 @@ use portreeve::registry::{LoadError, StoreError};
 use portreeve::time::Spelled;
 
 use crate::data_dir::TakeError;
+use crate::limits_file::LimitsError;
 use crate::socket::SocketError;
 use crate::token::KeyError;
 
@@ -87,6 +88,9 @@ pub enum StartError {
         /// The longest silence of a host that is well, part by part.
         parts: [(&'static str, Duration); 4],
     },
+    /// The file of limits cannot be used.
+    #[error("{0}")]
+    Limits(#[from] LimitsError),
     /// The system gave no randomness.
     #[error("no randomness from the system: {reason}")]
     Randomness {

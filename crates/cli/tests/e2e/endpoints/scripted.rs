@@ -125,6 +125,8 @@ impl ScriptedHost {
                 service: replica.desired.service.clone(),
                 index: replica.desired.index,
                 incarnation: replica.desired.incarnation,
+                service_id: None,
+                grant: None,
                 status: status.clone(),
             });
         }

@@ -1,0 +1,191 @@
+//! What holds at every moment of any life.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::endpoints::EndpointState;
+use crate::identity::{HostName, ServiceName};
+use crate::port::Port;
+use crate::port_pool::{PortGrant, Side};
+use crate::residency::ReplicaName;
+use crate::rights::Caller;
+use crate::supervision::State;
+
+use super::super::Effect;
+use super::super::records::Phase;
+use super::super::rig::caller;
+use super::super::touched::Touch;
+use super::World;
+
+impl World {
+    pub(super) fn check(&mut self) {
+        self.no_number_belongs_to_two();
+        self.what_lives_holds_its_numbers();
+        self.everything_told_is_shown_or_held();
+        if self.rig.registry.shown.windows.is_empty() {
+            self.only_ready_replicas_are_listed();
+        }
+        self.no_attached_replica_waits_or_moves();
+        for effect in std::mem::take(&mut self.rig.effects) {
+            if let Effect::Publish { revision, .. } = effect {
+                assert!(revision > self.last_revision, "revisions only grow");
+                assert!(revision < self.rig.registry.shown.ceiling);
+                self.last_revision = revision;
+            }
+        }
+    }
+
+    fn no_number_belongs_to_two(&self) {
+        for machine in &self.machines {
+            let mut taken: BTreeMap<(Side, Port), &ReplicaName> = BTreeMap::new();
+            for (who, grant) in machine.living() {
+                for number in numbers(grant) {
+                    let other = taken.insert(number, who);
+                    assert_eq!(other, None, "{number:?} on {} is {who}'s too", machine.name);
+                }
+            }
+        }
+    }
+
+    /// Promise 1, and 7: whatever may run has its numbers, whether or not anybody hears of it.
+    fn what_lives_holds_its_numbers(&mut self) {
+        for host in 0..self.machines.len() {
+            let name = self.machines[host].name.clone();
+            let Some(held) = self.held(&name) else {
+                continue;
+            };
+            for (who, grant) in self.machines[host].living() {
+                for number in numbers(grant) {
+                    assert!(
+                        held.contains(&number),
+                        "{who} lives on {name} with {number:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The numbers of a host that have a holder.
+    pub(super) fn held(&mut self, host: &HostName) -> Option<BTreeSet<(Side, Port)>> {
+        let now = self.rig.now;
+        let ports = self.rig.registry.host_ports(now, &operator(), host)?;
+        let held = ports
+            .ports
+            .iter()
+            .filter(|port| port.state == "held" || port.state == "releasing");
+        let sides = held.flat_map(|port| {
+            Side::of(port.protocol)
+                .flat_map(move |side| port.numbers.iter().map(move |number| (side, number)))
+        });
+        Some(sides.collect())
+    }
+
+    /// A copy begins only where no other of it can be, but on hosts that were given up.
+    pub(super) fn nobody_else_is_that_copy(&self, host: usize, who: &ReplicaName) {
+        for (at, machine) in self.machines.iter().enumerate() {
+            for (other, _) in machine
+                .living()
+                .filter(|(other, _)| other.copy() == who.copy())
+            {
+                let is_itself = at == host && other == who;
+                let is_forsaken = at != host && machine.forsaken.contains(other);
+                assert!(
+                    is_itself || is_forsaken,
+                    "{who} begins on {} and {other} lives on {}",
+                    self.machines[host].name,
+                    machine.name
+                );
+            }
+        }
+    }
+
+    /// Promise 6: news waits for no store.
+    pub(super) fn a_withdrawal_waits_for_no_store(&mut self, who: &ReplicaName) {
+        if !self.rig.registry.shown.has_revisions() {
+            return;
+        }
+        // What is not ready any more is shown within 20 ms.
+        if !self.rig.registry.shown.windows.is_empty() {
+            self.rig.pass(Duration::from_millis(20));
+        }
+        let listed = self.rig.table.get(&who.service);
+        let listed = listed.is_some_and(|set| {
+            set.endpoints.iter().any(|it| {
+                it.replica == who.index
+                    && it.incarnation == who.incarnation
+                    && it.state == EndpointState::Ready
+            })
+        });
+        assert!(!listed, "{who} is not ready and is listed");
+    }
+
+    fn no_attached_replica_waits_or_moves(&self) {
+        let truth = &self.rig.registry.truth;
+        for (key, replica) in truth.replicas.iter() {
+            let service = truth.services.find(&key.0).unwrap();
+            match &replica.phase {
+                Phase::Waiting(_) => assert!(!service.attached, "{key:?} waits"),
+                Phase::Placed(placement) => {
+                    assert_eq!(placement.attached.is_some(), service.attached, "{key:?}");
+                }
+                Phase::Ended(_) => {}
+            }
+        }
+    }
+
+    /// A look at the whole of a service finds nothing that looks at single replicas missed.
+    fn everything_told_is_shown_or_held(&self) {
+        let registry = &self.rig.registry;
+        let shown = &registry.shown;
+        if !shown.has_revisions() || !shown.windows.is_empty() {
+            return;
+        }
+        assert!(shown.news.is_empty());
+        let services = registry.truth.services.iter();
+        // What a refused batch would have shown is looked at with the next one.
+        for (id, service) in services.filter(|(id, _)| !shown.truth.contains(**id)) {
+            let look = registry.look(*id, &Touch::Whole);
+            assert!(!look.is_change(), "{}", service.name);
+        }
+    }
+
+    fn only_ready_replicas_are_listed(&self) {
+        let truth = &self.rig.registry.truth;
+        let mut listed: BTreeSet<(ServiceName, u32)> = BTreeSet::new();
+        for (service, set) in &self.rig.table {
+            let id = self.rig.registry.view().services[service].id;
+            for endpoint in &set.endpoints {
+                let replica = truth.replicas.durable(&(id, endpoint.replica)).unwrap();
+                assert_eq!(replica.incarnation, endpoint.incarnation);
+                if endpoint.state == EndpointState::Ready {
+                    let status = replica.status.as_ref().unwrap();
+                    assert!(status.ready && status.state == State::Up);
+                    assert!(endpoint.address.is_some());
+                    listed.insert((service.clone(), endpoint.replica));
+                }
+            }
+        }
+        for (service, view) in &self.rig.registry.view().services {
+            for replica in &view.replicas {
+                let is_listed = listed.contains(&(service.clone(), replica.replica));
+                assert_eq!(replica.ready, is_listed, "{service} {replica:?}");
+            }
+        }
+    }
+}
+
+/// Every number of a grant, on each of its sides.
+pub(super) fn numbers(grant: &PortGrant) -> impl Iterator<Item = (Side, Port)> {
+    grant.ports.iter().flat_map(|port| {
+        Side::of(port.protocol)
+            .flat_map(move |side| port.numbers.iter().map(move |number| (side, number)))
+    })
+}
+
+/// Sees and may do everything.
+pub(super) fn operator() -> Caller {
+    Caller {
+        admin: true,
+        ..caller("root")
+    }
+}
