@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::allocator::HostState;
 use crate::identity::HostId;
-use crate::time::{Monotonic, Utc, WallClock};
+use crate::time::{Monotonic, Spelled, Utc, WallClock};
 
 use super::machine::Registry;
 use super::records::{Host, Lost, Phase};
@@ -90,8 +90,8 @@ impl Default for Silence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a host cannot be suspect after {} of silence and lost after {}: the first must be above 0s and below the second",
-    crate::time::Spelled(*suspect_after),
-    crate::time::Spelled(*host_grace)
+    Spelled(*suspect_after),
+    Spelled(*host_grace)
 )]
 pub struct SilenceError {
     /// After how long it would be suspect.
@@ -117,6 +117,8 @@ pub(super) struct Contacts {
     due: BTreeSet<(Monotonic, HostId)>,
     /// Hosts of which readers and decisions do not know yet that their contact changed.
     moved: BTreeSet<HostId>,
+    /// Silence before it is forgiven: this controller itself was away then.
+    forgiven: Monotonic,
 }
 
 /// Hosts that fall silent together, such as all of them behind one switch, are looked at together: what is placed on
@@ -157,6 +159,11 @@ impl Registry {
         let Some(silence) = self.config.silence else {
             return;
         };
+        let first = self.contacts.due.first();
+        if first.is_some_and(|(due, _)| now.since(*due) >= silence.suspect_after() / 2) {
+            // It was halted, or its machine was: signs of life may wait to be taken in.
+            self.contacts.forgiven = now;
+        }
         while let Some((due, id)) = self.contacts.due.first().copied()
             && due <= now
         {
@@ -165,14 +172,15 @@ impl Registry {
             let Some(life) = self.lives.get_mut(&id) else {
                 continue;
             };
-            let silent = now.since(life.heard);
+            let since = life.heard.max(self.contacts.forgiven);
+            let silent = now.since(since);
             if is_lost || silent >= silence.host_grace() {
                 // A lost host is watched again from its return on.
                 life.is_watched = false;
                 self.lose(id);
                 continue;
             }
-            let next = if silent >= silence.suspect_after() {
+            let next = if life.contact == Contact::Suspect || silent >= silence.suspect_after() {
                 if life.contact != Contact::Suspect {
                     life.contact = Contact::Suspect;
                     self.contacts.moved(id);
@@ -181,7 +189,7 @@ impl Registry {
             } else {
                 silence.suspect_after()
             };
-            self.contacts.watch(id, life.heard + next);
+            self.contacts.watch(id, since + next);
         }
     }
 
@@ -194,6 +202,8 @@ impl Registry {
         self.truth
             .hosts
             .note(&id, |host| host.lost = Some(lost.clone()));
+        let text = format!("given up after its silence: {}", lost.contact());
+        self.relay_host(id, "lost", text);
         self.given_up(id);
     }
 
@@ -223,7 +233,12 @@ impl Registry {
 
     /// The host, which was lost, told everything.
     pub(super) fn found_again(&mut self, id: HostId) {
-        if self.lost(id).is_some() {
+        if let Some(lost) = self.lost(id) {
+            let away = self.now.wall.as_unix_millis();
+            let away = away.saturating_sub(lost.last_contact.as_unix_millis());
+            let away = Spelled(Duration::from_secs(away / 1000));
+            let text = format!("it is back after {away} and told everything");
+            self.relay_host(id, "back", text);
             self.truth.hosts.note(&id, |host| host.lost = None);
             self.contacts.moved(id);
         }

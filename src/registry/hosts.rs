@@ -13,7 +13,7 @@ use super::contact::Contact;
 use super::heard::Heard;
 use super::machine::Registry;
 use super::records::Host;
-use super::truth::StrandedKey;
+use super::truth::TenureKey;
 use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
@@ -46,7 +46,7 @@ pub(super) struct HostLife {
     /// Whether its silence counts.
     pub(super) is_watched: bool,
     /// Of what is stranded there, what it told since its newest full report.
-    pub(super) seen: BTreeMap<StrandedKey, Status>,
+    pub(super) seen: BTreeMap<TenureKey, Status>,
 }
 
 impl HostLife {
@@ -206,7 +206,7 @@ impl Registry {
         let moved = self.claim_addresses(id, &facts) || moved;
         let told = told_by(old.as_ref(), &facts);
         let reported_at = self.now.wall;
-        if self.truth.hosts.find(&id).is_some() {
+        if old.is_some() {
             // What was decided about the host is no news of its own.
             self.truth.hosts.note(&id, |host| {
                 (host.facts, host.reported_at) = (facts.clone(), reported_at);

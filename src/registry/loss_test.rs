@@ -495,6 +495,21 @@ fn a_controller_that_was_away_gives_every_host_its_whole_grace_again() {
 }
 
 #[test]
+fn a_controller_that_was_halted_takes_its_own_absence_for_no_silence_of_hosts() {
+    let (mut rig, host, rest) = one_of_two();
+    rig.now = now(rig.now.mono.as_millis() + 3_600_000);
+    let mut out = Vec::new();
+    rig.registry.on_deadline(rig.now, &mut out);
+    rig.settle();
+    pass(&mut rig, 60, &[&rest]);
+    assert_eq!(host_state(&rig, &host), "suspect");
+    assert_eq!(at(&rig, "web", 0), host);
+    // One that stays silent is lost all the same.
+    pass(&mut rig, 40, &[&rest]);
+    assert_eq!(host_state(&rig, &host), "lost");
+}
+
+#[test]
 fn a_loss_that_was_half_decided_at_a_crash_is_decided_by_the_next_start() {
     let (mut rig, host, rest) = one_of_two();
     rig.slow = true;

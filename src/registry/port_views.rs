@@ -11,7 +11,7 @@ use crate::time::Now;
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, Service, Stranded};
 use super::survey::whole_seconds;
-use super::truth::StrandedKey;
+use super::truth::TenureKey;
 use super::{HostPorts, HostRanges, PortCounts, PortView};
 
 impl Registry {
@@ -253,7 +253,7 @@ impl Registry {
 
     /// What the disk has of an incarnation that was given up with the host.
     fn durable_stranded(&self, host: HostId, replica: ReplicaId) -> Option<&Stranded> {
-        self.truth.stranded.durable(&StrandedKey { host, replica })
+        self.truth.stranded.durable(&TenureKey { host, replica })
     }
 
     fn name_of(&self, service: ServiceId) -> Option<crate::identity::ServiceName> {

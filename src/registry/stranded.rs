@@ -16,7 +16,7 @@ use super::Desired;
 use super::hosts::Leftover;
 use super::machine::Registry;
 use super::records::{EndKind, Orphan, Phase, Placement, Stranded, WaitCause, Wish};
-use super::truth::{ReplicaKey, StrandedKey};
+use super::truth::{ReplicaKey, TenureKey};
 
 impl Registry {
     /// Leaves the numbers of a placed replica held on its host, which is lost.
@@ -26,7 +26,7 @@ impl Registry {
             return;
         };
         let lost = self.lost(placement.host);
-        let at = StrandedKey {
+        let at = TenureKey {
             host: placement.host,
             replica: ReplicaId {
                 service: key.0,
@@ -51,7 +51,7 @@ impl Registry {
 
     /// Something was told that may end what is stranded on the host.
     pub(super) fn look_at_stranded_of(&mut self, host: HostId) {
-        let mut there = self.truth.stranded.range(StrandedKey::all_of(host));
+        let mut there = self.truth.stranded.range(TenureKey::all_of(host));
         if there.next().is_some() {
             self.stranded_due.insert(host);
         }
@@ -69,7 +69,7 @@ impl Registry {
         let mut told = Vec::new();
         for (host, life) in &mut self.lives {
             let replicas = &self.truth.replicas;
-            let is_placed = |at: &StrandedKey| {
+            let is_placed = |at: &TenureKey| {
                 let replica = replicas.find(&(at.replica.service, at.replica.index));
                 replica.is_some_and(|it| {
                     it.incarnation == at.replica.incarnation
@@ -95,8 +95,8 @@ impl Registry {
     /// Frees the numbers of what is known to be gone, and takes back what was not replaced.
     pub(super) fn settle_stranded(&mut self) {
         for host in std::mem::take(&mut self.stranded_due) {
-            let there = self.truth.stranded.range(StrandedKey::all_of(host));
-            let there: Vec<StrandedKey> = there.map(|(key, _)| *key).collect();
+            let there = self.truth.stranded.range(TenureKey::all_of(host));
+            let there: Vec<TenureKey> = there.map(|(key, _)| *key).collect();
             for at in there {
                 if let Some(why) = self.is_gone(&at) {
                     self.free_stranded(&at, &why);
@@ -112,7 +112,7 @@ impl Registry {
     }
 
     /// How it is known that nothing of it runs any more, in words; `None`: it is not.
-    fn is_gone(&self, at: &StrandedKey) -> Option<String> {
+    fn is_gone(&self, at: &TenureKey) -> Option<String> {
         let stranded = self.truth.stranded.find(at)?;
         let host = self.truth.hosts.find(&at.host)?;
         if host.facts.boot_id != stranded.boot_id {
@@ -135,31 +135,31 @@ impl Registry {
     }
 
     /// What the host told of it since it is back, if that is alive.
-    fn seen_alive(&self, at: &StrandedKey) -> Option<Status> {
+    fn seen_alive(&self, at: &TenureKey) -> Option<Status> {
         let life = self.lives.get(&at.host).filter(|life| life.reported)?;
         let status = life.seen.get(at)?;
         let is_alive = !matches!(status.state, State::Final(_));
         (is_alive && self.lost(at.host).is_none()).then(|| status.clone())
     }
 
-    fn free_stranded(&mut self, at: &StrandedKey, why: &str) {
+    fn free_stranded(&mut self, at: &TenureKey, why: &str) {
         let Some(stranded) = self.truth.stranded.find(at).cloned() else {
             return;
         };
         self.truth.stranded.remove(at);
-        self.free_grant(at.replica, why);
+        self.free_grant(at.replica, &format!("{}; {why}", stranded.why));
         self.shown.hosts_truth.insert(at.host);
         let ports = spelled(&stranded.grant);
         if !ports.is_empty() && self.truth.services.find(&at.replica.service).is_some() {
             let host = self.host_name(at.host);
             let text = format!("{ports} of host {host} freed: {why}");
-            self.tell_incarnation(at.replica, "released", text);
+            self.tell_incarnation(at, "released", text);
         }
     }
 
     /// Whether the replica still waits for another place than this one, so that it can have this one again. The
     /// incarnation it waits as was never told to any host: it had no place.
-    pub(super) fn may_take_back(&self, at: &StrandedKey) -> bool {
+    pub(super) fn may_take_back(&self, at: &TenureKey) -> bool {
         let key = (at.replica.service, at.replica.index);
         let found = self.truth.stranded.find(at).zip(
             self.truth
@@ -192,7 +192,7 @@ impl Registry {
     }
 
     /// The replica was not replaced while its host was lost: it goes on where it is.
-    fn take_back(&mut self, at: &StrandedKey, status: Status) {
+    fn take_back(&mut self, at: &TenureKey, status: Status) {
         let key = (at.replica.service, at.replica.index);
         let Some(stranded) = self.truth.stranded.find(at).cloned() else {
             return;
@@ -208,7 +208,7 @@ impl Registry {
         replica.restart_no = status.restart_no;
         replica.ready_since = status.ready.then_some(now);
         replica.since = now;
-        replica.status = Some(status);
+        replica.status = Some(status).filter(|status| !status.is_silent());
         replica.phase = Phase::Placed(Placement {
             host: at.host,
             boot_id: stranded.boot_id,
@@ -231,7 +231,7 @@ impl Registry {
     }
 
     /// What was replaced is stopped where it still runs; its numbers follow with its end.
-    fn fence_stranded(&mut self, at: &StrandedKey) {
+    fn fence_stranded(&mut self, at: &TenureKey) {
         let Some(name) = self.stranded_name(at) else {
             return;
         };
@@ -256,7 +256,7 @@ impl Registry {
         }
     }
 
-    fn stranded_name(&self, at: &StrandedKey) -> Option<ReplicaName> {
+    fn stranded_name(&self, at: &TenureKey) -> Option<ReplicaName> {
         let stranded = self.truth.stranded.find(at)?;
         Some(ReplicaName {
             service: stranded.name.clone(),
@@ -266,13 +266,13 @@ impl Registry {
     }
 
     /// Which stranded incarnation a host means by a name. Cost: a look-up, but for names of deleted services.
-    pub(super) fn stranded_as(&self, host: HostId, name: &ReplicaName) -> Option<StrandedKey> {
-        let is_it = |at: &StrandedKey| {
+    pub(super) fn stranded_as(&self, host: HostId, name: &ReplicaName) -> Option<TenureKey> {
+        let is_it = |at: &TenureKey| {
             let found = self.truth.stranded.find(at);
             found.is_some_and(|it| it.name == name.service)
         };
         if let Some(service) = self.names.get(&name.service) {
-            let at = StrandedKey {
+            let at = TenureKey {
                 host,
                 replica: ReplicaId {
                     service: *service,
@@ -284,8 +284,8 @@ impl Registry {
                 return Some(at);
             }
         }
-        let mut orphans = self.truth.stranded.range(StrandedKey::all_of(host));
-        let of = |at: &StrandedKey| (at.replica.index, at.replica.incarnation);
+        let mut orphans = self.truth.stranded.range(TenureKey::all_of(host));
+        let of = |at: &TenureKey| (at.replica.index, at.replica.incarnation);
         let orphan = orphans.find(|(at, it)| {
             it.orphan.is_some()
                 && it.name == name.service
@@ -295,7 +295,7 @@ impl Registry {
     }
 
     /// The order to stop a stranded incarnation.
-    pub(super) fn stranded_order(&self, at: &StrandedKey) -> Option<Desired> {
+    pub(super) fn stranded_order(&self, at: &TenureKey) -> Option<Desired> {
         let stranded = self.truth.stranded.find(at)?;
         let (user, uid, profile) = match &stranded.orphan {
             Some(orphan) => (orphan.user.clone(), orphan.uid, &orphan.profile),
@@ -334,7 +334,7 @@ impl Registry {
         };
         let all = self.truth.stranded.iter();
         let its = all.filter(|(at, _)| at.replica.service == service);
-        let its: Vec<StrandedKey> = its.map(|(at, _)| *at).collect();
+        let its: Vec<TenureKey> = its.map(|(at, _)| *at).collect();
         for at in its {
             if let Some(stranded) = self.truth.stranded.change(&at) {
                 stranded.orphan = Some(orphan.clone());

@@ -29,9 +29,9 @@ pub(super) struct Truth {
     pub(super) hosts: Ledger<HostId, Host>,
     pub(super) resting: Ledger<NumberKey, Resting>,
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
+    pub(super) stranded: Ledger<TenureKey, Stranded>,
     pub(super) host_events: Ledger<(HostId, u64), EventView>,
     pub(super) history: Ledger<TenureKey, Tenure>,
-    pub(super) stranded: Ledger<StrandedKey, Stranded>,
 }
 
 impl Truth {
@@ -45,9 +45,9 @@ impl Truth {
             hosts: Ledger::new(read(stored, tables::HOSTS)?),
             resting: Ledger::new(read(stored, tables::COOLING)?),
             events: Ledger::new(read(stored, tables::EVENTS)?),
+            stranded: Ledger::new(read(stored, tables::STRANDED)?),
             host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
             history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
-            stranded: Ledger::new(read(stored, tables::STRANDED)?),
         })
     }
 
@@ -60,9 +60,9 @@ impl Truth {
             || self.hosts.is_changed()
             || self.resting.is_changed()
             || self.events.is_changed()
+            || self.stranded.is_changed()
             || self.host_events.is_changed()
             || self.history.is_changed()
-            || self.stranded.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -74,9 +74,9 @@ impl Truth {
             || self.hosts.has_news()
             || self.resting.has_news()
             || self.events.has_news()
+            || self.stranded.has_news()
             || self.host_events.has_news()
             || self.history.has_news()
-            || self.stranded.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -89,9 +89,9 @@ impl Truth {
         write(tables::HOSTS, &mut self.hosts, &mut writes);
         write(tables::COOLING, &mut self.resting, &mut writes);
         write(tables::EVENTS, &mut self.events, &mut writes);
+        write(tables::STRANDED, &mut self.stranded, &mut writes);
         write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
         write(tables::PORT_HISTORY, &mut self.history, &mut writes);
-        write(tables::STRANDED, &mut self.stranded, &mut writes);
         writes
     }
 
@@ -117,9 +117,9 @@ impl Truth {
         all(tables::HOSTS, &self.hosts, &mut writes);
         all(tables::COOLING, &self.resting, &mut writes);
         all(tables::EVENTS, &self.events, &mut writes);
+        all(tables::STRANDED, &self.stranded, &mut writes);
         all(tables::HOST_EVENTS, &self.host_events, &mut writes);
         all(tables::PORT_HISTORY, &self.history, &mut writes);
-        all(tables::STRANDED, &self.stranded, &mut writes);
         writes
     }
 
@@ -132,9 +132,9 @@ impl Truth {
         self.hosts.commit();
         self.resting.commit();
         self.events.commit();
+        self.stranded.commit();
         self.host_events.commit();
         self.history.commit();
-        self.stranded.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -183,30 +183,33 @@ pub(super) struct NumberKey {
     pub(super) port: Port,
 }
 
-/// An incarnation and the host on which it has, or had, ports: each has one tenure.
+/// An incarnation and the host on which it has, or had, ports: each has one tenure, and may be stranded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TenureKey {
     pub(super) host: HostId,
     pub(super) replica: ReplicaId,
 }
 
-/// An incarnation that was given up, by the host that may still run it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct StrandedKey {
-    pub(super) host: HostId,
-    pub(super) replica: ReplicaId,
-}
-
-impl StrandedKey {
-    /// All that are stranded on a host.
-    pub(super) fn all_of(host: HostId) -> RangeInclusive<Self> {
-        let replica = |number: u64, rest: u32| ReplicaId {
-            service: ServiceId(number),
-            index: rest,
-            incarnation: Incarnation(rest),
+impl TenureKey {
+    /// All of one host.
+    pub(super) const fn all_of(host: HostId) -> RangeInclusive<Self> {
+        let first = ReplicaId {
+            service: ServiceId(0),
+            index: 0,
+            incarnation: Incarnation(0),
         };
-        let at = |replica| Self { host, replica };
-        at(replica(0, 0))..=at(replica(u64::MAX, u32::MAX))
+        let last = ReplicaId {
+            service: ServiceId(u64::MAX),
+            index: u32::MAX,
+            incarnation: Incarnation(u32::MAX),
+        };
+        Self {
+            host,
+            replica: first,
+        }..=Self {
+            host,
+            replica: last,
+        }
     }
 }
 
@@ -334,32 +337,6 @@ impl StoredKey for NumberKey {
             host: HostId::read(host)?,
             protocol: protocol.parse().ok()?,
             port: Port::new(port.parse().ok()?)?,
-        })
-    }
-}
-
-impl StoredKey for StrandedKey {
-    fn text(&self) -> String {
-        let key = (self.replica.service, self.replica.index);
-        format!(
-            "{}/{}/{:010}",
-            self.host.text(),
-            key.text(),
-            self.replica.incarnation.0
-        )
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let (host, rest) = text.split_once('/')?;
-        let (key, incarnation) = rest.rsplit_once('/')?;
-        let (service, index) = ReplicaKey::read(key)?;
-        Some(Self {
-            host: HostId::read(host)?,
-            replica: ReplicaId {
-                service,
-                index,
-                incarnation: Incarnation(incarnation.parse().ok()?),
-            },
         })
     }
 }

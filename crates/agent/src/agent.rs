@@ -123,6 +123,7 @@ impl Agent {
             identity: identity.clone(),
             skew_ms: None,
             contact: ContactPage::of(&config.state, heeding_seen),
+            period: portreeve_api::lease::PERIOD,
             capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,

@@ -314,6 +314,9 @@ pub struct Lease {
     /// elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_grace_ms: Option<u64>,
+    /// How often it wants a sign of life, in milliseconds; `None`: every 5 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u64>,
 }
 
 /// The body of `POST /hosts/{host}/lease`.

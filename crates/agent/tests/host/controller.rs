@@ -155,6 +155,7 @@ async fn lease(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> 
         instance: heard.instance.clone(),
         now: Some(now.before(heard.behind)),
         host_grace_ms: heard.grace_ms,
+        period_ms: None,
     })
 }
 
@@ -166,6 +167,7 @@ async fn shutdown(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) 
         instance,
         now: None,
         host_grace_ms: None,
+        period_ms: None,
     })
 }
 

@@ -273,6 +273,7 @@ fn acknowledged(app: &App) -> Response {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
         host_grace_ms: None,
+        period_ms: u64::try_from(app.lease_period.as_millis()).ok(),
     })
 }
 
