@@ -358,6 +358,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod conditions;
     mod described;
     mod epoch;
     mod golden;

@@ -20,17 +20,18 @@ use super::identity::Asker;
 use super::names::Names;
 use super::query::Query;
 use super::refused::Refused;
-use super::{seen, services};
+use super::{seen, services, tag};
 
 /// `POST /services/{service}/replicas/{index}/kill`.
 pub(crate) async fn kill(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let index = names.number("index")?;
-    let kill = Command::Kill { service, index };
+    let kill = tag::conditional(&headers, Command::Kill { service, index })?;
     Ok(json(&services::command(&app, asker.acting()?, kill).await?))
 }
 
@@ -39,10 +40,11 @@ pub(crate) async fn restart(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let index = Some(names.number("index")?);
-    let restart = Command::Restart { service, index };
+    let restart = tag::conditional(&headers, Command::Restart { service, index })?;
     Ok(json(
         &services::command(&app, asker.acting()?, restart).await?,
     ))
