@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use portreeve::identity::HostName;
 use portreeve::registry::{Command, Refusal, ServiceView};
 use portreeve::rights::Caller;
