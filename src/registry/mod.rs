@@ -40,6 +40,7 @@ mod placement;
 mod pools;
 mod port_history;
 mod port_views;
+mod precondition;
 mod publish;
 mod reasons;
 mod records;
@@ -81,6 +82,7 @@ pub use input::{
 pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use port_history::{HistoryQuestion, PortHistory, TenureView};
+pub use precondition::Precondition;
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
@@ -117,6 +119,8 @@ mod networks_test;
 mod placement_test;
 #[cfg(test)]
 mod port_history_test;
+#[cfg(test)]
+mod precondition_test;
 #[cfg(test)]
 mod records_test;
 #[cfg(test)]

@@ -92,6 +92,9 @@ pub struct ServiceView {
     /// When its hosts were last heard of.
     #[serde(skip)]
     pub(super) heard: HeardOf,
+    /// The tag of its definition.
+    #[serde(skip)]
+    pub(super) definition: String,
 }
 
 /// One replica as people see it.
@@ -440,6 +443,12 @@ impl ServiceView {
     #[must_use]
     pub fn age(&self, now: Monotonic) -> Duration {
         self.heard.age(now)
+    }
+
+    /// The tag of what its owner wants: another one once that is something else, and the same however its replicas fare.
+    #[must_use]
+    pub fn definition(&self) -> &str {
+        &self.definition
     }
 
     /// Whether a replica has no place, so that what is told of it differs by reader and moment.

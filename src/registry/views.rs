@@ -64,6 +64,7 @@ impl Registry {
             attached: service.attached,
             id: service.id,
             heard: self.heard_of(replicas),
+            definition: self.definition(service),
         };
         view.told_as_found(&service.owner)
     }

@@ -385,6 +385,7 @@ mod site;
 mod tests {
     mod attach;
     mod backup;
+    mod conditions;
     mod described;
     mod epoch;
     mod golden;

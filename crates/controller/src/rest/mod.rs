@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post, put};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use portreeve::registry::Command;
 use portreeve_api::paths;
 
@@ -139,36 +139,49 @@ async fn start(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Start { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Start {
+        service,
+    })
+    .await
 }
 
 async fn stop(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Stop { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Stop {
+        service,
+    })
+    .await
 }
 
 async fn restart(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let all = |service| Command::Restart {
         service,
         index: None,
     };
-    services::act(app, asker, names, all).await
+    services::act(app, asker, names, &headers, all).await
 }
 
 async fn delete(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Delete { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Delete {
+        service,
+    })
+    .await
 }
 
 /// Whether the process answers.

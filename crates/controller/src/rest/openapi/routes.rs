@@ -147,6 +147,7 @@ fn orders() -> Vec<Operation> {
     let order = |method, path, summary| {
         operation(method, path, SERVICES, summary)
             .json::<Answer>()
+            .conditional()
             .also(&[409])
     };
     let profile = |operation: Operation| {
