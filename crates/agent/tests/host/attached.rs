@@ -184,7 +184,7 @@ async fn a_job_whose_record_is_lost_is_known_by_its_token_and_no_other_is() {
     let job = tokio::time::timeout(PATIENCE, known).await.unwrap();
     let stranger = Opening::Again(Box::new(match again("guessed") {
         Opening::Again(again) => Again { index: 7, ..*again },
-        Opening::Attach(_) | Opening::Shutdown => panic!("it is no ask"),
+        other => panic!("{other:?} is no job that comes back"),
     }));
     let mut stranger = Job::open(&socket(&house), &stranger).await;
     assert!(matches!(stranger.hear().await, Some(FromAgent::Refused(_))));
