@@ -378,6 +378,8 @@ fn has_arrived(replica: &Replica) -> bool {
             | EndKind::Failed
             | EndKind::GaveUp
             | EndKind::HostRebooted
+            | EndKind::HostLost
+            | EndKind::LeftHost
             | EndKind::PortConflict
             | EndKind::HostDrained
             | EndKind::HostShutdown => false,

@@ -16,6 +16,7 @@ use super::attach::Attachment;
 use super::effect::Ticket;
 use super::host_verbs::HostVerb;
 use super::limits::Limits;
+use super::precondition::Precondition;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -88,6 +89,13 @@ pub enum Command {
     },
     /// Grant ports on the host of another scheduler's job, which runs the replica itself.
     Attach(Box<Attachment>),
+    /// Does it only if its service is as the asker knows it.
+    OnlyIf {
+        /// What has to be true.
+        precondition: Precondition,
+        /// What then.
+        command: Box<Command>,
+    },
     /// Forget a stopped service.
     Delete {
         /// Which service.

@@ -12,7 +12,7 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
+use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
@@ -21,12 +21,41 @@ use super::records::{
     Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::witness::Witness;
 use super::{EventView, ReportedAddress, UnusableAddress};
 
+thread_local! {
+    /// What the samples of this test had.
+    static SEEN: Witness = Witness::default();
+}
+
+/// The record survives, and is a sample of its type.
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
     let bytes = encode(record);
     let back: T = decode(&bytes).unwrap();
     assert_eq!(back, *record, "{}", String::from_utf8_lossy(&bytes));
+    let written: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    SEEN.with(|seen| seen.see::<T>(&written["record"]));
+}
+
+// controller.md section 2
+#[test]
+fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
+    // Every test here that has samples; whoever adds a type adds its test.
+    meta_tombstones_rests_and_events_survive();
+    services_survive_with_every_profile_that_is_in_use();
+    replicas_survive_in_every_phase_and_state();
+    hosts_survive();
+    SEEN.with(|seen| {
+        let mut missing = seen.missing();
+        // They are in records of their own.
+        missing.retain(|place| place != "HostFacts.replicas");
+        assert!(
+            missing.is_empty(),
+            "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
+            seen.places()
+        );
+    });
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -68,7 +97,7 @@ fn status(state: State) -> Status {
         seq: 17,
         state,
         ready: true,
-        serving: false,
+        serving: true,
         not_ready_reason: Some("listens on 127.0.0.1 only".into()),
         restarts: 2,
         user_restarts: 1,
@@ -180,6 +209,8 @@ fn services_survive_with_every_profile_that_is_in_use() {
     assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     service.attached = true;
     service.moving = Some(3);
+    service.wish = Wish::Running;
+    service.owner.admin = true;
     survives(&service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
@@ -266,9 +297,14 @@ fn replicas_survive_in_every_phase_and_state() {
     }
     for state in [
         State::Idle,
+        State::Starting,
+        State::Startup,
+        State::Stopping,
+        State::Reaping,
         State::Backoff,
         State::Stuck,
         State::Final(Final::Succeeded),
+        State::Final(Final::Stopped),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -281,6 +317,24 @@ fn replicas_survive_in_every_phase_and_state() {
         }),
     ] {
         survives(&replica(placed(None), state));
+    }
+    for reason in [
+        Reason::Exit(ExitStatus::Code(-3)),
+        Reason::StartFailed(StartFailure::Errno(13)),
+        Reason::StartFailed(StartFailure::Exec {
+            program: "serve".into(),
+            errno: 2,
+        }),
+        Reason::StartFailed(StartFailure::PreExec(ExitStatus::Code(1))),
+        Reason::StartFailed(StartFailure::Prepare("no room".into())),
+        Reason::Startup { failures: 3 },
+        Reason::Probe { failures: 3 },
+        Reason::User,
+        Reason::Stop,
+        Reason::StaleRecord,
+    ] {
+        let failed = State::Final(Final::Failed(reason));
+        survives(&replica(placed(None), failed));
     }
 }
 
@@ -302,11 +356,13 @@ fn hosts_survive() {
         prefix: 8,
         reason: "loopback".into(),
     }];
+    facts.conditions = vec!["its disk is full".into()];
     facts.agent = Some("m/b/f".parse().unwrap());
     let mut host = Host {
         id: HostId(3),
         facts,
         reported_at: at(6),
+        lost: None,
         drain: None,
         removed: None,
     };

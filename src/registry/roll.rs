@@ -140,6 +140,8 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
             | EndKind::Failed
             | EndKind::GaveUp
             | EndKind::HostRebooted
+            | EndKind::HostLost
+            | EndKind::LeftHost
             | EndKind::PortConflict
             | EndKind::HostDrained
             | EndKind::HostShutdown => Step::Failed(ended.reason.clone()),

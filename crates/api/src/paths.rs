@@ -38,6 +38,15 @@ pub fn with_given(path: &str, parameters: &[(&str, Option<String>)]) -> String {
 /// The root of the native tree.
 pub const ROOT: &str = "/api/v1";
 
+/// Everything that is stored, to be restored by `portreeve restore`.
+#[must_use]
+pub fn backup(with_secrets: bool) -> String {
+    format!(
+        "{ROOT}/backup{}",
+        if with_secrets { "?secrets" } else { "" }
+    )
+}
+
 /// All visible services.
 #[must_use]
 pub fn services() -> String {

@@ -1,6 +1,8 @@
 //! What every request handler shares.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -15,7 +17,9 @@ use crate::account::Accounts;
 use crate::clock;
 use crate::driver::Shown;
 use crate::limits::Limits;
+use crate::meters::Meters;
 use crate::queue::Queue;
+use crate::rate::Rates;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
 use crate::rest::pages::{Pages, Wanted, WantedHosts};
@@ -41,14 +45,25 @@ pub(crate) struct App {
     pub(crate) host_pages: Pages<WantedHosts>,
     pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
+    /// Where the store and the secret lie.
+    pub(crate) data: PathBuf,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
     pub(crate) single_host: bool,
+    /// How often hosts are to give a sign of life.
+    pub(crate) lease_period: Duration,
+    /// How long the silence of a host is forgiven, as its agent is told.
+    pub(crate) host_grace: Duration,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.
     pub(crate) polls: Shares<String>,
     pub(crate) limits: Limits,
+    /// What was asked since the start.
+    pub(crate) meters: Meters,
+    pub(crate) rates: Rates,
+    /// Where the store is.
+    pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
     /// Which agent speaks for which host.

@@ -1,5 +1,6 @@
 //! The command line: what each command is called and where it lives.
 
+mod backup;
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
@@ -11,6 +12,7 @@ mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
 mod verbs;
@@ -75,6 +77,8 @@ enum Command {
     Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     Controller(daemon::Controller),
     Agent(daemon::Agent),
     Worker(worker::Worker),
@@ -115,6 +119,8 @@ impl Cli {
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
             Command::Ports(ports) => on_one_core(ports.run(connect)).map(done),
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
+            Command::Backup(backup) => on_one_core(backup.run(connect)).map(done),
+            Command::Restore(restore) => restore.run().map(done),
             Command::Controller(controller) => on_all_cores(controller.run()).map(done),
             Command::Agent(agent) => on_one_core(agent.run(connect)),
             Command::Worker(worker) => worker.run(),

@@ -99,9 +99,15 @@ fn reads() -> Vec<Operation> {
             .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1010}), "the newest so many; without it all")
             .json::<EventList>(),
         get("/counters", OTHERS, "What came in and was written since the controller's start").json::<Counters>(),
+        get("/backup", OTHERS, "Everything that is stored, of one moment, for `portreeve restore`; for admins")
+            .query("secrets", flag(), "with the secret that signs the tokens of replicas")
+            .form("application/gzip"),
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
+        get("//metrics", OTHERS, "What there is and what was done, for Prometheus")
+            .form("text/plain")
+            .form("application/openmetrics-text"),
         get("//openapi.json", OTHERS, "This document").content_json(),
     ]
 }
@@ -141,6 +147,7 @@ fn orders() -> Vec<Operation> {
     let order = |method, path, summary| {
         operation(method, path, SERVICES, summary)
             .json::<Answer>()
+            .conditional()
             .also(&[409])
     };
     let profile = |operation: Operation| {
@@ -256,6 +263,15 @@ fn of_agents() -> Vec<Operation> {
             "/hosts/{host}/lease",
             AGENTS,
             "A host's sign of life",
+        )
+        .takes("application/json", object())
+        .json::<Lease>()
+        .also(&[409]),
+        operation(
+            "post",
+            "/hosts/{host}/shutdown",
+            AGENTS,
+            "A host is about to be shut down: everything there ends, and nothing is placed there",
         )
         .takes("application/json", object())
         .json::<Lease>()
