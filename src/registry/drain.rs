@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::allocator::HostState;
 use crate::identity::{HostId, ServiceId};
 use crate::profile::Replicas;
 use crate::supervision::State;
@@ -166,7 +167,8 @@ impl Registry {
                 for key in there.left {
                     self.order_stop(key, StopWhy::Drained, &by);
                 }
-            } else if self.has_reported(host) {
+            } else if self.pool_state(host) == HostState::Up {
+                // Of one that is silent nothing is known, and its stops would wait for it.
                 stays = self.step(host, &there, &by);
             }
             if self.drains.stays.get(&host).unwrap_or(&Stays::new()) != &stays {

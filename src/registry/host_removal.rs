@@ -15,6 +15,7 @@ use super::commands::copies;
 use super::host_verbs::host_answer;
 use super::machine::Registry;
 use super::records::{Phase, Replica};
+use super::truth::TenureKey;
 use super::{Answer, HostFacts, Input, Refusal};
 
 /// How long a host has to be silent before it can be removed: four leases.
@@ -36,9 +37,9 @@ impl Registry {
         };
         let silent = self.lives.get(&host).map(|life| life.heard);
         let silent = silent.map_or(SILENT_FOR, |heard| self.now.mono.since(heard));
-        if silent < SILENT_FOR {
+        if silent < SILENT_FOR && self.lost(host).is_none() {
             return Err(unfit(format!(
-                "it is up, or was within the last {}: stop its agent first, and remove it then",
+                "it was heard of within the last {}: stop its agent, and remove it then",
                 Spelled(SILENT_FOR)
             )));
         }
@@ -60,6 +61,7 @@ impl Registry {
         if let Some(record) = self.truth.hosts.change(&host) {
             record.facts = bare(name.clone());
             record.drain = None;
+            record.lost = None;
             record.removed = Some(now);
         }
         let resting: Vec<_> = self.truth.resting.iter().map(|(key, _)| *key).collect();
@@ -85,6 +87,17 @@ impl Registry {
                 Some(format!("{}/{}", service.name, key.1))
             })
             .collect();
+        let stranded = self.truth.stranded.range(TenureKey::all_of(host));
+        held.extend(stranded.map(|(at, it)| {
+            format!(
+                "{}/{} incarnation {}",
+                it.name, at.replica.index, at.replica.incarnation
+            )
+        }));
+        if self.lost(host).is_some_and(|lost| lost.fenced) {
+            // Nothing runs there, by the word of an operator.
+            return held;
+        }
         let unknown = self.lives.get(&host).map(|life| &life.unknown);
         held.extend(
             unknown

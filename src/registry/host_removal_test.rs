@@ -37,7 +37,7 @@ fn a_host_that_is_up_or_has_something_is_not_removed() {
     let refused = remove(&mut rig, "n1").unwrap_err();
     assert_eq!(
         refused,
-        "host n1: it is up, or was within the last 20s: stop its agent first, and remove it then"
+        "host n1: it was heard of within the last 20s: stop its agent, and remove it then"
     );
     rig.submit(&format!("placement.hosts = [\"n2\"]\n{}", web("web", 2)))
         .unwrap();

@@ -166,4 +166,11 @@ fn jobs_of_other_schedulers_leave_the_lists_and_are_ended_by_those() {
     rig.tell(shutdown("n1"));
     assert_eq!(rig.condition("job", 0), Some(EndpointState::Serving));
     assert_eq!(rig.orders("n1"), ["job.alice 0 0 run"]);
+    // Called off, it is listed again.
+    let fresh = HostFacts {
+        shutting_down: false,
+        ..rig.facts("n1")
+    };
+    rig.tell(Input::HostReport(fresh));
+    assert_eq!(rig.condition("job", 0), Some(EndpointState::Ready));
 }

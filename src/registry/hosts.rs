@@ -200,9 +200,11 @@ impl Registry {
         // Another boot ends what is stranded here.
         self.look_at_stranded_of(id);
         let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
-        let moved = old
-            .as_ref()
-            .is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
+        let moved = old.as_ref().is_some_and(|old| {
+            old.published != facts.published
+                || old.boot_id != facts.boot_id
+                || old.shutting_down != facts.shutting_down
+        });
         let moved = self.claim_addresses(id, &facts) || moved;
         let told = told_by(old.as_ref(), &facts);
         let reported_at = self.now.wall;

@@ -242,10 +242,10 @@ impl Registry {
     pub(super) fn host_state(&self, id: HostId) -> &'static str {
         let durable = self.truth.hosts.durable(&id);
         let is_drained = durable.is_some_and(|host| host.drain.is_some());
-        if self.shuts_down(id) {
-            "shutting down"
-        } else if self.shown_lost(id).is_some() {
+        if self.shown_lost(id).is_some() {
             "lost"
+        } else if self.shuts_down(id) {
+            "shutting down"
         } else if !self.has_reported(id) {
             "not reported"
         } else if self.unknown_since(id).is_some() {
