@@ -186,7 +186,7 @@ impl Registry {
         let Some(known) = known else {
             let mut note = "nothing to change: it is not drained".to_owned();
             if self.shuts_down(host) {
-                note.push_str("; it shuts down, and takes replicas again once it is back");
+                note.push_str("; it is shutting down, and takes replicas again once it is back");
             }
             return host_answer(name, false, vec![note]);
         };

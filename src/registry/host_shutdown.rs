@@ -10,6 +10,9 @@ use super::HostFacts;
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, StopWhy};
 
+/// What is told of everything that it ends.
+pub(super) const HOST_SHUTDOWN: &str = "host shutting down";
+
 /// In whose name the stops are ordered.
 const ORDERED_BY: &str = "portreeve";
 
@@ -25,7 +28,7 @@ impl Registry {
         self.truth
             .hosts
             .note(&id, |host| host.facts.shutting_down = true);
-        self.relay_host(id, "shutdown", "shuts down".to_owned());
+        self.relay_host(id, "shutdown", HOST_SHUTDOWN.to_owned());
         // Who may come here, and who waits for a place, are looked at again with it.
         self.address_moved(id);
     }

@@ -36,7 +36,7 @@ fn a_shutdown_stops_everything_there_and_it_follows_elsewhere() {
         assert_eq!(rig.condition("web", index), Some(EndpointState::Serving));
         assert_eq!(
             rig.replica("web", index).reason.as_deref(),
-            Some("its host shuts down")
+            Some("host shutting down")
         );
     }
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_shutdown_stops_everything_there_and_it_follows_elsewhere() {
         (once.job_state.as_str(), once.state.as_str()),
         ("EXIT", "host shut down")
     );
-    assert_eq!(once.reason.as_deref(), Some("host n1 shut down"));
+    assert_eq!(once.reason.as_deref(), Some("host shutting down"));
     assert_eq!(rig.kinds("once").last().unwrap(), "host-shutdown");
 }
 
@@ -86,7 +86,7 @@ fn nothing_new_comes_until_the_host_is_back_from_its_boot() {
     assert_eq!(web.job_state, "PEND");
     assert_eq!(
         web.reason.as_deref(),
-        Some("host n1 shuts down (host n1 shut down)")
+        Some("host n1 is shutting down (host shutting down)")
     );
     // A report of less than everything, and a start of the controller, leave that as it is.
     let part = HostFacts {

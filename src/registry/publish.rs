@@ -10,6 +10,7 @@ use crate::supervision::{State, Status};
 use crate::time::{Utc, WallClock};
 
 use super::contact::Suspects;
+use super::host_shutdown::HOST_SHUTDOWN;
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, Service, StopWhy};
 
@@ -103,7 +104,7 @@ impl Registry {
             };
             let reason = match order.why {
                 StopWhy::Drained => format!("its host is drained by {}", order.by),
-                StopWhy::HostShutdown => "its host shuts down".to_owned(),
+                StopWhy::HostShutdown => HOST_SHUTDOWN.to_owned(),
                 _ => format!("stop ordered by {}", order.by),
             };
             return (state, Some(reason));
@@ -114,7 +115,7 @@ impl Registry {
             } else {
                 EndpointState::Terminating
             };
-            return (state, Some("its host shuts down".to_owned()));
+            return (state, Some(HOST_SHUTDOWN.to_owned()));
         }
         if is_up {
             let unpublished = |why: String| (EndpointState::NotReady, Some(why));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::identity::Incarnation;
 
+use super::host_shutdown::HOST_SHUTDOWN;
 use super::machine::Registry;
 use super::records::{
     EndKind, Ended, Former, Phase, Replica, StopOrder, StopWhy, WaitCause, Waiting,
@@ -78,7 +79,7 @@ impl Registry {
                 StopWhy::Drained => {
                     format!("host {} is drained by {by}", self.host_name(host))
                 }
-                StopWhy::HostShutdown => format!("host {} shuts down", self.host_name(host)),
+                StopWhy::HostShutdown => HOST_SHUTDOWN.to_owned(),
             };
             self.tell_replica(key, "stopping", text);
             // Who waits for its ports is told that they are on their way.

@@ -10,6 +10,7 @@ use crate::port_pool::Want as Wanted;
 use crate::residency::ReplicaName;
 use crate::supervision::{ExitCause, Final, RestartPolicy, State, Then};
 
+use super::host_shutdown::HOST_SHUTDOWN;
 use super::hosts::Leftover;
 use super::machine::Registry;
 use super::records::{EndKind, Phase, Placement, StopOrder, StopWhy, WaitCause};
@@ -91,7 +92,7 @@ impl Registry {
             (None, End::Final(Final::Stopped))
                 if placement.attached.is_none() && self.shuts_down(placement.host) =>
             {
-                self.after_shutdown(key, placement.host)
+                self.after_shutdown(key)
             }
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
@@ -207,13 +208,12 @@ impl Registry {
                 let text = format!("host {} is drained by {by}", self.host_name(host));
                 self.rerun_or_end(key, text, EndKind::HostDrained)
             }
-            StopWhy::HostShutdown => self.after_shutdown(key, host),
+            StopWhy::HostShutdown => self.after_shutdown(key),
         }
     }
 
-    fn after_shutdown(&self, key: ReplicaKey, host: HostId) -> Next {
-        let text = format!("host {} shut down", self.host_name(host));
-        self.rerun_or_end(key, text, EndKind::HostShutdown)
+    fn after_shutdown(&self, key: ReplicaKey) -> Next {
+        self.rerun_or_end(key, HOST_SHUTDOWN.to_owned(), EndKind::HostShutdown)
     }
 
     /// It left its host: a new incarnation follows, unless its profile says that it is not to be run again.

@@ -4,12 +4,13 @@ use std::str::FromStr;
 
 use clap::Args;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
-use portreeve_api::{Client, ClientError, Problem, paths};
+use portreeve_api::paths;
 
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
 
+use super::every_page::every_page;
 use super::services::PATIENCE;
 
 /// List hosts: their state, their address, and what is special about each.
@@ -27,7 +28,9 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let list = all(&connect.client()?, &self.label).await?;
+        let labels: Vec<String> = self.label.iter().map(LabelArg::written).collect();
+        let filters: Vec<(&str, &str)> = labels.iter().map(|it| ("label", it.as_str())).collect();
+        let list: HostList = every_page(&connect.client()?, &paths::hosts(), &filters).await?;
         if self.output == Format::Json {
             return print_json(&list);
         }
@@ -84,42 +87,6 @@ fn notes(host: &HostView) -> Option<String> {
         many => notes.push(format!("{many} warnings")),
     }
     (!notes.is_empty()).then(|| notes.join(", "))
-}
-
-/// How often a list is begun anew whose pages were forgotten meanwhile.
-const BEGUN_AGAIN: u32 = 3;
-
-/// Every page of the list.
-async fn all(client: &Client, labels: &[LabelArg]) -> Result<HostList, Failure> {
-    let written: Vec<String> = labels.iter().map(LabelArg::written).collect();
-    let filters: Vec<(&str, &str)> = written.iter().map(|it| ("label", it.as_str())).collect();
-    let first = paths::with_parameters(&paths::hosts(), &filters);
-    let mut begun = 0;
-    loop {
-        let mut list: HostList = client.get(&first, PATIENCE).await?;
-        let whole = loop {
-            let Some(cursor) = list.next_cursor.take() else {
-                break true;
-            };
-            let path = paths::with_parameters(&paths::hosts(), &[("cursor", &cursor)]);
-            match client.get::<HostList>(&path, PATIENCE).await {
-                Ok(page) => {
-                    list.hosts.extend(page.hosts);
-                    list.next_cursor = page.next_cursor;
-                }
-                Err(ClientError::Refused(problem))
-                    if problem.code == Problem::CURSOR_EXPIRED && begun < BEGUN_AGAIN =>
-                {
-                    break false;
-                }
-                Err(other) => return Err(other.into()),
-            }
-        };
-        if whole {
-            return Ok(list);
-        }
-        begun += 1;
-    }
 }
 
 /// A label of a host: `NAME=VALUE`.

@@ -5,6 +5,7 @@ mod check;
 pub(crate) mod daemon;
 mod endpoints;
 mod events;
+mod every_page;
 mod explain;
 mod host;
 mod hosts;

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 use portreeve_api::body::{ReplicaView, ServiceList, ServiceView};
-use portreeve_api::{Client, ClientError, Problem, paths};
+use portreeve_api::paths;
 
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::ServiceArg;
 use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
+
+use super::every_page::every_page;
 
 /// How long a plain question may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +29,7 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let list = every_service(&connect.client()?).await?;
+        let list: ServiceList = every_page(&connect.client()?, &paths::services(), &[]).await?;
         if self.output == Format::Json {
             return print_json(&list);
         }
@@ -46,39 +48,6 @@ impl Services {
         }
         let heading = ["SERVICE", "STATE", "READY", "RESTARTS", "REASON"];
         print(&rows(&heading, lines.collect()))
-    }
-}
-
-/// The whole list, page by page: all of them show one moment.
-///
-/// Where the controller forgets that moment between two pages, the list is begun again, at most twice.
-async fn every_service(client: &Client) -> Result<ServiceList, Failure> {
-    const BEGUN_AGAIN: u32 = 2;
-    let mut begun = 0;
-    loop {
-        let mut list: ServiceList = client.get(&paths::services(), PATIENCE).await?;
-        let whole = loop {
-            let Some(cursor) = list.next_cursor.take() else {
-                break true;
-            };
-            let path = paths::with_parameters(&paths::services(), &[("cursor", &cursor)]);
-            match client.get::<ServiceList>(&path, PATIENCE).await {
-                Ok(page) => {
-                    list.services.extend(page.services);
-                    list.next_cursor = page.next_cursor;
-                }
-                Err(ClientError::Refused(problem))
-                    if problem.code == Problem::CURSOR_EXPIRED && begun < BEGUN_AGAIN =>
-                {
-                    break false;
-                }
-                Err(other) => return Err(other.into()),
-            }
-        };
-        if whole {
-            return Ok(list);
-        }
-        begun += 1;
     }
 }
 

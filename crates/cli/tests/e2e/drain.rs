@@ -26,13 +26,9 @@ class Service(http.server.ThreadingHTTPServer):
 Service(("0.0.0.0", port), Answer).serve_forever()
 "#;
 
-/// Asks the controller before each of 200 requests a second, in four threads, until there is a file `enough`; then
-/// writes what it saw. A request that this very client began later than the drain lasts is `late` and no evidence:
-/// it stood still itself.
-const CLIENT: &str = r#"
-import json, os, random, socket, sys, threading, time
-DRAIN = 1.0
-seen, lock = {"requests": 0, "late": 0, "none": 0, "failed": [], "answers": {}, "listed": {}}, threading.Lock()
+/// Of a client in Python: one request over a socket of either kind; its body, or an error where that is not 200.
+pub(crate) const ASK: &str = r#"
+import socket
 def ask(to, text):
     s = socket.socket(socket.AF_UNIX if isinstance(to, str) else socket.AF_INET)
     s.settimeout(10)
@@ -44,6 +40,15 @@ def ask(to, text):
     head, _, body = answer.partition(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n")[0]: raise OSError(f"{head!r}")
     return body
+"#;
+
+/// Asks the controller before each of 200 requests a second, in four threads, until there is a file `enough`; then
+/// writes what it saw. A request that this very client began later than the drain lasts is `late` and no evidence:
+/// it stood still itself.
+const CLIENT: &str = r#"
+import json, os, random, sys, threading, time
+DRAIN = 1.0
+seen, lock = {"requests": 0, "late": 0, "none": 0, "failed": [], "answers": {}, "listed": {}}, threading.Lock()
 def resolve():
     text = ask(sys.argv[1], "GET /api/v1/resolve/web HTTP/1.0\r\nHost: x\r\n\r\n").decode()
     return [(a, int(p)) for a, p in (line.rsplit(":", 1) for line in text.split())]
@@ -83,7 +88,7 @@ fn clients_that_resolve_before_each_request_lose_none_while_replicas_leave_one_b
     let Some(world) = World::new() else { return };
     let (service, client) = (
         world.profile("service.py", SERVICE),
-        world.profile("client.py", CLIENT),
+        world.profile("client.py", &[ASK, CLIENT].concat()),
     );
     let text = format!(
         "kind = \"service\"\nname = \"web\"\nreplicas = 4\ncommand = \"exec python3 {service}\"\n\

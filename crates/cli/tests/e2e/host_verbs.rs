@@ -3,23 +3,13 @@
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+use crate::drain::ASK;
 use crate::world::{Running, USUAL, World, eventually, hello};
 
 /// Resolves before each of 50 requests a second, until there is a file `enough`; then writes what it saw.
 const CLIENT: &str = r#"
-import json, os, random, socket, sys, time
+import json, os, random, sys, time
 seen = {"requests": 0, "none": 0, "failed": [], "places": {}}
-def ask(to, text):
-    s = socket.socket(socket.AF_UNIX if isinstance(to, str) else socket.AF_INET)
-    s.settimeout(10)
-    with s:
-        s.connect(to)
-        s.sendall(text.encode())
-        answer = b""
-        while data := s.recv(65536): answer += data
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if b" 200 " not in head.split(b"\r\n")[0]: raise OSError(f"{head!r}")
-    return body
 at = time.monotonic()
 while not os.path.exists("enough"):
     at = max(at + 0.02, time.monotonic() - 1)
@@ -48,7 +38,7 @@ struct Client(Running);
 
 impl Client {
     fn start(world: &World) -> Self {
-        let file = world.profile("client.py", CLIENT);
+        let file = world.profile("client.py", &[ASK, CLIENT].concat());
         let mut python = world.command("python3");
         python.current_dir(world.path(""));
         let socket = world.path("run/controller.sock").display().to_string();
