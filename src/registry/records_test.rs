@@ -15,14 +15,16 @@ use crate::profile::Source;
 use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
 use crate::time::WallClock;
 
+use super::ledger::Ledger;
 use super::records::{
     Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica,
     Resting, Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting,
     Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::truth::Truth;
 use super::witness::Witness;
-use super::{EventView, ReportedAddress, UnusableAddress};
+use super::{EventView, ReportedAddress, Stored, UnusableAddress};
 
 thread_local! {
     /// What the samples of this test had.
@@ -55,7 +57,36 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
             "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
             seen.places()
         );
+        every_table_has_samples(seen);
     });
+}
+
+fn every_table_has_samples(seen: &Witness) {
+    fn has<K, V>(_: &Ledger<K, V>, seen: &Witness) {
+        let name = std::any::type_name::<V>();
+        assert!(seen.knows::<V>(), "no sample of {name}");
+    }
+    // Whoever adds a table is told here.
+    let Truth {
+        meta,
+        tombstones,
+        services,
+        replicas,
+        hosts,
+        resting,
+        events,
+        host_events,
+        history,
+    } = Truth::load(&Stored::default()).unwrap();
+    has(&meta, seen);
+    has(&tombstones, seen);
+    has(&services, seen);
+    has(&replicas, seen);
+    has(&hosts, seen);
+    has(&resting, seen);
+    has(&events, seen);
+    has(&host_events, seen);
+    has(&history, seen);
 }
 
 const fn at(ms: u64) -> WallClock {
