@@ -18,6 +18,7 @@ mod drain;
 mod endpoints;
 mod environment;
 mod explain;
+mod history;
 mod hostile;
 mod hosts;
 mod leaks;
