@@ -21,6 +21,7 @@ impl World {
     pub(super) fn check(&mut self) {
         self.no_number_belongs_to_two();
         self.what_lives_holds_its_numbers();
+        self.what_is_held_is_in_the_history();
         self.everything_told_is_shown_or_held();
         if self.rig.registry.shown.windows.is_empty() {
             self.only_ready_replicas_are_listed();
@@ -61,6 +62,39 @@ impl World {
                         "{who} lives on {name} with {number:?}"
                     );
                 }
+            }
+        }
+    }
+
+    /// Each placement has one open tenure of its numbers, and what is in an open one is held.
+    fn what_is_held_is_in_the_history(&mut self) {
+        let tenures = self.rig.registry.truth.history.durable_range(..);
+        let open = tenures.into_iter().filter(|(_, it)| it.until.is_none());
+        let open: Vec<_> = open
+            .map(|(key, it)| (*key, it.host.clone(), it.grant.clone()))
+            .collect();
+        for (key, replica) in self.rig.registry.truth.replicas.durable_range(..) {
+            let Phase::Placed(placement) = &replica.phase else {
+                continue;
+            };
+            let own = open.iter().filter(|(it, ..)| {
+                (it.replica.service, it.replica.index) == *key
+                    && (it.host, it.replica.incarnation) == (placement.host, replica.incarnation)
+            });
+            let grants: Vec<_> = own.map(|(.., grant)| grant).collect();
+            let expected: Vec<_> = match placement.grant.ports.is_empty() {
+                true => Vec::new(),
+                false => vec![&placement.grant],
+            };
+            assert_eq!(grants, expected, "{key:?}");
+        }
+        for (key, host, grant) in open {
+            let held = self.held(&host).unwrap_or_default();
+            for number in numbers(&grant) {
+                assert!(
+                    held.contains(&number),
+                    "{key:?} has {number:?} on {host} in the history only"
+                );
             }
         }
     }
