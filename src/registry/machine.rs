@@ -10,6 +10,7 @@ use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
+use super::contact::{Contacts, Silence};
 use super::event_log::EventLogs;
 use super::hosts::HostLife;
 use super::limits::Limits;
@@ -39,6 +40,8 @@ pub struct Config {
     /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
     /// reports.
     pub stale_for: Option<Duration>,
+    /// When the silence of a host counts; `None`: never.
+    pub silence: Option<Silence>,
     /// How much users and groups may hold.
     pub limits: Limits,
     /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
@@ -55,6 +58,7 @@ impl Default for Config {
             news_delay: Duration::from_secs(1),
             coalesce: Duration::from_millis(20),
             stale_for: None,
+            silence: Some(Silence::default()),
             limits: Limits::default(),
             begin_epoch: false,
         }
@@ -82,6 +86,10 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
+    /// When hosts are looked at that say nothing.
+    pub(super) contacts: Contacts,
+    /// Hosts on which something may be stranded no more.
+    pub(super) stranded_due: BTreeSet<HostId>,
     /// What follows from the events of each service.
     pub(super) event_logs: EventLogs<ServiceId>,
     /// What follows from the events of each host.
@@ -128,6 +136,8 @@ impl Registry {
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
+            contacts: Contacts::default(),
+            stranded_due: BTreeSet::new(),
             event_logs: EventLogs::default(),
             host_logs: EventLogs::default(),
             archive: Archive::default(),
@@ -176,7 +186,9 @@ impl Registry {
     /// most one [`Effect::Commit`], always last. Emits nothing when nothing happened.
     pub fn flush(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
+        self.follow_contacts();
         if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
+            self.settle_stranded();
             for service in std::mem::take(&mut self.attention) {
                 self.settle(service);
                 self.roll(service);
@@ -225,7 +237,7 @@ impl Registry {
     /// not durable, although no batch is with the store.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        !self.attention.is_empty()
+        !self.attention.is_empty() || !self.stranded_due.is_empty()
     }
 
     /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
@@ -246,12 +258,15 @@ impl Registry {
             ];
             all.into_iter().flatten().min()
         });
-        [shows, decides].into_iter().flatten().flatten().min()
+        let contacts = self.contacts.next_deadline();
+        let all = [shows.flatten(), decides.flatten(), contacts];
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due at `now`, then flushes.
     pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
+        self.look_at_contacts();
         if self.shown.has_revisions() {
             self.shown.stale.on_deadline(now.mono);
         }

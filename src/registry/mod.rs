@@ -12,6 +12,7 @@
 mod attach;
 mod claims;
 mod commands;
+mod contact;
 mod drain;
 mod effect;
 mod event_log;
@@ -51,6 +52,7 @@ mod settle;
 mod show;
 mod stale;
 mod store;
+mod stranded;
 mod submit;
 mod survey;
 mod take_up;
@@ -64,6 +66,7 @@ mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
+pub use contact::{Silence, SilenceError, Suspects};
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
@@ -94,6 +97,8 @@ mod ends_test;
 mod event_log_test;
 #[cfg(test)]
 mod limits_test;
+#[cfg(test)]
+mod loss_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]

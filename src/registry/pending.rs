@@ -155,8 +155,8 @@ impl Registry {
         if candidates.contains(host) {
             return Vec::new();
         }
-        if !self.has_reported(host) {
-            return vec![bare(Obstruction::Allocator(Cause::HostNotReported))];
+        if let Some(cause) = self.pool_state(host).cause() {
+            return vec![bare(Obstruction::Allocator(cause))];
         }
         if self.published(host).is_none() && profile.ports.iter().any(|port| port.publish) {
             return vec![bare(Obstruction::Allocator(Cause::NoAddress))];

@@ -156,7 +156,8 @@ impl Registry {
         let desired = service.desired;
         let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
-        let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
+        let avoids = matches!(&replica.phase, Phase::Waiting(it)
+            if matches!(it.cause, WaitCause::GaveUp(_) | WaitCause::HostLost(_)));
         let claim = Self::claim_of(service, &profile);
         if let Some(limit) = usages.reached(&claim) {
             return Some(Arc::new(self.limited(&profile, limit)));
@@ -235,7 +236,6 @@ impl Registry {
             format!("placed on host {name}: {}", ports.join(", "))
         };
         self.tell_replica(key, "placed", on);
-        self.history_open(key);
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None
@@ -295,7 +295,7 @@ impl Registry {
         let one_each = profile.replicas == Replicas::PerHost;
         self.eligible_hosts(profile)
             .into_iter()
-            .filter(|host| self.has_reported(host.id))
+            .filter(|host| self.takes_grants(host.id))
             .filter(|host| !needs_address || self.published(host.id).is_some())
             .filter(|host| self.lacking(host.id, &profile.ports).is_empty())
             .map(|host| host.id)

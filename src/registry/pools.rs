@@ -63,10 +63,10 @@ impl Pools {
         }
     }
 
-    /// The host told everything: it takes new grants.
-    pub(super) fn set_reported(&mut self, host: HostId) {
+    /// Whether the host takes new grants, and why not.
+    pub(super) fn set_state(&mut self, host: HostId, state: HostState) {
         // An unknown host is one beyond the limit, see `put_host`.
-        let _ = self.allocator.set_host_state(host, HostState::Up);
+        let _ = self.allocator.set_host_state(host, state);
     }
 
     /// The hosts of `candidates` that take the request now.
@@ -183,9 +183,13 @@ impl Registry {
     /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
     /// of them later.
     pub(super) fn free_ports(&mut self, key: ReplicaKey, how: &str) {
-        let Some(id) = self.allocated(key) else {
-            return;
-        };
+        if let Some(id) = self.allocated(key) {
+            self.free_grant(id, how);
+        }
+    }
+
+    /// The same by the name under which it holds them.
+    pub(super) fn free_grant(&mut self, id: ReplicaId, how: &str) {
         let now = self.now.mono;
         let grant = self.pools.allocator.grant(id);
         let released = self
@@ -208,7 +212,7 @@ impl Registry {
                 port: port.numbers.first(),
             };
             let resting = Resting {
-                service: key.0,
+                service: id.service,
                 numbers: port.numbers,
             };
             self.truth.resting.insert(number, resting);
@@ -272,9 +276,7 @@ impl Registry {
         let mut pools = Pools::new(&self.config);
         for (id, host) in self.truth.hosts.iter() {
             pools.put_host(*id, &host.facts);
-            if self.has_reported(*id) {
-                pools.set_reported(*id);
-            }
+            pools.set_state(*id, self.pool_state(*id));
         }
         let grants = self.truth.replicas.iter().filter_map(|(key, replica)| {
             let Phase::Placed(placement) = &replica.phase else {
@@ -291,7 +293,13 @@ impl Registry {
                 releasing: placement.stop.is_some(),
             })
         });
-        self.conflicts = pools.allocator.restore(grants);
+        let stranded = self.truth.stranded.iter().map(|(at, it)| GrantRecord {
+            host: at.host,
+            replica: at.replica,
+            grant: it.grant.clone(),
+            releasing: false,
+        });
+        self.conflicts = pools.allocator.restore(grants.chain(stranded));
         let now = self.now.mono;
         let mut cooling = Vec::new();
         for (number, resting) in self.truth.resting.iter() {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::endpoints::{Endpoint, EndpointPort, EndpointState};
-use crate::identity::ServiceId;
+use crate::identity::{HostId, ServiceId};
 use crate::profile::Profile;
 use crate::supervision::{State, Status};
+use crate::time::{Utc, WallClock};
 
+use super::contact::Suspects;
 use super::machine::Registry;
 use super::records::{Phase, Placement, Replica, Service};
 
@@ -85,6 +87,13 @@ impl Registry {
         if self.was_rebooted(placement) {
             return (EndpointState::NotReady, Some("host rebooted".to_owned()));
         }
+        if let Some(lost) = self.shown_lost(placement.host) {
+            let state = match placement.stop {
+                Some(_) => EndpointState::Terminating,
+                None => EndpointState::NotReady,
+            };
+            return (state, Some(lost.reason()));
+        }
         if let Some(order) = &placement.stop {
             let serves = is_up || replica.status.as_ref().is_some_and(|it| it.serving);
             let state = if serves {
@@ -101,7 +110,7 @@ impl Registry {
             }
             let published = profile.ports.iter().filter(|port| port.publish);
             return match self.lacking(placement.host, published).first() {
-                None => (EndpointState::Ready, None),
+                None => self.confirmed(placement.host),
                 Some((port, network)) => unpublished(format!(
                     "its host has no address in network {network} for port {}",
                     port.name
@@ -111,6 +120,28 @@ impl Registry {
         (
             EndpointState::NotReady,
             Some(not_ready(replica.status.as_ref())),
+        )
+    }
+
+    /// How a replica is listed that was ready when its host was last heard of.
+    fn confirmed(&self, host: HostId) -> (EndpointState, Option<String>) {
+        let Some(since) = self.unknown_since(host) else {
+            return (EndpointState::Ready, None);
+        };
+        let suspects = self.config.silence.map(|it| it.suspects());
+        let state = match suspects.unwrap_or_default() {
+            Suspects::StayListed => EndpointState::Unconfirmed,
+            Suspects::AreWithdrawn => EndpointState::NotReady,
+        };
+        (state, Some(self.silent(host, since)))
+    }
+
+    /// Why nothing is known of what runs on a host.
+    pub(super) fn silent(&self, host: HostId, since: WallClock) -> String {
+        format!(
+            "unknown since {}: host {} is silent",
+            Utc(since),
+            self.host_name(host)
         )
     }
 

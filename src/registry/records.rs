@@ -160,6 +160,8 @@ pub(super) enum WaitCause {
     GaveUp(String),
     /// Its host was booted.
     Rebooted,
+    /// Its host was given up; in words.
+    HostLost(String),
 }
 
 /// A host and ports on it.
@@ -235,6 +237,8 @@ pub(super) enum EndKind {
     Killed,
     /// Its host was booted and it is not to be run again.
     HostRebooted,
+    /// Its host was given up and it is not to be run again.
+    HostLost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
 }
@@ -254,6 +258,59 @@ pub(super) struct Host {
     pub(super) facts: HostFacts,
     /// When this report came.
     pub(super) reported_at: WallClock,
+    /// It is given up until it tells everything again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lost: Option<Lost>,
+}
+
+/// Since when and why a host is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lost {
+    pub(super) at: WallClock,
+    /// Its last sign of life.
+    pub(super) last_contact: WallClock,
+    /// That was still before this moment: nothing was heard since the controller started.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) before: bool,
+    /// Who declared it down; `None`: its silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+    /// Somebody answers for it that nothing runs there any more.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) fenced: bool,
+}
+
+/// Numbers of a host that an incarnation may still use which was given up with its host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stranded {
+    /// The name under which the host knows it, also once the service is deleted.
+    pub(super) name: ServiceName,
+    pub(super) grant: PortGrant,
+    /// The boot of the host in which it ran; in another one it is gone.
+    pub(super) boot_id: String,
+    /// What it ran, to be taken back as.
+    pub(super) generation: u64,
+    /// Its automatic restarts, as far as they are counted among the replica's earlier ones.
+    #[serde(default)]
+    pub(super) restarts: u32,
+    /// When it was given up.
+    pub(super) since: WallClock,
+    /// Why, in words.
+    pub(super) why: String,
+    /// The job of another scheduler that ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attached: Option<Attached>,
+    /// For whom it ran, once its service is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) orphan: Option<Orphan>,
+}
+
+/// What a host is to be told of a service that is deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Orphan {
+    pub(super) user: String,
+    pub(super) uid: u32,
+    pub(super) profile: Arc<Profile>,
 }
 
 impl Host {

@@ -299,6 +299,7 @@ fn hosts_survive() {
         id: HostId(3),
         facts,
         reported_at: at(6),
+        lost: None,
     });
 }
 

@@ -131,6 +131,7 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
             | EndKind::Failed
             | EndKind::GaveUp
             | EndKind::HostRebooted
+            | EndKind::HostLost
             | EndKind::PortConflict => Step::Failed(ended.reason.clone()),
         },
     }

@@ -122,6 +122,7 @@ impl Registry {
             self.truth.events.remove(&key);
         }
         self.event_logs.forget(id);
+        self.orphan_stranded(id);
         self.truth.services.remove(&id);
         self.names.remove(&name);
         self.shown.truth.insert(id);

@@ -30,6 +30,8 @@ const LONGEST_REST: Duration = Duration::from_secs(3600);
 enum End {
     Final(Final),
     Rebooted,
+    /// It may still run, on a host that is given up.
+    HostLost,
 }
 
 /// What follows an end.
@@ -58,6 +60,7 @@ impl Registry {
                 Phase::Placed(placement) => match replica.status.as_ref().map(|it| &it.state) {
                     Some(State::Final(end)) => Some((index, End::Final(end.clone()))),
                     _ if self.was_rebooted(placement) => Some((index, End::Rebooted)),
+                    _ if self.lost(placement.host).is_some() => Some((index, End::HostLost)),
                     _ => None,
                 },
                 _ => None,
@@ -83,7 +86,9 @@ impl Registry {
         };
         let incarnation = replica.incarnation;
         let next = match (&placement.stop, end) {
+            (Some(order), End::HostLost) => self.after_stop_on_lost(order, placement.host),
             (Some(order), _) => after_stop(order),
+            (None, End::HostLost) => self.after_loss(key, placement.host),
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
         };
@@ -93,8 +98,7 @@ impl Registry {
             }
             next => next,
         };
-        let is_known_there = matches!(end, End::Final(_));
-        self.leave_host(key, &placement, is_known_there, next.text());
+        self.leave_host(key, &placement, end, next.text());
         match next {
             Next::End(kind, reason) => self.end(key, kind, reason),
             Next::Renew(cause, rest, text) => {
@@ -110,14 +114,9 @@ impl Registry {
         self.prune_profiles(key.0);
     }
 
-    /// Frees the ports and has the host forget what is left.
-    fn leave_host(
-        &mut self,
-        key: ReplicaKey,
-        placement: &Placement,
-        is_known_there: bool,
-        how: &str,
-    ) {
+    /// Frees the ports and has the host forget what is left. On a lost host they stay held.
+    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, end: &End, how: &str) {
+        let is_known_there = matches!(end, End::Final(_));
         let found = self
             .truth
             .services
@@ -140,7 +139,13 @@ impl Registry {
             };
             life.leftovers.insert(name, leftover);
         }
-        self.free_ports(key, how);
+        self.keep_tenure(key);
+        let is_fenced = self.lost(placement.host).is_some_and(|lost| lost.fenced);
+        if matches!(end, End::HostLost) && !is_fenced {
+            self.strand(key, placement);
+        } else {
+            self.free_ports(key, how);
+        }
         self.outbox.order(placement.host);
         self.shown.hosts_truth.insert(placement.host);
         self.shown.truth.insert(key.0);
@@ -157,6 +162,34 @@ impl Registry {
             Next::Renew(WaitCause::Rebooted, None, text)
         } else {
             Next::End(EndKind::HostRebooted, text)
+        }
+    }
+
+    fn after_loss(&self, key: ReplicaKey, host: HostId) -> Next {
+        let service = self.truth.services.find(&key.0);
+        let text = self.loss_of(host);
+        if service.is_some_and(|service| service.profile().rerunnable) {
+            Next::Renew(WaitCause::HostLost(text.clone()), None, text)
+        } else {
+            Next::End(EndKind::HostLost, text)
+        }
+    }
+
+    /// The stop cannot be confirmed, and need not be waited for: the host is told to once it is back.
+    fn after_stop_on_lost(&self, order: &StopOrder, host: HostId) -> Next {
+        let lost = self.loss_of(host);
+        match after_stop(order) {
+            Next::End(how, text) => Next::End(how, format!("{text}; {lost}")),
+            Next::Remove(text) => Next::Remove(format!("{text}; {lost}")),
+            Next::Renew(cause, rest, text) => Next::Renew(cause, rest, format!("{text}; {lost}")),
+        }
+    }
+
+    fn loss_of(&self, host: HostId) -> String {
+        let name = self.host_name(host);
+        match self.lost(host) {
+            Some(lost) => lost.of(&name),
+            None => format!("host {name} lost"),
         }
     }
 
@@ -290,6 +323,7 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::Conflict(_) => EndKind::PortConflict,
         WaitCause::GaveUp(_) => EndKind::GaveUp,
         WaitCause::Rebooted => EndKind::HostRebooted,
+        WaitCause::HostLost(_) => EndKind::HostLost,
     }
 }
 
@@ -326,6 +360,7 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
+            Self::HostLost => "host-lost",
             Self::PortConflict => "port-conflict",
         }
     }

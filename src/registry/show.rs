@@ -114,18 +114,12 @@ impl Registry {
         let hosts: Vec<HostView> = seen.iter().filter_map(|id| self.host_view(*id)).collect();
         let stale = self.now_stale();
         let before = |host: &HostView| self.shown.view.hosts.get(&host.host);
-        let is_news = |host: &HostView| {
-            before(host).is_none_or(|old| {
-                // To have been heard of is no change that anybody waits for.
-                HostView {
-                    last_seen: old.last_seen,
-                    ..host.clone()
-                } != **old
-            })
-        };
+        // To have been heard of, or not, is no change that anybody waits for.
+        let is_news = |host: &HostView| before(host).is_none_or(|old| !host.same_but_for_age(old));
         let changes = looks.iter().any(Look::is_change) || hosts.iter().any(is_news);
         let is_as_before = |host: &HostView| before(host).is_some_and(|old| **old == *host);
-        if !changes && stale.is_none() && hosts.iter().all(is_as_before) {
+        let is_aged = looks.iter().any(Look::is_news);
+        if !changes && !is_aged && stale.is_none() && hosts.iter().all(is_as_before) {
             return;
         }
         if changes {
@@ -160,12 +154,15 @@ impl Registry {
                 }
                 Look::Stands(standing) => standing,
             };
+            let is_change = standing.is_change;
             let (now, update) = standing.show(&mut self.shown.services, at);
             let Some(mut now) = now else {
                 continue;
             };
             removed.remove(&now.service);
-            now.revision = revision;
+            if is_change {
+                now.revision = revision;
+            }
             let before = view.services.get(&now.service);
             if before.is_some_and(|before| decides_otherwise(before, &now)) {
                 view.rights = revision;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::identity::HostId;
 use crate::time::Now;
 
 use super::LoadError;
@@ -77,6 +78,10 @@ impl Registry {
             };
             self.lives.insert(*id, life);
         }
+        let hosts: Vec<HostId> = self.lives.keys().copied().collect();
+        for host in hosts {
+            self.watch_contact(host);
+        }
         self.take_up_tombstones();
         self.take_up_claims();
         self.take_up_stale();
@@ -119,6 +124,8 @@ impl Registry {
             replica.is_some_and(|it| !matches!(it.phase, Phase::Ended(_)))
         });
         self.attention = self.truth.services.iter().map(|(id, _)| *id).collect();
+        self.look_at_all_stranded();
+        self.tell_what_was_seen();
         self.waits.wake();
     }
 
@@ -193,6 +200,13 @@ impl Registry {
             {
                 let reason = format!("its host number {} is not stored", placement.host);
                 return Err(damaged(tables::REPLICAS, key, reason));
+            }
+        }
+        for (at, stranded) in self.truth.stranded.iter() {
+            if self.truth.hosts.find(&at.host).is_none() {
+                let key = format!("{}/{}", stranded.name, at.replica.index);
+                let reason = format!("its host number {} is not stored", at.host);
+                return Err(damaged(tables::STRANDED, key, reason));
             }
         }
         Ok(())

@@ -115,6 +115,7 @@ impl Agent {
             config: config.clone(),
             identity: identity.clone(),
             skew_ms: None,
+            period: portreeve_api::lease::PERIOD,
             capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,

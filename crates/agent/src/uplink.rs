@@ -9,7 +9,7 @@ use http::Method;
 use portreeve::registry::{HostFacts, ReplicaReport};
 use portreeve::residency::ReplicaName;
 use portreeve_api::body::{AgentIdentity, Lease, LeaseAsk};
-use portreeve_api::{Client, ClientError, paths};
+use portreeve_api::{Client, ClientError, lease, paths};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -20,8 +20,6 @@ use crate::clock;
 use crate::facts::Observed;
 use crate::household::Message;
 
-/// How often the lease is renewed.
-const LEASE: Duration = Duration::from_secs(5);
 /// How long the controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,6 +29,8 @@ pub(crate) struct Uplink {
     pub(crate) identity: AgentIdentity,
     /// How far the clock here was ahead of the controller's at the last lease.
     pub(crate) skew_ms: Option<i64>,
+    /// How often the controller wants a sign of life.
+    pub(crate) period: Duration,
     pub(crate) capabilities: Vec<String>,
     pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
@@ -76,7 +76,7 @@ impl Uplink {
                     }
                     return joined;
                 }
-                Err(cause) => tokio::time::sleep(contact.failed(&cause)).await,
+                Err(cause) => tokio::time::sleep(contact.failed(&cause, self.period)).await,
             }
         }
     }
@@ -97,7 +97,7 @@ impl Uplink {
     /// Keeps the lease and tells changes until a full report is due again.
     async fn keep(&mut self, instance: &str, mut told: Observed, contact: &mut Contact) {
         let mut untold: BTreeMap<ReplicaName, ReplicaReport> = BTreeMap::new();
-        let mut next_lease = Instant::now() + LEASE;
+        let mut next_lease = Instant::now() + self.period;
         loop {
             let now = self.observed.borrow_and_update().clone();
             if (now != told || !untold.is_empty()) && contact.is_fine() {
@@ -108,14 +108,14 @@ impl Uplink {
                         untold.clear();
                     }
                     // Told again once the lease says that somebody listens.
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep_until(next_lease) => match self.lease().await {
                     Ok(heard) if heard == instance => {
                         contact.heard(&self.config);
-                        next_lease = Instant::now() + LEASE;
+                        next_lease = Instant::now() + self.period;
                     }
                     Ok(_) => {
                         info!("the controller is a new one; it is told everything");
@@ -123,10 +123,10 @@ impl Uplink {
                     }
                     Err(ClientError::Refused(problem)) => {
                         warn!("the controller refuses the lease: {}; it is told everything", problem.detail);
-                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem))).await;
+                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem), self.period)).await;
                         return;
                     }
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
                 },
                 changed = self.observed.changed() => if changed.is_err() { return },
                 end = self.ends.recv() => match end {
@@ -192,6 +192,8 @@ impl Uplink {
         let asked = clock::Moment::now();
         let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
         let lease: Lease = answered.await?;
+        let period = lease.period_ms.map_or(lease::PERIOD, Duration::from_millis);
+        self.period = period.clamp(lease::SHORTEST_PERIOD, lease::PERIOD);
         if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {
             let is_off = |skew: i64| skew.unsigned_abs() > clock::WARNED_MS;
             if is_off(skew) && !self.skew_ms.is_some_and(is_off) {
@@ -227,14 +229,14 @@ impl Contact {
     }
 
     /// Notes a failure; how long to wait before the next try, at most as long as between two leases.
-    fn failed(&mut self, cause: &ClientError) -> Duration {
+    fn failed(&mut self, cause: &ClientError, period: Duration) -> Duration {
         if self.lost.is_none() {
             self.lost = Some(Instant::now());
             warn!("{cause}; services go on, and the controller is tried again");
         }
         self.failures = self.failures.saturating_add(1);
         let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(8));
-        doubled.min(LEASE)
+        doubled.min(period)
     }
 
     /// Notes an answer; whether it is the first one of all.

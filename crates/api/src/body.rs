@@ -269,6 +269,9 @@ pub struct Lease {
     /// The controller's time, for the host to measure its skew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<WallClock>,
+    /// How often it wants a sign of life, in milliseconds; `None`: every 5 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u64>,
 }
 
 /// The body of `POST /hosts/{host}/lease`.

@@ -1,6 +1,7 @@
 //! What every request handler shares.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ pub(crate) struct App {
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
     pub(crate) single_host: bool,
+    /// How often hosts are to give a sign of life.
+    pub(crate) lease_period: Duration,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.

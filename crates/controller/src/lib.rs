@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use portreeve::host_addr::Networks;
-use portreeve::registry::{self, Registry, Seats, Store};
-use portreeve_api::Target;
+use portreeve::registry::{self, Registry, Seats, Silence, Store};
 use portreeve_api::site_profiles::SiteFolder;
+use portreeve_api::{Target, lease};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -81,6 +81,8 @@ pub struct Config {
     /// How long changes of a service's readiness are gathered before readers see them; the first after quiet is
     /// shown at once, and who is not ready any more is withdrawn within 20 ms.
     pub coalesce: Duration,
+    /// When the silence of a host makes it suspect, and lost; must forgive a restart of agent and workers.
+    pub silence: Silence,
     /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole.
     /// A copied data directory is noticed without it.
     pub new_epoch: bool,
@@ -103,6 +105,21 @@ impl Config {
     pub const COALESCE: Duration = Duration::from_millis(20);
     /// The longest [`Config::coalesce`]; a longer one is cut to it.
     pub const MOST_COALESCED: Duration = Duration::from_secs(1);
+
+    /// How often hosts are to give a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::GraceTooShort`] if a host could be given up whose agent was only started anew.
+    fn lease_period(&self) -> Result<Duration, StartError> {
+        let period = lease::period_for(self.silence.suspect_after());
+        let parts = lease::restart_and_rejoin(period);
+        let host_grace = self.silence.host_grace();
+        if host_grace <= parts.iter().map(|(_, part)| *part).sum() {
+            return Err(StartError::GraceTooShort { host_grace, parts });
+        }
+        Ok(period)
+    }
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -129,6 +146,7 @@ impl Controller {
         if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
             return Err(StartError::NotLoopback { address: *address });
         }
+        let lease_period = config.lease_period()?;
         let data = DataDir::take(&config.data)?;
         let (store, stored, commits, lineage) = {
             let folder = data.path().to_owned();
@@ -156,6 +174,8 @@ impl Controller {
             cooling: config.cooling,
             networks: config.networks.clone(),
             coalesce: config.coalesce.min(Config::MOST_COALESCED),
+            silence: Some(config.silence),
+            stale_for: Some(config.silence.host_grace()),
             begin_epoch: config.new_epoch || lineage.copied().is_some(),
             ..registry::Config::default()
         };
@@ -192,6 +212,7 @@ impl Controller {
             polls: Shares::default(),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
+            lease_period,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),

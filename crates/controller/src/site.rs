@@ -156,6 +156,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         cooling: Duration::from_secs(60),
         // What is told is shown before it is acknowledged.
         coalesce: Duration::ZERO,
+        silence: portreeve::registry::Silence::default(),
         new_epoch: false,
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
         max_connections: None,

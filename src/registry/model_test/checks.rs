@@ -11,10 +11,10 @@ use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::State;
 
-use super::super::Effect;
 use super::super::records::Phase;
 use super::super::rig::caller;
 use super::super::touched::Touch;
+use super::super::{Effect, HistoryQuestion};
 use super::World;
 
 impl World {
@@ -66,35 +66,34 @@ impl World {
         }
     }
 
-    /// Each placement has one open tenure of its numbers, and what is in an open one is held.
+    /// Each number that is told to be somebody's now is held, and what is placed is somebody's.
     fn what_is_held_is_in_the_history(&mut self) {
-        let tenures = self.rig.registry.truth.history.durable_range(..);
-        let open = tenures.into_iter().filter(|(_, it)| it.until.is_none());
-        let open: Vec<_> = open
-            .map(|(key, it)| (*key, it.host.clone(), it.grant.clone()))
-            .collect();
-        for (key, replica) in self.rig.registry.truth.replicas.durable_range(..) {
-            let Phase::Placed(placement) = &replica.phase else {
+        for host in 0..self.machines.len() {
+            let name = self.machines[host].name.clone();
+            let Some(held) = self.held(&name) else {
                 continue;
             };
-            let own = open.iter().filter(|(it, ..)| {
-                (it.replica.service, it.replica.index) == *key
-                    && (it.host, it.replica.incarnation) == (placement.host, replica.incarnation)
-            });
-            let grants: Vec<_> = own.map(|(.., grant)| grant).collect();
-            let expected: Vec<_> = match placement.grant.ports.is_empty() {
-                true => Vec::new(),
-                false => vec![&placement.grant],
-            };
-            assert_eq!(grants, expected, "{key:?}");
-        }
-        for (key, host, grant) in open {
-            let held = self.held(&host).unwrap_or_default();
-            for number in numbers(&grant) {
-                assert!(
-                    held.contains(&number),
-                    "{key:?} has {number:?} on {host} in the history only"
-                );
+            let asked = HistoryQuestion::default();
+            let history = self.rig.registry.port_history(&operator(), &name, &asked);
+            let tenures = history.map(|it| it.tenures).unwrap_or_default();
+            let mut open = BTreeSet::new();
+            for tenure in tenures.into_iter().filter(|it| it.until.is_none()) {
+                for number in tenure.numbers.iter() {
+                    for side in Side::of(tenure.protocol) {
+                        let number = (side, number);
+                        assert!(held.contains(&number), "{tenure:?} of {name} is over");
+                        assert!(open.insert(number), "{number:?} of {name} is told of two");
+                    }
+                }
+            }
+            let id = self.rig.registry.host_names.get(&name).copied();
+            for (key, replica) in self.rig.registry.truth.replicas.durable_range(..) {
+                if let Phase::Placed(placement) = &replica.phase
+                    && Some(placement.host) == id
+                {
+                    let lacks = numbers(&placement.grant).find(|number| !open.contains(number));
+                    assert_eq!(lacks, None, "{key:?} on {name}");
+                }
             }
         }
     }

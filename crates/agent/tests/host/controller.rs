@@ -149,6 +149,7 @@ async fn lease(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> 
     Json(Lease {
         instance: heard.instance.clone(),
         now: Some(now.before(heard.behind)),
+        period_ms: None,
     })
 }
 

@@ -9,6 +9,7 @@ use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
+use portreeve::registry::{Silence, Suspects};
 use portreeve::time::ParseDurationError;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::containment::Choice;
@@ -46,6 +47,8 @@ pub(crate) struct Controller {
     /// quiet is seen at once, and who is not ready any more is withdrawn within 20ms
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = window)]
     coalesce: Span,
+    #[command(flatten)]
+    silence: SilenceOptions,
     /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole;
     /// a copied or restored data directory is noticed without it
     #[arg(long)]
@@ -83,6 +86,35 @@ fn window(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
+/// What the silence of a host means.
+#[derive(Args, Clone, Debug)]
+struct SilenceOptions {
+    /// After how long a silence a host is suspect: its endpoints stay listed but unconfirmed, and it gets nothing new
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    suspect_after: Span,
+    /// After how long a silence a host is lost: its endpoints leave, and its replicas are run elsewhere; its ports stay
+    /// held until it reports or is booted
+    #[arg(long, value_name = "TIME", default_value = "90s")]
+    host_grace: Span,
+    /// Take the endpoints of suspect hosts off the lists at once
+    #[arg(long)]
+    withdraw_suspect: bool,
+}
+
+impl SilenceOptions {
+    fn read(&self) -> Result<Silence, Failure> {
+        let suspects = if self.withdraw_suspect {
+            Suspects::AreWithdrawn
+        } else {
+            Suspects::StayListed
+        };
+        Silence::new(self.suspect_after.0, self.host_grace.0, suspects).map_err(|cause| {
+            let words = format!("--suspect-after and --host-grace: {cause}");
+            Failure::new(Code::Usage, words)
+        })
+    }
+}
+
 /// The site's networks; shared by `controller` and `dev`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NetworkOptions {
@@ -116,6 +148,7 @@ impl Controller {
             single_host: self.single_host,
             cooling: self.cooling.0,
             coalesce: self.coalesce.0,
+            silence: self.silence.read()?,
             new_epoch: self.new_epoch,
             networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),

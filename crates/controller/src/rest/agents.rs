@@ -255,6 +255,7 @@ fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
+        period_ms: u64::try_from(app.lease_period.as_millis()).ok(),
     })
 }
 
