@@ -122,7 +122,7 @@ fn every_end_has_its_job_state_and_a_reason_in_words() {
             },
             "EXIT",
             "gave up",
-            "gave up after 10 restarts: exit 1 (at most 10 within 10m)",
+            "gave up after 10 restarts: exit 1 (at most 10 within 10m6s)",
         ),
         (
             "always",
