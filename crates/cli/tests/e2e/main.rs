@@ -18,6 +18,7 @@ mod drain;
 mod endpoints;
 mod environment;
 mod explain;
+mod history;
 mod host_loss;
 mod host_verbs;
 mod hostile;
