@@ -370,5 +370,6 @@ mod tests {
     mod metrics;
     mod rest;
     mod services;
+    mod shares;
     pub(crate) mod watch;
 }
