@@ -29,6 +29,7 @@ mod namespace;
 mod neighbours;
 mod networks;
 mod numbers;
+mod operating;
 mod output;
 mod pages;
 mod partitions;
