@@ -347,7 +347,9 @@ fn now_ms(rig: &Rig) -> u64 {
 
 fn service_number(service: &ServiceName) -> usize {
     let mut known = SERVICES.iter();
-    known.position(|it| name(it) == *service).expect("one of ours")
+    known
+        .position(|it| name(it) == *service)
+        .expect("one of ours")
 }
 
 proptest! {

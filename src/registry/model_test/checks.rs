@@ -11,10 +11,10 @@ use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::State;
 
+use super::super::Effect;
 use super::super::records::Phase;
 use super::super::rig::caller;
 use super::super::touched::Touch;
-use super::super::Effect;
 use super::World;
 
 impl World {
@@ -56,7 +56,10 @@ impl World {
             };
             for (who, grant) in self.machines[host].living() {
                 for number in numbers(grant) {
-                    assert!(held.contains(&number), "{who} lives on {name} with {number:?}");
+                    assert!(
+                        held.contains(&number),
+                        "{who} lives on {name} with {number:?}"
+                    );
                 }
             }
         }
@@ -80,7 +83,10 @@ impl World {
     /// A copy begins only where no other of it can be, but on hosts that were given up.
     pub(super) fn nobody_else_is_that_copy(&self, host: usize, who: &ReplicaName) {
         for (at, machine) in self.machines.iter().enumerate() {
-            for (other, _) in machine.living().filter(|(other, _)| other.copy() == who.copy()) {
+            for (other, _) in machine
+                .living()
+                .filter(|(other, _)| other.copy() == who.copy())
+            {
                 let is_itself = at == host && other == who;
                 let is_forsaken = at != host && machine.forsaken.contains(other);
                 assert!(

@@ -172,7 +172,10 @@ impl Machine {
                 }
                 Action::End { name } => {
                     let it = self.residents.get_mut(&name).expect("it lives here");
-                    assert!(it.is_final(), "{name} runs and is to be ended without a stop");
+                    assert!(
+                        it.is_final(),
+                        "{name} runs and is to be ended without a stop"
+                    );
                     it.life = Life::Ended;
                 }
                 Action::Remove { name } => {

@@ -32,7 +32,11 @@ impl World {
             self.everybody_obeys_and_is_ready();
             self.pass(Duration::from_secs(15));
             self.check();
-            quiet = if self.rig.commits == before { quiet + 1 } else { 0 };
+            quiet = if self.rig.commits == before {
+                quiet + 1
+            } else {
+                0
+            };
             if quiet > 2 && !self.somebody_rests() {
                 break;
             }

@@ -20,6 +20,7 @@ mod environment;
 mod explain;
 mod hostile;
 mod hosts;
+mod killing;
 mod leaks;
 mod many;
 mod namespace;
