@@ -67,6 +67,7 @@ impl Registry {
         attachment.profile.placement = PlacementRule::default();
         let name = attachment.service.clone();
         self.fit_for_here(by, &name, &attachment.profile)?;
+        self.fit_within_limits(by, &name, &attachment.profile, 1)?;
         let unfit = |reason: String| Refusal::Unfit {
             service: name.clone(),
             reason,
@@ -234,7 +235,21 @@ impl Registry {
         let profile = &attachment.profile;
         let request = profile.request();
         let now = self.now.mono;
-        let candidates = self.candidates(berth.id.service, profile, &self.crowd());
+        let known = self.truth.services.find(&berth.id.service);
+        let owner = known.map_or(by, |service| &service.owner);
+        let claim = Self::claim(berth.id.service, owner, &attachment.service, profile);
+        let usages = self.usages([&claim]);
+        let no_room = |reason: String| Refusal::NoRoom {
+            service: attachment.service.clone(),
+            host: attachment.host.clone(),
+            reason,
+        };
+        if let Some(limit) = usages.reached(&claim) {
+            return Err(no_room(format!("LIMIT: {limit}")));
+        }
+        let limited = usages.reached_on(&claim, |host| self.host_name(host));
+        let mut candidates = self.candidates(berth.id.service, profile, &self.crowd());
+        candidates.retain(|host| !limited.contains_key(host));
         let key = (berth.id.service, berth.id.index);
         let former = self.truth.replicas.find(&key);
         let former = former.and_then(|replica| {
@@ -262,14 +277,11 @@ impl Registry {
                 profile: &profile,
                 request: &request,
                 candidates: &candidates,
+                limited: &limited,
                 desired: 1,
             };
             let survey = self.survey(&seeker, Depth::pending(1));
-            Refusal::NoRoom {
-                service: attachment.service.clone(),
-                host: attachment.host.clone(),
-                reason: survey.told(by, now).sentence,
-            }
+            no_room(survey.told(by, now).sentence)
         })
     }
 
@@ -333,6 +345,7 @@ impl Registry {
         }
         self.waits.forget(key);
         self.tell_replica(key, "attached", text);
+        self.history_open(key);
         self.count_attached(key.0);
         self.prune_profiles(key.0);
         self.outbox.order(host);

@@ -23,6 +23,7 @@ impl Registry {
             Command::Kill { service, index } => self.kill(by, &service, index),
             Command::Attach(attachment) => self.attach(by, *attachment),
             Command::Delete { service } => self.delete(by, &service),
+            Command::Host { host, verb } => self.host_command(by, &host, verb),
         }
     }
 
@@ -42,6 +43,9 @@ impl Registry {
                 "{replicas} replicas are asked for; at most {} are allowed",
                 Replicas::MOST
             )));
+        }
+        if replicas > service.desired {
+            self.fit_within_limits(by, name, service.profile(), replicas)?;
         }
         let (id, before, wish) = (service.id, service.desired, service.wish);
         let mut notes = vec![if before == replicas {
@@ -198,32 +202,17 @@ impl Registry {
 
     fn delete(&mut self, by: &Caller, name: &ServiceName) -> Result<Answer, Refusal> {
         let service = self.managed(by, name, "delete")?;
-        let (id, mut floor) = (service.id, service.incarnation_floor);
-        let mut live = 0;
-        for (_, replica) in self.truth.replicas_of(id) {
-            live += u32::from(!matches!(replica.phase, Phase::Ended(_)));
-            floor = floor.max(replica.incarnation.0.saturating_add(1));
-        }
+        let id = service.id;
+        let lives = |replica: &Replica| !matches!(replica.phase, Phase::Ended(_));
+        let live = self.truth.replicas_of(id).filter(|(_, it)| lives(it));
+        let live = u32::try_from(live.count()).unwrap_or(u32::MAX);
         if live > 0 {
             return Err(Refusal::StillRunning {
                 service: name.clone(),
                 live,
             });
         }
-        let replicas: Vec<u32> = self.truth.replicas_of(id).map(|(index, _)| index).collect();
-        for index in replicas {
-            self.truth.replicas.remove(&(id, index));
-            self.waits.forget((id, index));
-        }
-        let all = (id, 0)..=(id, u64::MAX);
-        let events: Vec<_> = self.truth.events.range(all).map(|(key, _)| *key).collect();
-        for key in events {
-            self.truth.events.remove(&key);
-        }
-        self.truth.services.remove(&id);
-        self.names.remove(name);
-        self.shown.truth.insert(id);
-        self.bury(name, floor);
+        self.forget_service(id);
         Ok(answer(name, true, vec!["deleted".to_owned()]))
     }
 
@@ -302,7 +291,8 @@ pub(super) fn copies(count: u32) -> String {
 
 pub(super) fn answer(service: &ServiceName, changed: bool, notes: Vec<String>) -> Answer {
     Answer {
-        service: service.clone(),
+        service: Some(service.clone()),
+        host: None,
         changed,
         notes,
         granted: None,

@@ -6,6 +6,7 @@ use crate::endpoints::ServiceUpdate;
 use crate::identity::{HostName, ServiceName};
 
 use super::Desired;
+use super::limits::LimitReached;
 use super::store::Batch;
 
 /// Names one question, so that its answer finds the asker.
@@ -44,8 +45,12 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Answer {
-    /// The service concerned.
-    pub service: ServiceName,
+    /// The service concerned; left out where it is a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// The host concerned, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
     /// Whether anything changed.
     pub changed: bool,
     /// What happened, and what the user may want to know at once: one sentence each.
@@ -53,6 +58,18 @@ pub struct Answer {
     /// What was granted to another scheduler's job; never on the wire, where it comes with its tokens.
     #[serde(skip)]
     pub granted: Option<Box<Desired>>,
+}
+
+impl Answer {
+    /// What it is about, as people name it: `web.alice`, or `host n1`.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match (&self.service, &self.host) {
+            (Some(service), _) => service.to_string(),
+            (None, Some(host)) => format!("host {host}"),
+            (None, None) => "done".to_owned(),
+        }
+    }
 }
 
 /// Why a command was refused. Nothing changed.
@@ -132,6 +149,40 @@ pub enum Refusal {
         service: ServiceName,
         /// Why, and what to do.
         reason: String,
+    },
+    /// No host of this name has reported.
+    #[error("no host {host} has reported; `portreeve hosts` lists those that have")]
+    NoSuchHost {
+        /// The name asked for.
+        host: HostName,
+    },
+    /// Orders about hosts are for those who run them.
+    #[error(
+        "{user} may not {action} host {host}: that is for admins, root and the controller's account"
+    )]
+    AdminsOnly {
+        /// Who asked.
+        user: String,
+        /// The verb.
+        action: &'static str,
+        /// Which host.
+        host: HostName,
+    },
+    /// The order does not fit the host.
+    #[error("host {host}: {reason}")]
+    HostUnfit {
+        /// Which host.
+        host: HostName,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// It asks for more than the whole of a limit, which nothing that ends would make possible.
+    #[error("{service}: LIMIT: {limit}")]
+    BeyondLimit {
+        /// Which service.
+        service: ServiceName,
+        /// Which limit.
+        limit: Box<LimitReached>,
     },
     /// The truth could not be written; nothing changed.
     #[error("the store refused the change and nothing was changed: {reason}")]

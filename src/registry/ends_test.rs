@@ -160,6 +160,8 @@ fn what_a_full_report_leaves_out_is_forgotten() {
         service: name("web"),
         index: 0,
         incarnation: incarnation(0),
+        service_id: None,
+        grant: None,
         status,
     };
     let still = HostFacts {

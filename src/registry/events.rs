@@ -1,30 +1,44 @@
-//! What happened to a service, for people: bounded, in words.
+//! What happened to a service or on a host, for people: bounded, in words.
 
-use crate::identity::{Incarnation, ServiceId};
+use std::collections::BTreeSet;
+
+use crate::identity::{HostId, HostName, Incarnation, ServiceId, ServiceName};
 use crate::supervision::{State, Status};
+use crate::time::WallClock;
 
 use super::EventView;
+use super::event_log::Standing;
 use super::machine::Registry;
+use super::records::Phase;
 use super::truth::ReplicaKey;
 
-/// How many events of one service are kept; the oldest go first.
-pub const EVENTS_KEPT: u64 = 1000;
+/// How long an event is kept, the newest failures of its log apart: 30 days.
+pub(super) const EVENTS_KEPT_FOR: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
+
+/// Logs of which an open batch holds events.
+pub(super) struct OpenLogs {
+    services: BTreeSet<ServiceId>,
+    hosts: BTreeSet<HostId>,
+}
 
 impl Registry {
     /// Notes a decision about a service; it is shown when the decision is durable.
     pub(super) fn tell_service(&mut self, service: ServiceId, kind: &str, text: String) {
-        let event = self.event(None, kind, text);
-        let key = self.next_event(service);
-        self.truth.events.insert(key, event);
+        let event = self.event(kind, text);
+        self.log(service, event, Standing::Truth);
         self.shown.truth.insert(service);
     }
 
     /// Notes a decision about a replica; it is shown when the decision is durable.
     pub(super) fn tell_replica(&mut self, key: ReplicaKey, kind: &str, text: String) {
         let incarnation = self.truth.replicas.find(&key).map(|it| it.incarnation);
-        let event = self.event(incarnation.map(|it| (key.1, it)), kind, text);
-        let key = self.next_event(key.0);
-        self.truth.events.insert(key, event);
+        let event = EventView {
+            replica: incarnation.map(|_| key.1),
+            incarnation,
+            host: self.place_of(key),
+            ..self.event(kind, text)
+        };
+        self.log(key.0, event, Standing::Truth);
         self.shown.truth.insert(key.0);
     }
 
@@ -35,33 +49,111 @@ impl Registry {
         incarnation: Incarnation,
         (kind, text): (&str, String),
     ) {
-        let event = self.event(Some((key.1, incarnation)), kind, text);
-        let number = self.next_event(key.0);
-        self.truth.events.note_whole(number, event);
+        let event = EventView {
+            replica: Some(key.1),
+            incarnation: Some(incarnation),
+            host: self.place_of(key),
+            ..self.event(kind, text)
+        };
+        self.log(key.0, event, Standing::News);
         self.shown.news.insert_replica(key);
     }
 
-    fn event(&self, of: Option<(u32, Incarnation)>, kind: &str, text: String) -> EventView {
-        EventView {
-            at: self.now.wall,
-            replica: of.map(|(index, _)| index),
-            incarnation: of.map(|(_, incarnation)| incarnation),
-            kind: kind.to_owned(),
-            text,
+    /// Notes a decision about a host in its own log, which every user may read: it names no service.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the verbs for hosts tell by it")
+    )]
+    pub(super) fn tell_host(&mut self, host: HostId, kind: &str, text: String) {
+        let event = self.event(kind, text);
+        self.log_host(host, event, Standing::Truth);
+    }
+
+    /// Notes what a host told of itself, or its silence, in its own log, which every user may read: it names no
+    /// service.
+    pub(super) fn relay_host(&mut self, host: HostId, kind: &str, text: String) {
+        let event = self.event(kind, text);
+        self.log_host(host, event, Standing::News);
+    }
+
+    /// What happened to a service, oldest first; at most [`EVENTS_KEPT`](super::EVENTS_KEPT).
+    #[must_use]
+    pub fn events(&self, service: &ServiceName) -> Vec<EventView> {
+        let Some(view) = self.shown.view.services.get(service) else {
+            return Vec::new();
+        };
+        let all = (view.id, 0)..=(view.id, u64::MAX);
+        let events = self.truth.events.durable_range(all);
+        events.into_iter().map(|(_, event)| event.clone()).collect()
+    }
+
+    /// What happened to a host, oldest first; at most [`EVENTS_KEPT`](super::EVENTS_KEPT). `None`: an unknown host.
+    #[must_use]
+    pub fn host_events(&self, host: &HostName) -> Option<Vec<EventView>> {
+        let id = *self.host_names.get(host)?;
+        let all = (id, 0)..=(id, u64::MAX);
+        let events = self.truth.host_events.durable_range(all);
+        Some(events.into_iter().map(|(_, event)| event.clone()).collect())
+    }
+
+    /// The logs of which the open batch holds events, to be looked at again if it is undone.
+    pub(super) fn open_logs(&self) -> OpenLogs {
+        let services = self.truth.events.undurable();
+        let hosts = self.truth.host_events.undurable();
+        OpenLogs {
+            services: services.map(|(key, ..)| key.0).collect(),
+            hosts: hosts.map(|(key, ..)| key.0).collect(),
         }
     }
 
-    /// A number that no other event of the service has or had, also if this one is undone.
-    fn next_event(&mut self, service: ServiceId) -> (ServiceId, u64) {
-        let next = self.event_numbers.entry(service).or_default();
-        let number = *next;
-        *next += 1;
-        let all = (service, 0)..=(service, u64::MAX);
-        let oldest = self.truth.events.range(all).next().map(|(key, _)| *key);
-        if let Some(oldest) = oldest.filter(|oldest| oldest.1 + EVENTS_KEPT <= number) {
-            self.truth.events.note_gone(&oldest);
+    /// Takes up logs as they are after events of theirs were undone.
+    pub(super) fn reopen_logs(&mut self, open: OpenLogs) {
+        for service in open.services {
+            self.event_logs.index(&self.truth.events, service);
         }
-        (service, number)
+        for host in open.hosts {
+            self.host_logs.index(&self.truth.host_events, host);
+        }
+    }
+
+    /// Forgets what is too old in every log.
+    pub(super) fn expire_events(&mut self, now: WallClock) {
+        let before = now.before(EVENTS_KEPT_FOR);
+        self.event_logs.expire(&mut self.truth.events, before);
+        self.host_logs.expire(&mut self.truth.host_events, before);
+    }
+
+    fn event(&self, kind: &str, text: String) -> EventView {
+        EventView {
+            at: self.now.wall,
+            replica: None,
+            incarnation: None,
+            host: None,
+            kind: kind.to_owned(),
+            text,
+            times: 1,
+            first: None,
+        }
+    }
+
+    /// Where the replica is, or was when it ended.
+    fn place_of(&self, key: ReplicaKey) -> Option<HostName> {
+        let host = match &self.truth.replicas.find(&key)?.phase {
+            Phase::Placed(placement) => placement.host,
+            Phase::Ended(ended) => ended.host?,
+            Phase::Waiting(_) => return None,
+        };
+        self.truth.hosts.find(&host).map(|host| host.name().clone())
+    }
+
+    fn log(&mut self, service: ServiceId, event: EventView, standing: Standing) {
+        let events = &mut self.truth.events;
+        self.event_logs.append(events, service, event, standing);
+    }
+
+    fn log_host(&mut self, host: HostId, event: EventView, standing: Standing) {
+        let events = &mut self.truth.host_events;
+        self.host_logs.append(events, host, event, standing);
     }
 }
 

@@ -56,6 +56,7 @@ impl Registry {
                     service.is_some_and(|it| by.may_manage(&it.owner.user))
                 });
                 let desired = self.wanted_copies(profile);
+                self.fit_within_limits(by, service, profile, desired)?;
                 let id = known.unwrap_or(NOBODY);
                 let mut fit = self.fit(by, (id, service, None), profile, desired);
                 if known.is_some() {
@@ -134,16 +135,24 @@ impl Registry {
     ) -> FitView {
         self.waits.held.clear();
         let crowd = self.crowd();
-        let candidates: Vec<HostId> = self.candidates(id, profile, &crowd);
+        let known = self.truth.services.find(&id);
+        let owner = known.map_or(by, |service| &service.owner);
+        let claim = Self::claim(id, owner, name, profile);
+        let usages = self.usages([&claim]);
+        let limited = usages.reached_on(&claim, |host| self.host_name(host));
+        let mut candidates: Vec<HostId> = self.candidates(id, profile, &crowd);
+        candidates.retain(|host| !limited.contains_key(host));
         let request = profile.request();
         let seeker = Seeker {
             service: id,
             profile,
             request: &request,
             candidates: &candidates,
+            limited: &limited,
             desired,
         };
         let mut survey = self.survey(&seeker, Depth::EXPLAIN);
+        survey.limit = usages.reached(&claim);
         let obstacles = survey.named.iter_mut().flat_map(|at| &mut at.against);
         for obstacle in obstacles {
             // A placement that is not on disk may never have been: it is no news for readers.

@@ -45,6 +45,49 @@ impl HostLife {
     }
 }
 
+/// What a host's report tells beside the one before, for its log.
+fn told_by(old: Option<&HostFacts>, new: &HostFacts) -> Vec<(&'static str, String)> {
+    let at = |facts: &HostFacts| match facts.published {
+        Some(address) => address.to_string(),
+        None => "no address".to_owned(),
+    };
+    let Some(old) = old else {
+        let text = format!(
+            "joined with {}, ports {}, agent {}",
+            at(new),
+            new.dynamic,
+            new.agent_version
+        );
+        return vec![("joined", text)];
+    };
+    let mut told = Vec::new();
+    if old.boot_id != new.boot_id {
+        told.push((
+            "rebooted",
+            "booted anew: everything that ran there ended".to_owned(),
+        ));
+    }
+    if old.published != new.published {
+        let text = format!("published at {} in place of {}", at(new), at(old));
+        told.push(("address", text));
+    }
+    if (&old.dynamic, &old.fixed) != (&new.dynamic, &new.fixed) {
+        let text = format!(
+            "offers {} and fixed {} in place of {} and fixed {}",
+            new.dynamic, new.fixed, old.dynamic, old.fixed
+        );
+        told.push(("ports", text));
+    }
+    if old.agent_version != new.agent_version {
+        let text = format!(
+            "agent {} in place of {}",
+            new.agent_version, old.agent_version
+        );
+        told.push(("agent", text));
+    }
+    told
+}
+
 /// What a host shall stop or forget.
 #[derive(Debug)]
 pub(super) struct Leftover {
@@ -127,19 +170,27 @@ impl Registry {
         }
     }
 
+    /// Takes in that a host goes down in order.
+    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
+
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
-        let old = self.truth.hosts.find(&id).map(|host| &host.facts);
-        let moved =
-            old.is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
+        let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
+        let moved = old
+            .as_ref()
+            .is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
         let moved = self.claim_addresses(id, &facts) || moved;
         let host = Host {
             id,
             facts,
             reported_at: self.now.wall,
         };
+        let told = told_by(old.as_ref(), &host.facts);
         self.truth.hosts.note_whole(id, host);
+        for (kind, text) in told {
+            self.relay_host(id, kind, text);
+        }
         self.shown.hosts_news.insert(id);
         // Room, a number or a label may be what somebody waits for.
         self.waits.wake();

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostName, Incarnation, ServiceName};
+use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::PortRanges;
-use crate::port_pool::Foreign;
+use crate::port_pool::{Foreign, PortGrant};
 use crate::profile::{Profile, Source};
 use crate::residency::ReplicaName;
 use crate::rights::Caller;
@@ -14,6 +14,8 @@ use crate::supervision::Status;
 
 use super::attach::Attachment;
 use super::effect::Ticket;
+use super::host_verbs::HostVerb;
+use super::limits::Limits;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -39,6 +41,13 @@ pub enum Input {
     },
     /// A replica's newest status.
     Status(ReplicaReport),
+    /// A host goes down in order: what runs there is to be stopped.
+    HostShutdown {
+        /// Which host.
+        host: HostName,
+    },
+    /// Other limits hold from now on.
+    Limits(Box<Limits>),
 }
 
 /// What a user can ask for.
@@ -83,6 +92,13 @@ pub enum Command {
     Delete {
         /// Which service.
         service: ServiceName,
+    },
+    /// Order something about a host; for admins.
+    Host {
+        /// Which host.
+        host: HostName,
+        /// What.
+        verb: HostVerb,
     },
 }
 
@@ -137,7 +153,8 @@ pub struct HostFacts {
     /// What is wrong with the host itself, in words: shown among its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// The newest status of every replica that lives here.
+    /// The newest status of every replica that lives here; in a full report also [`Status::silent`] of one whose worker
+    /// has not said a word yet, since what a full report leaves out is gone.
     pub replicas: Vec<ReplicaReport>,
     /// Whether `replicas` is complete: true at join and after a new controller instance.
     pub full: bool,
@@ -185,6 +202,14 @@ pub struct ReplicaReport {
     pub index: u32,
     /// Which placement.
     pub incarnation: Incarnation,
+    /// The number of the service that it was placed for; told in a full report only, as is the next. A service of this
+    /// name that was submitted later has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_id: Option<ServiceId>,
+    /// The numbers it was given, as its host wrote them down: a controller that does not know the replica keeps them
+    /// from others. `None`: not told, or lost there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<PortGrant>,
     /// The status; the highest `(run, seq)` wins.
     pub status: Status,
 }

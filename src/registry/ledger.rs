@@ -87,6 +87,11 @@ impl<K: Ord + Clone, V: Clone> Ledger<K, V> {
         Some(record)
     }
 
+    /// Whether the record is as it is on disk, but for news: nothing of it can be undone any more.
+    pub(super) fn is_settled(&self, key: &K) -> bool {
+        !self.durable.contains_key(key)
+    }
+
     /// Adds or replaces a record as truth.
     pub(super) fn insert(&mut self, key: K, record: V) {
         let before = self.current.insert(key.clone(), record);

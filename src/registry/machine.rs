@@ -10,13 +10,17 @@ use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
+use super::event_log::EventLogs;
 use super::hosts::HostLife;
+use super::limits::Limits;
 use super::outbox::Outbox;
 use super::placement::Waits;
 use super::pools::Pools;
+use super::port_history::Archive;
+use super::retention::Retention;
 use super::show::Shown;
 use super::truth::Truth;
-use super::{BatchNumber, Effect, EventView, Input, Stored, View};
+use super::{BatchNumber, Effect, Input, Stored, View};
 
 /// Site settings of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Config {
     /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
     /// reports.
     pub stale_for: Option<Duration>,
+    /// How much users and groups may hold.
+    pub limits: Limits,
     /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
     /// readers may know more, or other, than it does.
     pub begin_epoch: bool,
@@ -49,6 +55,7 @@ impl Default for Config {
             news_delay: Duration::from_secs(1),
             coalesce: Duration::from_millis(20),
             stale_for: None,
+            limits: Limits::default(),
             begin_epoch: false,
         }
     }
@@ -75,8 +82,14 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
-    /// The number of the next event of each service.
-    pub(super) event_numbers: BTreeMap<ServiceId, u64>,
+    /// What follows from the events of each service.
+    pub(super) event_logs: EventLogs<ServiceId>,
+    /// What follows from the events of each host.
+    pub(super) host_logs: EventLogs<HostId>,
+    /// What follows from the history of ports.
+    pub(super) archive: Archive,
+    /// When it is next looked for what was kept long enough.
+    pub(super) retention: Retention,
     /// Services whose replicas or roll may have a next step.
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
@@ -115,7 +128,10 @@ impl Registry {
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
-            event_numbers: BTreeMap::new(),
+            event_logs: EventLogs::default(),
+            host_logs: EventLogs::default(),
+            archive: Archive::default(),
+            retention: Retention::default(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
             outbox: Outbox::default(),
@@ -135,6 +151,8 @@ impl Registry {
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
+            Input::HostShutdown { host } => self.host_shutdown(&host),
+            Input::Limits(limits) => self.set_limits(*limits),
             // A command decides on truth; while a batch may still fail, that is not settled.
             command @ Input::Command { .. } if self.outbox.is_busy() => {
                 self.deferred.push_back(command);
@@ -190,7 +208,9 @@ impl Registry {
             return;
         };
         if self.truth.is_changed() {
+            let logs = self.open_logs();
             self.truth.revert();
+            self.reopen_logs(logs);
             self.rebuild();
         } else {
             // Only news was refused: it stays told, and is written with the next batch.
@@ -222,6 +242,7 @@ impl Registry {
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
                 self.outbox.next_deadline(),
+                self.retention.next_deadline(),
             ];
             all.into_iter().flatten().min()
         });
@@ -236,6 +257,7 @@ impl Registry {
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.end_retention();
         }
         self.flush(now, out);
     }
@@ -244,20 +266,6 @@ impl Registry {
     #[must_use]
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.shown.view)
-    }
-
-    /// What happened to a service, oldest first; at most [`EVENTS_KEPT`](super::EVENTS_KEPT).
-    #[must_use]
-    pub fn events(&self, service: &ServiceName) -> Vec<EventView> {
-        let Some(view) = self.shown.view.services.get(service) else {
-            return Vec::new();
-        };
-        self.truth
-            .events
-            .durable_range((view.id, 0)..=(view.id, u64::MAX))
-            .into_iter()
-            .map(|(_, event)| event.clone())
-            .collect()
     }
 
     /// The life of the revision line: another one after a restore, so that no number of the old is believed.

@@ -12,13 +12,18 @@
 mod attach;
 mod claims;
 mod commands;
+mod drain;
 mod effect;
+mod event_log;
 mod events;
 mod explain;
+mod fencing;
 mod heard;
+mod host_verbs;
 mod hosts;
 mod input;
 mod ledger;
+mod limits;
 mod look;
 mod machine;
 mod networks;
@@ -28,12 +33,14 @@ mod outbox;
 mod pending;
 mod placement;
 mod pools;
+mod port_history;
 mod port_views;
 mod publish;
 mod reasons;
 mod records;
 mod replica_list;
 mod replicas;
+mod retention;
 mod roll;
 mod roster;
 #[cfg(feature = "openapi")]
@@ -58,12 +65,15 @@ mod windows;
 pub use crate::residency::Want;
 pub use attach::Attachment;
 pub use effect::{Answer, Effect, Refusal, Ticket};
-pub use events::EVENTS_KEPT;
+pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
+pub use host_verbs::{DrainPace, HostReplica, HostVerb};
 pub use input::{
     Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
 };
+pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
+pub use port_history::{HistoryQuestion, PortHistory, TenureView};
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
@@ -81,13 +91,21 @@ mod attach_test;
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]
+mod limits_test;
+#[cfg(test)]
+mod event_log_test;
+#[cfg(test)]
 mod model_test;
 #[cfg(test)]
 mod networks_test;
 #[cfg(test)]
 mod placement_test;
 #[cfg(test)]
+mod port_history_test;
+#[cfg(test)]
 mod records_test;
+#[cfg(test)]
+mod retention_test;
 #[cfg(test)]
 mod revision_test;
 #[cfg(test)]

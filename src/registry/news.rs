@@ -52,7 +52,8 @@ impl Registry {
                 !is_newer
             }
         };
-        if old.is_some_and(stays) {
+        // A worker that has said nothing is no news of a replica that is known to be placed there.
+        if old.is_some_and(stays) || old.is_none() && status.is_silent() {
             return;
         }
         let incarnation = replica.incarnation;

@@ -1,6 +1,8 @@
 //! A look at the hosts for one replica: which fit, and what is against the others. Pending reasons and
 //! `explain` are two readings of it.
 
+use std::collections::BTreeMap;
+
 use crate::allocator::HostSet;
 use crate::host_addr::Prefix;
 use crate::identity::{HostId, HostName, NetworkName, ReplicaId, ServiceId};
@@ -8,6 +10,7 @@ use crate::port::{PortRanges, Protocol};
 use crate::port_pool::{Cause, PortRequest, PortState, Want, Why, WhyPort};
 use crate::profile::{DeclaredPort, Profile};
 
+use super::limits::LimitReached;
 use super::machine::Registry;
 use super::survey::{Code, Holder, Obstacle, Obstruction, Offer, Survey, Surveyed, TakenOf};
 
@@ -19,6 +22,8 @@ pub(super) struct Seeker<'a> {
     pub(super) request: &'a PortRequest,
     /// Hosts that could take it, were there ports.
     pub(super) candidates: &'a [HostId],
+    /// Hosts among the others where the owner, or its group, holds as much as it may.
+    pub(super) limited: &'a BTreeMap<HostId, LimitReached>,
     /// How many replicas there shall be.
     pub(super) desired: u32,
 }
@@ -89,7 +94,7 @@ impl Registry {
             ..Survey::default()
         };
         for (place, (name, host)) in named.into_iter().enumerate() {
-            let mut against = self.against_host(seeker.profile, host, &candidates);
+            let mut against = self.against_host(seeker, host, &candidates);
             if against.is_empty() {
                 against = self.against_ports(seeker, host, place);
             }
@@ -125,7 +130,7 @@ impl Registry {
     ) {
         survey.asked = survey.eligible;
         for host in eligible {
-            let against = self.against_host(seeker.profile, *host, candidates);
+            let against = self.against_host(seeker, *host, candidates);
             if let Some(first) = against.first() {
                 *survey.by_code.entry(first.code()).or_default() += 1;
             }
@@ -140,7 +145,13 @@ impl Registry {
     }
 
     /// What keeps any replica of the profile from the host, before numbers are looked at.
-    fn against_host(&self, profile: &Profile, host: HostId, candidates: &HostSet) -> Vec<Obstacle> {
+    fn against_host(
+        &self,
+        seeker: &Seeker<'_>,
+        host: HostId,
+        candidates: &HostSet,
+    ) -> Vec<Obstacle> {
+        let profile = seeker.profile;
         if candidates.contains(host) {
             return Vec::new();
         }
@@ -152,6 +163,9 @@ impl Registry {
         }
         let lacking = self.lacking(host, &profile.ports);
         if lacking.is_empty() {
+            if let Some(limit) = seeker.limited.get(&host) {
+                return vec![bare(Obstruction::Limit(Box::new(limit.clone())))];
+            }
             return vec![bare(Obstruction::OnePerHost)];
         }
         let obstacle = |(port, network): (&DeclaredPort, &NetworkName)| Obstacle {

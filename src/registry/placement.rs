@@ -10,10 +10,11 @@ use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
+use super::limits::{Claim, LimitReached, Usages};
 use super::machine::Registry;
 use super::pending::{Depth, Seeker, Taken};
 use super::records::{Host, Phase, Placement, WaitCause, Wish};
-use super::survey::Survey;
+use super::survey::{Code, Survey};
 use super::truth::ReplicaKey;
 
 /// What waiting replicas wait for; rests are in full again after a start of the controller.
@@ -116,6 +117,7 @@ impl Registry {
             .map(|(key, _)| *key)
             .collect();
         let mut crowd = self.crowd();
+        let mut usages = self.usages(&self.claims_of(&waiting));
         self.tell_awaited(&waiting);
         // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
         let mut refused: BTreeMap<(ServiceId, u64), Arc<Survey>> = BTreeMap::new();
@@ -132,7 +134,7 @@ impl Registry {
             let alike = (key.0, replica.generation);
             let reason = match refused.get(&alike) {
                 Some(reason) => Some(Arc::clone(reason)),
-                None => self.place_one(key, &mut crowd, &mut room),
+                None => self.place_one(key, &mut crowd, &mut usages, &mut room),
             };
             if let Some(reason) = &reason {
                 refused.insert(alike, Arc::clone(reason));
@@ -146,6 +148,7 @@ impl Registry {
         &mut self,
         key: ReplicaKey,
         crowd: &mut Crowd,
+        usages: &mut Usages,
         room: &mut usize,
     ) -> Option<Arc<Survey>> {
         let service = self.truth.services.find(&key.0)?;
@@ -154,7 +157,13 @@ impl Registry {
         let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
         let avoids = matches!(&replica.phase, Phase::Waiting(it) if matches!(it.cause, WaitCause::GaveUp(_)));
-        let candidates = self.candidates(key.0, &profile, crowd);
+        let claim = Self::claim_of(service, &profile);
+        if let Some(limit) = usages.reached(&claim) {
+            return Some(Arc::new(self.limited(&profile, limit)));
+        }
+        let mut candidates = self.candidates(key.0, &profile, crowd);
+        let limited = usages.reached_on(&claim, |host| self.host_name(host));
+        candidates.retain(|host| !limited.contains_key(host));
         let id = ReplicaId {
             service: key.0,
             index: key.1,
@@ -192,6 +201,7 @@ impl Registry {
                 profile: &profile,
                 request: &request,
                 candidates: &candidates,
+                limited: &limited,
                 desired,
             };
             let survey = self.survey(&seeker, Depth::pending(*room));
@@ -199,6 +209,7 @@ impl Registry {
             return Some(Arc::new(survey));
         };
         crowd.add(key.0, host, &grant);
+        usages.add(&claim, host);
         self.waits.held.retain(|(at, _), _| *at != host);
         let ports: Vec<String> = grant
             .ports
@@ -224,9 +235,35 @@ impl Registry {
             format!("placed on host {name}: {}", ports.join(", "))
         };
         self.tell_replica(key, "placed", on);
+        self.history_open(key);
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None
+    }
+
+    /// What the waiting replicas would count as, one for each service.
+    fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
+        let mut services: Vec<ServiceId> = waiting.iter().map(|key| key.0).collect();
+        services.dedup();
+        let services = services
+            .iter()
+            .filter_map(|id| self.truth.services.find(id));
+        services
+            .map(|service| Self::claim_of(service, service.profile()))
+            .collect()
+    }
+
+    /// A limit is in the way everywhere: no host need be asked.
+    fn limited(&self, profile: &Profile, limit: LimitReached) -> Survey {
+        let eligible = u32::try_from(self.eligible_hosts(profile).len()).unwrap_or(u32::MAX);
+        Survey {
+            known: u32::try_from(self.host_names.len()).unwrap_or(u32::MAX),
+            eligible,
+            asked: eligible,
+            by_code: BTreeMap::from([(Code::Limit, eligible)]),
+            limit: Some(limit),
+            ..Survey::default()
+        }
     }
 
     fn keep_reason(&mut self, key: ReplicaKey, reason: Option<Arc<Survey>>) {

@@ -180,8 +180,9 @@ impl Pools {
 }
 
 impl Registry {
-    /// The last process of the replica is gone: its numbers rest, and rest on disk too.
-    pub(super) fn free_ports(&mut self, key: ReplicaKey) {
+    /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
+    /// of them later.
+    pub(super) fn free_ports(&mut self, key: ReplicaKey, how: &str) {
         let Some(id) = self.allocated(key) else {
             return;
         };
@@ -196,6 +197,7 @@ impl Registry {
         let (Ok(_), Some((host, grant))) = (released, grant) else {
             return;
         };
+        self.history_close(host, id, how);
         if self.config.cooling.is_zero() {
             return;
         }

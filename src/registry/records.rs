@@ -288,6 +288,29 @@ pub(super) struct Resting {
     pub(super) numbers: PortRange,
 }
 
+/// The time in which one incarnation had its ports. All that may be asked later is in it: its service and its host may
+/// be gone by then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tenure {
+    pub(super) host: HostName,
+    pub(super) service: ServiceName,
+    /// Who submitted the service.
+    pub(super) user: String,
+    /// As which account the replica ran.
+    pub(super) uid: u32,
+    /// The job of another scheduler that ran it, in that one's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) job: Option<String>,
+    pub(super) grant: PortGrant,
+    pub(super) from: WallClock,
+    /// `None`: it has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<WallClock>,
+    /// How it ended, one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) how: Option<String>,
+}
+
 #[derive(Serialize)]
 struct Written<'a, T> {
     format: u32,

@@ -17,8 +17,8 @@ use crate::time::WallClock;
 
 use super::records::{
     Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
-    Roll, RollKind, Service, StopOrder, StopWhy, Tombstone, WaitCause, Waiting, Wish, decode,
-    encode,
+    Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting, Wish,
+    decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::{EventView, ReportedAddress, UnusableAddress};
@@ -122,9 +122,32 @@ fn meta_tombstones_rests_and_events_survive() {
         at: at(4),
         replica: Some(2),
         incarnation: Some(Incarnation(3)),
+        host: Some("n1".parse().unwrap()),
         kind: "ready".into(),
         text: "ready".into(),
+        times: 7,
+        first: Some(at(2)),
     });
+    for until in [None, Some(at(9))] {
+        survives(&Tenure {
+            host: "n1".parse().unwrap(),
+            service: name("web"),
+            user: "alice".into(),
+            uid: 1000,
+            job: until.map(|_| "slurm 4711".to_owned()),
+            grant: grant(),
+            from: at(3),
+            until,
+            how: until.map(|_| "stopped by alice".to_owned()),
+        });
+    }
+}
+
+#[test]
+fn an_event_of_an_earlier_version_happened_once() {
+    let bytes = br#"{"format":1,"record":{"at":4,"replica":2,"incarnation":3,"kind":"ready","text":"ready"}}"#;
+    let event: EventView = decode(bytes).unwrap();
+    assert_eq!((event.times, event.first, event.host), (1, None, None));
 }
 
 #[test]

@@ -131,6 +131,7 @@ impl Registry {
             replica.ready_since = None;
         }
         self.waits.forget(key);
+        self.retention.arm(self.now.mono);
     }
 
     /// Makes the replica wait for a place as its next incarnation, with the newest profile.

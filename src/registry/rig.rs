@@ -219,13 +219,17 @@ impl Rig {
             .iter()
             .filter_map(|(key, replica)| {
                 let service = self.registry.truth.services.find(&key.0)?;
-                let here = matches!(&replica.phase, Phase::Placed(it) if Some(&it.host) == id);
-                Some(ReplicaReport {
+                let Phase::Placed(placement) = &replica.phase else {
+                    return None;
+                };
+                (Some(&placement.host) == id).then(|| ReplicaReport {
                     host: name.clone(),
                     service: service.name.clone(),
                     index: key.1,
                     incarnation: replica.incarnation,
-                    status: replica.status.clone().filter(|_| here)?,
+                    service_id: Some(service.id),
+                    grant: Some(placement.grant.clone()),
+                    status: replica.status.clone().unwrap_or_else(Status::silent),
                 })
             })
             .collect();
@@ -267,6 +271,8 @@ impl Rig {
             service,
             index,
             incarnation: replica.incarnation,
+            service_id: None,
+            grant: None,
             status,
         }
     }

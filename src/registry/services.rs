@@ -102,6 +102,32 @@ impl Registry {
         self.shown.truth.insert(id);
     }
 
+    /// Forgets a service of which nothing lives, but for its name and its incarnations.
+    pub(super) fn forget_service(&mut self, id: ServiceId) {
+        let Some(service) = self.truth.services.find(&id) else {
+            return;
+        };
+        let (name, mut floor) = (service.name.clone(), service.incarnation_floor);
+        let all = self.truth.replicas_of(id);
+        let replicas: Vec<(u32, Incarnation)> =
+            all.map(|(index, it)| (index, it.incarnation)).collect();
+        for (index, incarnation) in replicas {
+            floor = floor.max(incarnation.0.saturating_add(1));
+            self.truth.replicas.remove(&(id, index));
+            self.waits.forget((id, index));
+        }
+        let all = (id, 0)..=(id, u64::MAX);
+        let events: Vec<_> = self.truth.events.range(all).map(|(key, _)| *key).collect();
+        for key in events {
+            self.truth.events.remove(&key);
+        }
+        self.event_logs.forget(id);
+        self.truth.services.remove(&id);
+        self.names.remove(&name);
+        self.shown.truth.insert(id);
+        self.bury(&name, floor);
+    }
+
     /// Forgets profiles that no replica runs any more.
     pub(super) fn prune_profiles(&mut self, service: ServiceId) {
         let Some(found) = self.truth.services.find(&service) else {

@@ -37,6 +37,15 @@ enum Next {
     Remove(String),
 }
 
+impl Next {
+    /// What is told of the end.
+    fn text(&self) -> &str {
+        match self {
+            Self::End(_, text) | Self::Renew(_, _, text) | Self::Remove(text) => text,
+        }
+    }
+}
+
 impl Registry {
     /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
     pub(super) fn settle(&mut self, service: ServiceId) {
@@ -82,7 +91,8 @@ impl Registry {
             }
             next => next,
         };
-        self.leave_host(key, &placement, matches!(end, End::Final(_)));
+        let is_known_there = matches!(end, End::Final(_));
+        self.leave_host(key, &placement, is_known_there, next.text());
         match next {
             Next::End(kind, reason) => self.end(key, kind, reason),
             Next::Renew(cause, rest, text) => {
@@ -99,7 +109,13 @@ impl Registry {
     }
 
     /// Frees the ports and has the host forget what is left.
-    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, is_known_there: bool) {
+    fn leave_host(
+        &mut self,
+        key: ReplicaKey,
+        placement: &Placement,
+        is_known_there: bool,
+        how: &str,
+    ) {
         let found = self
             .truth
             .services
@@ -122,7 +138,7 @@ impl Registry {
             };
             life.leftovers.insert(name, leftover);
         }
-        self.free_ports(key);
+        self.free_ports(key, how);
         self.outbox.order(placement.host);
         self.shown.hosts_truth.insert(placement.host);
         self.shown.truth.insert(key.0);

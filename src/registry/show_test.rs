@@ -8,7 +8,7 @@ use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, config, facts, name, now, submission, web};
 use super::windows::WITHDRAWN_WITHIN;
-use super::{Command, Config, Effect, HostFacts, Input, MemoryStore};
+use super::{Allowance, Command, Config, Effect, HostFacts, Input, Limits, MemoryStore};
 
 const WINDOW: Duration = Duration::from_millis(20);
 
@@ -16,6 +16,10 @@ const WINDOW: Duration = Duration::from_millis(20);
 pub(super) fn gathering(coalesce: Duration, replicas: u32) -> Rig {
     let config = Config {
         coalesce,
+        limits: Limits {
+            user: Allowance::NO_LIMIT,
+            ..Limits::default()
+        },
         ..config()
     };
     let mut rig = Rig::at(MemoryStore::default(), now(0), config);

@@ -66,8 +66,21 @@ pub mod tables {
     pub const COOLING: &str = "cooling";
     /// What happened, per service, bounded.
     pub const EVENTS: &str = "events";
+    /// What happened, per host, bounded.
+    pub const HOST_EVENTS: &str = "host-events";
+    /// Who had which numbers of which host, and when; bounded.
+    pub const PORT_HISTORY: &str = "port-history";
     /// All of them.
-    pub const ALL: [&str; 6] = [META, SERVICES, REPLICAS, HOSTS, COOLING, EVENTS];
+    pub const ALL: [&str; 8] = [
+        META,
+        SERVICES,
+        REPLICAS,
+        HOSTS,
+        COOLING,
+        EVENTS,
+        HOST_EVENTS,
+        PORT_HISTORY,
+    ];
 }
 
 /// Why the store could not be read or written.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
-use crate::supervision::{Final, State};
+use crate::supervision::Final;
 
 use super::rig::{Rig, alice, exit, facts, name, submission, web, with_port};
 use super::{
@@ -366,12 +366,13 @@ fn events_are_bounded() {
     let mut rig = Rig::new();
     rig.join("n1");
     rig.submit(&web("web", 1)).unwrap();
-    for _ in 0..600 {
+    for number in 0..600 {
+        rig.ready("web", 0);
         rig.status("web", 0, |status| {
-            status.state = State::Up;
-            status.ready = !status.ready;
+            // Each for another reason, or they would be one.
+            status.not_ready_reason = Some(format!("answer {number}"));
+            status.ready = false;
         });
-        rig.status("web", 0, |status| status.ready = !status.ready);
     }
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.events("web").len(), 1000);

@@ -48,6 +48,8 @@ impl Registry {
             });
         }
         if service.is_none() {
+            let desired = self.wanted_copies(&submission.profile);
+            self.fit_within_limits(by, &name, &submission.profile, desired)?;
             return self.submit_new(by, &name, submission.profile, submission.source);
         }
         if seen.is_none() {
@@ -89,6 +91,8 @@ impl Registry {
                 difference: changes.join(", "),
             });
         }
+        let desired = self.wanted_copies(&submission.profile);
+        self.fit_within_limits(by, &name, &submission.profile, desired)?;
         if let Some(service) = self.truth.services.change(&id) {
             service.source = submission.source.map(Arc::new);
         }

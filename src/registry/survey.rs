@@ -13,6 +13,7 @@ use crate::port_pool::{Cause, CauseCode, WhyPort};
 use crate::rights::Caller;
 use crate::time::Monotonic;
 
+use super::limits::LimitReached;
 use super::reasons::{CauseSum, HostFit, HostSums, ReasonView};
 use super::teller::Teller;
 
@@ -28,6 +29,8 @@ pub(super) struct Survey {
     pub(super) fitting: u32,
     /// The others by their first cause.
     pub(super) by_code: BTreeMap<Code, u32>,
+    /// A limit of the owner or its group that leaves no room on any host.
+    pub(super) limit: Option<LimitReached>,
     /// What is true of the whole request, before any host is looked at.
     pub(super) note: Option<String>,
     /// The first hosts by name, with their causes.
@@ -64,6 +67,8 @@ pub(super) enum Obstruction {
     Allocator(Cause),
     /// The host has a replica of a service that runs one on each.
     OnePerHost,
+    /// The owner, or its group, holds as many numbers there as it may.
+    Limit(Box<LimitReached>),
     /// The host has no address in the network that a port names: a `NO ADDRESS` for that port.
     NotInNetwork {
         /// Which.
@@ -107,6 +112,7 @@ pub(super) struct Holder {
 pub(super) enum Code {
     Allocator(CauseCode),
     OnePerHost,
+    Limit,
 }
 
 /// A survey in words.
@@ -147,6 +153,13 @@ impl Survey {
 
     /// `2 of 5 hosts fit; 2 HELD, 1 HOST DRAINED`.
     pub(super) fn sum(&self) -> String {
+        match &self.limit {
+            Some(limit) => format!("LIMIT: {limit}; {}", self.sum_of_hosts()),
+            None => self.sum_of_hosts(),
+        }
+    }
+
+    fn sum_of_hosts(&self) -> String {
         if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
@@ -190,6 +203,9 @@ impl Survey {
     }
 
     fn sentence(&self, teller: &Teller<'_>) -> String {
+        if let Some(limit) = &self.limit {
+            return format!("LIMIT: {limit}");
+        }
         if self.known == 0 {
             return "no host has reported yet; a host does once its agent runs".to_owned();
         }
@@ -235,6 +251,9 @@ impl Survey {
     }
 
     fn short(&self, teller: &Teller<'_>) -> String {
+        if let Some(limit) = &self.limit {
+            return format!("LIMIT: {limit}");
+        }
         if self.known == 0 {
             return "no host has reported".to_owned();
         }
@@ -272,6 +291,7 @@ impl Obstacle {
         match &self.cause {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
+            Obstruction::Limit(_) => Code::Limit,
             Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
         }
     }
@@ -282,13 +302,14 @@ impl Code {
         match self {
             Self::Allocator(code) => code.as_str(),
             Self::OnePerHost => "ONE PER HOST",
+            Self::Limit => "LIMIT",
         }
     }
 
     pub(super) const fn number(self) -> Option<u32> {
         match self {
             Self::Allocator(code) => Some(code.number()),
-            Self::OnePerHost => None,
+            Self::OnePerHost | Self::Limit => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Why a replica has no place, for people and machines, and who may read what of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::port::PortRanges;
@@ -611,6 +612,7 @@ fn who_waits_behind_very_many_hosts_is_told_of_the_first() {
         profile: &profile,
         request: &request,
         candidates: &candidates,
+        limited: &BTreeMap::new(),
         desired: 10,
     };
     let depth = super::pending::Depth::pending(8);

@@ -80,9 +80,10 @@ impl Registry {
         self.take_up_tombstones();
         self.take_up_claims();
         self.take_up_stale();
-        for ((service, number), _) in self.truth.events.iter() {
-            self.event_numbers.insert(*service, number + 1);
-        }
+        self.event_logs.index_all(&self.truth.events);
+        self.host_logs.index_all(&self.truth.host_events);
+        self.take_up_history();
+        self.take_up_retention();
         let rests: Vec<_> = self
             .truth
             .replicas

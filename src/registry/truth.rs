@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::identity::{HostId, ServiceId, ServiceName};
+use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId, ServiceName};
 use crate::port::{Port, Protocol};
 
 use super::ledger::Ledger;
 use super::records::{
-    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tombstone, decode, encode,
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tenure, Tombstone, decode, encode,
 };
 use super::{EventView, LoadError, Stored, Write, tables};
 
@@ -27,6 +27,8 @@ pub(super) struct Truth {
     pub(super) hosts: Ledger<HostId, Host>,
     pub(super) resting: Ledger<NumberKey, Resting>,
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
+    pub(super) host_events: Ledger<(HostId, u64), EventView>,
+    pub(super) history: Ledger<TenureKey, Tenure>,
 }
 
 impl Truth {
@@ -40,6 +42,8 @@ impl Truth {
             hosts: Ledger::new(read(stored, tables::HOSTS)?),
             resting: Ledger::new(read(stored, tables::COOLING)?),
             events: Ledger::new(read(stored, tables::EVENTS)?),
+            host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
+            history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
         })
     }
 
@@ -52,6 +56,8 @@ impl Truth {
             || self.hosts.is_changed()
             || self.resting.is_changed()
             || self.events.is_changed()
+            || self.host_events.is_changed()
+            || self.history.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -63,6 +69,8 @@ impl Truth {
             || self.hosts.has_news()
             || self.resting.has_news()
             || self.events.has_news()
+            || self.host_events.has_news()
+            || self.history.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -75,6 +83,8 @@ impl Truth {
         write(tables::HOSTS, &mut self.hosts, &mut writes);
         write(tables::COOLING, &mut self.resting, &mut writes);
         write(tables::EVENTS, &mut self.events, &mut writes);
+        write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
+        write(tables::PORT_HISTORY, &mut self.history, &mut writes);
         writes
     }
 
@@ -100,6 +110,8 @@ impl Truth {
         all(tables::HOSTS, &self.hosts, &mut writes);
         all(tables::COOLING, &self.resting, &mut writes);
         all(tables::EVENTS, &self.events, &mut writes);
+        all(tables::HOST_EVENTS, &self.host_events, &mut writes);
+        all(tables::PORT_HISTORY, &self.history, &mut writes);
         writes
     }
 
@@ -112,6 +124,8 @@ impl Truth {
         self.hosts.commit();
         self.resting.commit();
         self.events.commit();
+        self.host_events.commit();
+        self.history.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -123,6 +137,8 @@ impl Truth {
         self.hosts.revert();
         self.resting.revert();
         self.events.revert();
+        self.host_events.revert();
+        self.history.revert();
     }
 
     /// The replicas of a service, by index, with every change.
@@ -150,6 +166,13 @@ pub(super) struct NumberKey {
     pub(super) host: HostId,
     pub(super) protocol: Protocol,
     pub(super) port: Port,
+}
+
+/// An incarnation and the host on which it has, or had, ports: each has one tenure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TenureKey {
+    pub(super) host: HostId,
+    pub(super) replica: ReplicaId,
 }
 
 /// A key as the store writes it: in the order of the key.
@@ -219,6 +242,43 @@ impl StoredKey for (ServiceId, u64) {
     fn read(text: &str) -> Option<Self> {
         let (service, number) = text.split_once('/')?;
         Some((ServiceId::read(service)?, number.parse().ok()?))
+    }
+}
+
+impl StoredKey for (HostId, u64) {
+    fn text(&self) -> String {
+        format!("{}/{:020}", self.0.text(), self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, number) = text.split_once('/')?;
+        Some((HostId::read(host)?, number.parse().ok()?))
+    }
+}
+
+impl StoredKey for TenureKey {
+    fn text(&self) -> String {
+        let ReplicaId {
+            service,
+            index,
+            incarnation,
+        } = self.replica;
+        let (host, replica) = (self.host.text(), (service, index).text());
+        format!("{host}/{replica}/{:010}", incarnation.0)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, rest) = text.split_once('/')?;
+        let (replica, incarnation) = rest.rsplit_once('/')?;
+        let (service, index) = ReplicaKey::read(replica)?;
+        Some(Self {
+            host: HostId::read(host)?,
+            replica: ReplicaId {
+                service,
+                index,
+                incarnation: Incarnation(incarnation.parse().ok()?),
+            },
+        })
     }
 }
 

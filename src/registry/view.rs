@@ -307,7 +307,7 @@ pub struct PortView {
     pub comm: Option<String>,
 }
 
-/// Something that happened to a service.
+/// Something that happened to a service or a host; several equal ones in a row of equal ones are one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
@@ -317,10 +317,19 @@ pub struct EventView {
     pub replica: Option<u32>,
     /// In which placement.
     pub incarnation: Option<Incarnation>,
+    /// Where that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
     /// One word: `submitted`, `placed`, `ready`, `not-ready`, `restarted`, `gave-up`, …
     pub kind: String,
     /// One sentence.
     pub text: String,
+    /// How often it happened since `first`, together with those beside it that have the same count.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub times: u32,
+    /// When it first happened, if more than once; `at` is when it last did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<WallClock>,
 }
 
 impl Named for ServiceView {
@@ -423,6 +432,18 @@ pub struct Desired {
     /// A job of another scheduler runs it: the host starts nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub attached: bool,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_once(times: &u32) -> bool {
+    *times == 1
 }
 
 #[expect(

@@ -48,11 +48,20 @@ impl Caller {
     #[must_use]
     pub fn may_submit_into(&self, namespace: &Namespace) -> bool {
         self.admin
-            || spelled(&self.user) == namespace.as_str()
-            || self
-                .groups
-                .iter()
-                .any(|group| spelled(group) == namespace.as_str())
+            || is_spelled(&self.user, namespace)
+            || self.groups.iter().any(|group| is_spelled(group, namespace))
+    }
+
+    /// The group whose namespace this is, if the caller is in it; none for the caller's own.
+    #[must_use]
+    pub fn group_of(&self, namespace: &Namespace) -> Option<&str> {
+        if is_spelled(&self.user, namespace) {
+            return None;
+        }
+        let mut groups = self.groups.iter();
+        groups
+            .find(|group| is_spelled(group, namespace))
+            .map(String::as_str)
     }
 
     /// The namespace of the caller's own services: the account, a backslash as `+`.
@@ -76,6 +85,12 @@ impl Caller {
             Audience::Group(group) => self.groups.contains(group),
         })
     }
+}
+
+/// Whether the namespace is the one of this account or group.
+fn is_spelled(account: &str, namespace: &Namespace) -> bool {
+    let written = account.chars().map(|it| if it == '\\' { '+' } else { it });
+    written.eq(namespace.as_str().chars())
 }
 
 /// An account or group as a namespace writes it.
@@ -163,6 +178,13 @@ mod tests {
                 "{namespace}"
             );
         }
+        let group = |namespace: &str| user.group_of(&namespace.parse().unwrap());
+        assert_eq!(group("chem"), Some("chem"));
+        assert_eq!((group("SITE+alice"), group("bob")), (None, None));
+        assert_eq!(
+            caller("chem", &["chem"]).group_of(&"chem".parse().unwrap()),
+            None
+        );
         assert!(admin().may_submit_into(&"bob".parse().unwrap()));
         assert!(caller("a b", &[]).namespace().is_err());
     }

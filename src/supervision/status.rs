@@ -41,6 +41,32 @@ pub struct Status {
 }
 
 impl Status {
+    /// Stands for the status of a replica that has begun on its host and has told nothing yet: older than any other.
+    #[must_use]
+    pub const fn silent() -> Self {
+        Self {
+            run: Run(0),
+            seq: 0,
+            state: State::Idle,
+            ready: false,
+            serving: false,
+            not_ready_reason: None,
+            restarts: 0,
+            user_restarts: 0,
+            restart_no: 0,
+            pid: None,
+            first_failure: None,
+            last_failure: None,
+            next_start: None,
+        }
+    }
+
+    /// Whether it tells nothing but that the replica is there.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.run.0 == 0 && self.seq == 0 && matches!(self.state, State::Idle)
+    }
+
     /// The same by the clock of a reader, which the teller's is so many milliseconds ahead of.
     #[must_use]
     pub fn by_a_clock_behind(mut self, ahead_ms: i64) -> Self {

@@ -13,8 +13,8 @@ use portreeve::time::WallClock;
 
 pub use portreeve::registry::{
     AgentIdentity, Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit,
-    HostPorts, HostRanges, HostSums, HostView, PortCounts, PortView, ReasonView, ReplicaReport,
-    ReplicaView, ReportedAddress, ServiceView, UnusableAddress, Want,
+    HostPorts, HostRanges, HostSums, HostView, PortCounts, PortHistory, PortView, ReasonView,
+    ReplicaReport, ReplicaView, ReportedAddress, ServiceView, TenureView, UnusableAddress, Want,
 };
 
 /// `GET /services`.
@@ -40,12 +40,23 @@ pub struct HostList {
     pub hosts: Vec<HostView>,
 }
 
-/// `GET /services/{service}/events`.
+/// `GET /services/{service}/events`, `GET /hosts/{host}/events`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventList {
     /// Oldest first.
     pub events: Vec<EventView>,
+    /// How many earlier ones `limit` leaves out.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// `POST /services/{service}/scale`.

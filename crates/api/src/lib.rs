@@ -13,6 +13,7 @@ mod flow;
 pub mod host_limits;
 pub mod local;
 mod log_parts;
+pub mod moment;
 pub mod paths;
 mod problem;
 pub mod removal;

@@ -26,6 +26,15 @@ pub fn with_parameters(path: &str, parameters: &[(&str, &str)]) -> String {
     whole
 }
 
+/// `path` with those of the parameters that are given.
+#[must_use]
+pub fn with_given(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter();
+    let given = given.filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+    let given: Vec<_> = given.collect();
+    with_parameters(path, &given)
+}
+
 /// The root of the native tree.
 pub const ROOT: &str = "/api/v1";
 

@@ -149,6 +149,12 @@ pub(crate) fn moment(at: WallClock) -> String {
     jiff::Timestamp::from_second(ms / 1000).map_or_else(|_| "?".to_owned(), |at| at.to_string())
 }
 
+/// To the millisecond, for moments that are asked for again.
+pub(crate) fn exactly(at: WallClock) -> String {
+    let ms = i64::try_from(at.as_unix_millis()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| "?".to_owned(), |at| at.to_string())
+}
+
 /// A dash for nothing.
 pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())

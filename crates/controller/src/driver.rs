@@ -155,6 +155,17 @@ impl Driver {
             Question::Events { service, reply } => {
                 let _ = reply.send(self.registry.events(&service));
             }
+            Question::HostEvents { host, reply } => {
+                let _ = reply.send(self.registry.host_events(&host));
+            }
+            Question::PortHistory {
+                reader,
+                host,
+                asked,
+                reply,
+            } => {
+                let _ = reply.send(self.registry.port_history(&reader, &host, &asked));
+            }
             Question::Ports {
                 reader,
                 host,

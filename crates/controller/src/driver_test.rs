@@ -166,6 +166,8 @@ async fn news_passes_while_a_commit_hangs() {
         service: web.clone(),
         index: 0,
         incarnation: view.services[&web].replicas[0].incarnation,
+        service_id: None,
+        grant: None,
         status: status(1, State::Up, true),
     });
     driven.store(Mood::Hangs);
@@ -230,6 +232,8 @@ async fn placed(driven: &Driven) -> impl Fn(u64, State) -> Input {
             service: web.clone(),
             index: 0,
             incarnation,
+            service_id: None,
+            grant: None,
             status: status(seq, state, false),
         })
     }

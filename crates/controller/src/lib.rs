@@ -28,6 +28,7 @@ mod desk;
 mod driver;
 mod impatient;
 mod limits;
+mod limits_file;
 mod lineage;
 mod listen;
 mod peer;
@@ -45,6 +46,7 @@ mod vital;
 mod watch;
 
 pub use limits::raise_open_files;
+pub use limits_file::LimitsError;
 pub use start_error::StartError;
 pub use store::RedbStore;
 
@@ -53,6 +55,7 @@ use app::App;
 use data_dir::DataDir;
 use driver::Driver;
 use limits::Limits;
+use limits_file::LimitsFile;
 use lineage::Lineage;
 use listen::Listener;
 use reads::Reads;
@@ -91,6 +94,8 @@ pub struct Config {
     /// Streams at once of each listener; by default three quarters of its connections. One user has at most
     /// half of them.
     pub max_streams: Option<usize>,
+    /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
+    pub limits: Option<PathBuf>,
 }
 
 impl Config {
@@ -109,6 +114,7 @@ pub struct Controller {
     end: StopSwitch,
     listeners: Vec<JoinHandle<()>>,
     driver: Option<JoinHandle<()>>,
+    limits_file: Option<JoinHandle<()>>,
     socket: Option<SocketPlace>,
     _data: DataDir,
 }
@@ -143,7 +149,10 @@ impl Controller {
             );
         }
         let key = TokenKey::of(data.path())?;
+        let limits_file = config.limits.as_deref().map(LimitsFile::open);
+        let (limits_file, limits) = limits_file.transpose()?.unzip();
         let registry = registry::Config {
+            limits: limits.unwrap_or_default(),
             cooling: config.cooling,
             networks: config.networks.clone(),
             coalesce: config.coalesce.min(Config::MOST_COALESCED),
@@ -189,6 +198,12 @@ impl Controller {
             texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;
+        let limits_file = limits_file.map(|file| {
+            vital::spawn(
+                "limits",
+                file.follow(app.queue.clone(), app.stopping.clone()),
+            )
+        });
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
         let api = rest::Api::new(Arc::clone(&app));
@@ -205,6 +220,7 @@ impl Controller {
             stopping,
             end,
             driver: Some(driver),
+            limits_file,
             socket: Some(opened.socket),
             _data: data,
         })
@@ -230,6 +246,9 @@ impl Controller {
             // A task that panicked has ended the process.
             let _ = listener.await;
         }
+        if let Some(follows) = self.limits_file.take() {
+            let _ = follows.await;
+        }
         self.end.stop();
         if let Some(driver) = self.driver.take() {
             let _ = driver.await;
@@ -242,7 +261,8 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        for task in self.listeners.iter().chain(&self.driver) {
+        let others = self.driver.iter().chain(&self.limits_file);
+        for task in self.listeners.iter().chain(others) {
             task.abort();
         }
     }
@@ -330,6 +350,7 @@ mod tests {
     mod attach;
     mod described;
     mod epoch;
+    mod golden;
     mod hostile_reads;
     mod hosts;
     mod layers;

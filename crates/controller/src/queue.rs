@@ -2,7 +2,8 @@
 
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::registry::{
-    Answer, Command, EventView, Explain, FitView, HostPorts, Input, Refusal,
+    Answer, Command, EventView, Explain, FitView, HistoryQuestion, HostPorts, Input, PortHistory,
+    Refusal,
 };
 use portreeve::rights::Caller;
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +42,18 @@ pub(crate) enum Question {
     Events {
         service: ServiceName,
         reply: oneshot::Sender<Vec<EventView>>,
+    },
+    /// What happened to a host; nothing for an unknown one.
+    HostEvents {
+        host: HostName,
+        reply: oneshot::Sender<Option<Vec<EventView>>>,
+    },
+    /// Who had which numbers of a host; nothing for one that was never known.
+    PortHistory {
+        reader: Caller,
+        host: HostName,
+        asked: HistoryQuestion,
+        reply: oneshot::Sender<Option<PortHistory>>,
     },
     /// Which numbers of a host are not free; nothing for an unknown host.
     Ports {
@@ -121,6 +134,27 @@ impl Queue {
     /// What happened to a service.
     pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
         self.ask(|reply| Question::Events { service, reply }).await
+    }
+
+    /// What happened to a host; nothing for an unknown one.
+    pub(crate) async fn host_events(&self, host: HostName) -> Option<Option<Vec<EventView>>> {
+        self.ask(|reply| Question::HostEvents { host, reply }).await
+    }
+
+    /// Who had which numbers of a host, as the reader may know it; nothing for one that was never known.
+    pub(crate) async fn port_history(
+        &self,
+        reader: Caller,
+        host: HostName,
+        asked: HistoryQuestion,
+    ) -> Option<Option<PortHistory>> {
+        let question = |reply| Question::PortHistory {
+            reader,
+            host,
+            asked,
+            reply,
+        };
+        self.ask(question).await
     }
 
     /// The numbers of a host as the reader sees them; nothing for an unknown host.

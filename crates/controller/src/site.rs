@@ -160,6 +160,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
         max_connections: None,
         max_streams: None,
+        limits: None,
     }
 }
 

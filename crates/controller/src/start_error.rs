@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use portreeve::registry::{LoadError, StoreError};
 
 use crate::data_dir::TakeError;
+use crate::limits_file::LimitsError;
 use crate::socket::SocketError;
 use crate::token::KeyError;
 
@@ -73,6 +74,9 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
     },
+    /// The file of limits cannot be used.
+    #[error("{0}")]
+    Limits(#[from] LimitsError),
     /// The system gave no randomness.
     #[error("no randomness from the system: {reason}")]
     Randomness {

@@ -169,9 +169,8 @@ impl Moorage {
                 self.follow_wanted();
             }
             Message::Newest(answer) => {
-                let reports = self.berths.iter().filter_map(|(name, berth)| {
-                    Some(self.report_of(name, berth.record.status.clone()?))
-                });
+                let reports = self.berths.iter();
+                let reports = reports.map(|(name, berth)| self.full_report_of(name, berth));
                 // The asker may have given up; it will ask again.
                 _ = answer.send(reports.collect());
             }
@@ -433,7 +432,21 @@ impl Moorage {
             service: name.service.clone(),
             index: name.index,
             incarnation: name.incarnation,
+            service_id: None,
+            grant: None,
             status,
+        }
+    }
+
+    /// What a full report tells of it: also what it holds, for a controller that does not know it, and that it is there
+    /// although its job has not told a status yet.
+    fn full_report_of(&self, name: &ReplicaName, berth: &Berth) -> ReplicaReport {
+        let record = &berth.record;
+        let status = record.status.clone().unwrap_or_else(Status::silent);
+        ReplicaReport {
+            service_id: Some(record.desired.service_id),
+            grant: Some(record.desired.grant.clone()),
+            ..self.report_of(name, status)
         }
     }
 

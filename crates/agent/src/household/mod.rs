@@ -18,6 +18,7 @@ use std::sync::Arc;
 use portreeve::port::{PortRange, Protocol};
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
+use portreeve::supervision::Status;
 use portreeve_api::body::{DesiredReplica, DesiredSet};
 use portreeve_api::containment::Ladder;
 use portreeve_api::local::ReplicaFolder;
@@ -300,17 +301,29 @@ impl Household {
         }
     }
 
-    fn report_of(
-        &self,
-        name: &ReplicaName,
-        status: portreeve::supervision::Status,
-    ) -> ReplicaReport {
+    fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
         ReplicaReport {
             host: self.config.host.clone(),
             service: name.service.clone(),
             index: name.index,
             incarnation: name.incarnation,
+            service_id: None,
+            grant: None,
             status,
+        }
+    }
+
+    /// What a full report tells of it: also what it holds, for a controller that does not know it, and that it is there
+    /// although its worker has not said a word.
+    fn full_report_of(&self, name: &ReplicaName, resident: &Resident) -> ReplicaReport {
+        let keeping = self.keeping.get(name);
+        let assignment = keeping.and_then(|keeping| keeping.assignment.as_ref());
+        let desired = assignment.map(|assignment| &assignment.desired);
+        let status = resident.status.clone().unwrap_or_else(Status::silent);
+        ReplicaReport {
+            service_id: desired.map(|desired| desired.service_id),
+            grant: desired.map(|desired| desired.grant.clone()),
+            ..self.report_of(name, status)
         }
     }
 

@@ -184,7 +184,7 @@ impl Household {
         let living = self.residents.iter();
         let living = living.filter(|(_, one)| matches!(one.life, Life::Watched | Life::Orphaned));
         living
-            .filter_map(|(name, resident)| Some(self.report_of(name, resident.status.clone()?)))
+            .map(|(name, resident)| self.full_report_of(name, resident))
             .collect()
     }
 

@@ -160,3 +160,9 @@ pub(crate) fn kill(process: &ProcessIdentity) {
     let pid = rustix::process::Pid::from_raw(process.pid.try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
+
+/// Halts a process that a test has started; killed, it ends all the same.
+pub(crate) fn stop(process: &ProcessIdentity) {
+    let pid = rustix::process::Pid::from_raw(process.pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+}

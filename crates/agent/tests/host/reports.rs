@@ -152,3 +152,55 @@ async fn strangers_are_reported_when_they_come_and_when_they_go_and_never_in_bet
     assert_eq!(heard.reports.len(), 3);
     agent.stop().await;
 }
+
+// hosts 4: what the store of a restored controller does not know must keep its numbers.
+#[tokio::test]
+async fn a_full_report_says_what_each_replica_holds() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let replica = holding(wanted(0, Want::Run), 20_123);
+    let grant = replica.desired.grant.clone();
+    controller.want(|set| set.replicas = vec![replica]);
+    let agent = house.agent().await;
+    house.worker(0).await;
+    agent.stop().await;
+    let agent = house.agent().await;
+    let heard = controller
+        .until("the replica in a full report", |heard| {
+            heard.reports.iter().any(|it| !it.replicas.is_empty())
+        })
+        .await;
+    let facts = heard.reports.iter().find(|it| !it.replicas.is_empty());
+    let told = &facts.unwrap().replicas[0];
+    assert_eq!(told.grant.as_ref(), Some(&grant));
+    assert_eq!(told.service_id.map(|id| id.0), Some(1));
+    agent.stop().await;
+}
+
+// A full report frees the numbers of what it leaves out.
+#[tokio::test]
+async fn a_full_report_names_also_a_replica_whose_worker_has_not_said_a_word() {
+    let house = House::new();
+    let controller = house.controller("first");
+    let replica = holding(wanted(0, Want::Run), 20_124);
+    let grant = replica.desired.grant.clone();
+    controller.want(|set| set.replicas = vec![replica]);
+    let agent = house.agent().await;
+    let worker = house.worker(0).await;
+    agent.stop().await;
+    // It does not answer, and what it wrote is gone.
+    crate::house::stop(&worker);
+    _ = std::fs::remove_file(house.folder(0).status());
+    let agent = house.agent().await;
+    let heard = controller
+        .until("the silent replica in a full report", |heard| {
+            heard.reports.iter().any(|it| !it.replicas.is_empty())
+        })
+        .await;
+    let facts = heard.reports.iter().find(|it| !it.replicas.is_empty());
+    let told = &facts.unwrap().replicas[0];
+    assert!(told.status.is_silent(), "{told:?}");
+    assert_eq!(told.grant.as_ref(), Some(&grant));
+    agent.stop().await;
+    crate::house::kill(&worker);
+}

@@ -64,6 +64,10 @@ pub(crate) struct Controller {
     /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
     #[arg(long, value_name = "N")]
     max_streams: Option<u32>,
+    /// How much users and groups may hold: tables such as [user.default], [user.alice] and [group.chem] with
+    /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
+    #[arg(long, value_name = "FILE")]
+    limits: Option<PathBuf>,
 }
 
 /// A window for changes of readiness.
@@ -105,6 +109,7 @@ impl Controller {
         let config = ControllerConfig {
             max_connections: self.max_connections.map(number),
             max_streams: self.max_streams.map(number),
+            limits: self.limits,
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
             listen: self.listen,

@@ -3,6 +3,7 @@
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
+mod events;
 mod explain;
 mod hosts;
 mod logs;
@@ -68,7 +69,7 @@ enum Command {
     Delete(verbs::Delete),
     Logs(logs::Logs),
     Why(why::Why),
-    Events(services::Events),
+    Events(events::Events),
     Hosts(hosts::Hosts),
     Host(hosts::Host),
     Ports(ports::Ports),

@@ -1,10 +1,10 @@
-//! `services`, `service` and `events`: what there is and what happened.
+//! `services` and `service`: what there is.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use portreeve_api::body::{EventList, ReplicaView, ServiceList, ServiceView};
+use portreeve_api::body::{ReplicaView, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Problem, paths};
 
 use crate::connect::Connect;
@@ -230,37 +230,4 @@ fn waits_for(service: &ServiceView) -> Option<String> {
     });
     let attached = || "attached to jobs of another scheduler".to_owned();
     told.or_else(|| service.attached.then(attached))
-}
-
-/// Show what happened to a service, oldest first.
-#[derive(Args, Debug)]
-pub(crate) struct Events {
-    /// The service: NAME, or NAME.NAMESPACE
-    name: ServiceArg,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
-}
-
-impl Events {
-    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let path = paths::service_part(&self.name, "events");
-        let list: EventList = connect.client()?.get(&path, PATIENCE).await?;
-        if self.output == Format::Json {
-            return print_json(&list);
-        }
-        let lines = list.events.iter().map(|event| {
-            let replica = event.replica.map(|index| index.to_string());
-            vec![
-                moment(event.at),
-                or_dash(replica),
-                event.kind.clone(),
-                event.text.clone(),
-            ]
-        });
-        print(&rows(
-            &["TIME", "REPLICA", "EVENT", "WHAT"],
-            lines.collect(),
-        ))
-    }
 }

@@ -140,7 +140,7 @@ async fn order(
 pub(crate) fn print_answer(answer: &Answer) -> Result<(), Failure> {
     let mut text = String::new();
     for note in &answer.notes {
-        text.push_str(&format!("{}: {note}\n", answer.service));
+        text.push_str(&format!("{}: {note}\n", answer.subject()));
     }
     if text.is_empty() {
         // From a controller that says no more.
@@ -149,7 +149,7 @@ pub(crate) fn print_answer(answer: &Answer) -> Result<(), Failure> {
         } else {
             "nothing to change"
         };
-        text = format!("{}: {done}\n", answer.service);
+        text = format!("{}: {done}\n", answer.subject());
     }
     print(&text)
 }

@@ -192,6 +192,8 @@ pub(crate) async fn status(
         service: token.service,
         index: token.index,
         incarnation: token.incarnation,
+        service_id: None,
+        grant: None,
         status,
     });
     tell(&app, input, truth).await

@@ -65,7 +65,7 @@ fn find(view: &View, name: &HostName) -> Result<Arc<HostView>, Refused> {
     host.map(Arc::clone).ok_or_else(|| unknown(name))
 }
 
-fn unknown(name: &HostName) -> Refused {
+pub(crate) fn unknown(name: &HostName) -> Refused {
     let reason = format!("no host {name} has reported; `portreeve hosts` lists those that have");
     Refused::new(StatusCode::NOT_FOUND, "host_not_found", reason).with("host", name.to_string())
 }

@@ -30,6 +30,7 @@ pub(crate) mod identity;
 mod names;
 pub(crate) mod openapi;
 pub(crate) mod pages;
+mod past;
 mod profile;
 pub(crate) mod query;
 pub(crate) mod refused;
@@ -57,7 +58,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/services/{service}/start", post(start)),
         ("/services/{service}/stop", post(stop)),
         ("/services/{service}/restart", post(restart)),
-        ("/services/{service}/events", get(services::events)),
+        ("/services/{service}/events", get(past::events)),
         ("/services/{service}/explain", get(explain::service)),
         ("/services/{service}/endpoints", get(endpoints::endpoints)),
         (
@@ -78,6 +79,8 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/hosts", get(hosts::list)),
         ("/hosts/{host}", get(hosts::show)),
         ("/hosts/{host}/ports", get(hosts::ports)),
+        ("/hosts/{host}/ports/history", get(past::ports)),
+        ("/hosts/{host}/events", get(past::host_events)),
         ("/hosts/{host}/report", put(agents::report)),
         ("/hosts/{host}/lease", post(agents::lease)),
         ("/hosts/{host}/attach", post(attach::attach)),

@@ -131,6 +131,23 @@ impl From<Refusal> for Refused {
                 Self::new(StatusCode::CONFLICT, Problem::NO_PORT, detail)
                     .with("service", service.to_string())
             }
+            Refusal::NoSuchHost { host } => {
+                Self::new(StatusCode::NOT_FOUND, "host_not_found", detail)
+                    .with("host", host.to_string())
+            }
+            Refusal::AdminsOnly { host, .. } => {
+                Self::forbidden(detail).with("host", host.to_string())
+            }
+            Refusal::HostUnfit { host, .. } => {
+                Self::new(StatusCode::CONFLICT, "host_unfit", detail).with("host", host.to_string())
+            }
+            Refusal::BeyondLimit { service, limit } => {
+                Self::new(StatusCode::CONFLICT, "beyond_limit", detail)
+                    .with("service", service.to_string())
+                    .with("whose", limit.whose.to_string())
+                    .with("most", limit.most)
+                    .with("asks", limit.asks)
+            }
             Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
             _ => Self::new(StatusCode::CONFLICT, "refused", detail),
         }

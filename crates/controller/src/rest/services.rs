@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use portreeve::identity::ServiceName;
 use portreeve::registry::{Answer, Command, ServiceView, Submission, View};
 use portreeve::rights::Caller;
-use portreeve_api::body::{Checked, EventList, Scale, ServiceList};
+use portreeve_api::body::{Checked, Scale, ServiceList};
 use portreeve_api::paths;
 
 use crate::app::App;
@@ -296,22 +296,6 @@ pub(crate) async fn act(
     Ok(json(&command(&app, caller, verb(service)).await?))
 }
 
-/// `GET /services/{service}/events`.
-pub(crate) async fn events(
-    State(app): State<Arc<App>>,
-    asker: Asker,
-    names: Names,
-    query: Query,
-) -> Result<Response, Refused> {
-    query.end()?;
-    let name = asker.service(&names)?;
-    let service = app.visible(asker.caller(), &name)?;
-    seen::readable(&service, asker.caller(), "events")?;
-    let events = app.queue.events(name).await;
-    let events = events.ok_or_else(Refused::stopping)?;
-    Ok(json(&EventList { events }))
-}
-
 /// Puts a command to the registry, which checks the right to it.
 pub(crate) async fn command(
     app: &App,
@@ -324,7 +308,9 @@ pub(crate) async fn command(
     let answer = answer.ok_or_else(Refused::stopping)?;
     match &answer {
         Ok(done) => {
-            tracing::info!(%user, what, service = %done.service, changed = done.changed, "done");
+            let service = done.service.as_ref().map(tracing::field::display);
+            let host = done.host.as_ref().map(tracing::field::display);
+            tracing::info!(%user, what, service, host, changed = done.changed, "done");
         }
         Err(refusal) => tracing::info!(%user, what, %refusal, "refused"),
     }
@@ -341,6 +327,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Kill { .. } => "kill",
         Command::Attach(_) => "attach",
         Command::Delete { .. } => "delete",
+        Command::Host { verb, .. } => verb.word(),
     }
 }
 

@@ -150,6 +150,8 @@ async fn what_is_stale_after_a_start_ends_with_the_hosts_report_and_rings_a_bell
         service: name.clone(),
         index: 0,
         incarnation: set.replicas[0].desired.incarnation,
+        service_id: None,
+        grant: None,
         status: status(1, State::Up, true),
     }];
     FakeAgent::join(&site).await.report(&facts).await;

@@ -28,7 +28,7 @@ async fn what_runs_is_the_effective_profile_of_the_day_it_was_submitted() {
     write(&site, "small", "replicas = 2\n[stop]\ngrace = \"20s\"\n");
     let submitted: Answer = submit(&site, &[], WEB).await.json();
     assert!(submitted.changed);
-    let name = submitted.service.to_string();
+    let name = submitted.subject();
     let shown = site.service(&name).await;
     assert_eq!(shown.desired, 2);
     assert_eq!(shown.profile.supervision.stop.grace.as_secs(), 20);
@@ -85,7 +85,7 @@ async fn flags_stand_over_the_profile_and_check_answers_as_submit_does() {
     write(&site, "small", "replicas = 1\n");
     let flags = [("set", "replicas=4"), ("set", "env.A=x & y=z")];
     let submitted: Answer = submit(&site, &flags, WEB).await.json();
-    let shown = site.service(&submitted.service.to_string()).await;
+    let shown = site.service(&submitted.subject()).await;
     assert_eq!(shown.desired, 4);
     assert_eq!(shown.profile.env["A"].to_string(), "x & y=z");
     for (flags, status) in [

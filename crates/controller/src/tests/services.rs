@@ -19,7 +19,7 @@ async fn a_service_is_submitted_listed_shown_scaled_stopped_and_deleted() {
     );
     let list: ServiceList = site.get(&paths::services()).await;
     assert_eq!(list.view_scope, "all");
-    assert_eq!(list.services[0].service, answer.service);
+    assert_eq!(Some(&list.services[0].service), answer.service.as_ref());
     let shown = site.service("web").await;
     assert_eq!(
         (shown.desired, shown.ready, shown.replicas.len()),
@@ -114,7 +114,7 @@ async fn hidden_is_answered_like_unknown_byte_for_byte() {
         profile("web", 1),
     );
     let answer: Answer = site.as_user(OWNER, mine).await.json();
-    assert_eq!(answer.service.to_string(), format!("web.{OWNER}"));
+    assert_eq!(answer.subject(), format!("web.{OWNER}"));
     let hidden = format!("web.{OWNER}");
     let unknown = format!("wob.{OWNER}");
     type PathOf = fn(&dyn std::fmt::Display) -> String;

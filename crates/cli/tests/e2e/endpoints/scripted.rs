@@ -139,6 +139,8 @@ pub(crate) fn reported(
         service: replica.desired.service.clone(),
         index: replica.desired.index,
         incarnation: replica.desired.incarnation,
+        service_id: Some(replica.desired.service_id),
+        grant: Some(replica.desired.grant.clone()),
         status: status.clone(),
     }
 }

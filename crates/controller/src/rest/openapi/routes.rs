@@ -3,7 +3,7 @@
 use portreeve::registry::Answer;
 use portreeve_api::body::{
     Checked, Counters, Endpoints, EventList, Explained, HostList, HostPorts, HostView, Lease,
-    Scale, ServiceList, ServiceView, WhoAmI,
+    PortHistory, Scale, ServiceList, ServiceView, WhoAmI,
 };
 use serde_json::{Value, json};
 use utoipa::PartialSchema;
@@ -40,7 +40,11 @@ fn reads() -> Vec<Operation> {
             .held()
             .json::<ServiceView>()
             .form("text/plain"),
-        get("/services/{service}/events", SERVICES, "What happened to a service, oldest first").json::<EventList>(),
+        get("/services/{service}/events", SERVICES, "What happened to a service, oldest first")
+            .query("replica", index(), "only what happened to this one")
+            .query("since", moment(), "only what last happened at this moment or later")
+            .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1010}), "the newest so many; without it all")
+            .json::<EventList>(),
         get("/services/{service}/explain", SERVICES, "Where a replica would fit now, and what is against every other host")
             .query("replica", index(), "which one; without it the first that waits, else one more")
             .json::<Explained>()
@@ -77,6 +81,15 @@ fn reads() -> Vec<Operation> {
         get("/hosts", HOSTS, "Every host").json::<HostList>(),
         get("/hosts/{host}", HOSTS, "One host").json::<HostView>(),
         get("/hosts/{host}/ports", HOSTS, "Every number of a host that is not free").json::<HostPorts>(),
+        get("/hosts/{host}/ports/history", HOSTS, "Who had which numbers of a host, earliest first")
+            .query("port", json!({"type": "integer", "minimum": 1, "maximum": 65_535}), "only this number")
+            .query("at", moment(), "only who had it at this moment")
+            .query("since", moment(), "only who had it at this moment or later; not beside at")
+            .json::<PortHistory>(),
+        get("/hosts/{host}/events", HOSTS, "What happened to a host, oldest first")
+            .query("since", moment(), "only what last happened at this moment or later")
+            .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1010}), "the newest so many; without it all")
+            .json::<EventList>(),
         get("/counters", OTHERS, "What came in and was written since the controller's start").json::<Counters>(),
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
@@ -255,6 +268,11 @@ fn inline<T: PartialSchema>() -> Value {
 /// Any words, once or more.
 fn several(item: Value) -> Value {
     json!({"type": "array", "items": item})
+}
+
+/// A moment as people write it.
+fn moment() -> Value {
+    json!({"type": "string", "description": "RFC 3339, milliseconds since 1970, or before now such as -2h"})
 }
 
 fn flag() -> Value {

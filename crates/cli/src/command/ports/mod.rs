@@ -1,11 +1,14 @@
-//! `ports`: which numbers of a host are taken, and by whom.
+//! `ports`: which numbers of a host are taken, and by whom; which were, and by whom.
+
+mod history;
 
 use std::io::IsTerminal;
 
 use clap::Args;
 use portreeve::identity::HostName;
-use portreeve::port::PortRanges;
+use portreeve::port::{Port, PortRanges};
 use portreeve_api::body::{HostPorts, PortView};
+use portreeve_api::moment::Moment;
 use portreeve_api::paths;
 
 use crate::connect::Connect;
@@ -21,13 +24,30 @@ use super::services::PATIENCE;
 ///
 /// In a pipe: one line per number, or run of them, with port/protocol, state, holder, detail; ranges and counts are
 /// left out there, --counts prints them.
+///
+/// With --port, --at or --since: who has or had the number, earliest first, one line with port/protocol, from, until
+/// (or now), holder, name, account and job, and how it ended. What ended is known for 90 days.
 #[derive(Args, Debug)]
 pub(crate) struct Ports {
     /// The host
     name: HostName,
     /// Only ranges and counts, a name and its value a line
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["port", "at", "since"])]
     counts: bool,
+    /// Who has and had this number
+    #[arg(long, value_name = "N")]
+    port: Option<Port>,
+    /// Who had it at this moment: 2026-11-30T02:00:00Z, milliseconds since 1970, or -2h for two hours ago
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        conflicts_with = "since"
+    )]
+    at: Option<Moment>,
+    /// Who had it at this moment or later
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    since: Option<Moment>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -35,6 +55,9 @@ pub(crate) struct Ports {
 
 impl Ports {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
+        if self.port.is_some() || self.at.is_some() || self.since.is_some() {
+            return history::show(&self, &connect.client()?).await;
+        }
         let path = paths::host_part(&self.name, "ports");
         let host: HostPorts = connect.client()?.get(&path, PATIENCE).await?;
         if self.output == Format::Json {

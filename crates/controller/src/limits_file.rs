@@ -1,0 +1,299 @@
+//! The site's file of limits: `[user.default]`, `[user.alice]`, `[group.chem]`, read at the start and again on change.
+//!
+//! A file that cannot be used keeps a controller from starting; one that becomes so while it runs changes nothing, and
+//! the log says where it is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portreeve::registry::{Allowance, Input, Limits};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::queue::Queue;
+use crate::stop::Stop;
+use crate::vital;
+
+/// A longer file is none of limits.
+const MOST_BYTES: u64 = 1 << 20;
+/// The most errors told of one file.
+const MOST_ERRORS: usize = 20;
+/// How often it is looked at: after at most this long a change holds.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5_000 });
+/// The table for those who are not named.
+const DEFAULT: &str = "default";
+
+/// Why a file of limits cannot be used: everything that is wrong with it, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitsError {
+    path: PathBuf,
+    /// `line:column: ` and what is wrong; without a place where the file as a whole cannot be read.
+    problems: Vec<String>,
+}
+
+impl std::error::Error for LimitsError {}
+
+impl fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, problem) in self.problems.iter().enumerate() {
+            let end = if nth == 0 { "" } else { "\n" };
+            write!(f, "{end}{}:{problem}", self.path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// The file, and what it said when it was last read.
+#[derive(Debug)]
+pub(crate) struct LimitsFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl LimitsFile {
+    /// Reads the file.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Limits), LimitsError> {
+        let path = path.to_owned();
+        let text = text_of(&path)?;
+        let limits = read(&text).map_err(|problems| LimitsError {
+            path: path.clone(),
+            problems,
+        })?;
+        Ok((Self { path, text }, limits))
+    }
+
+    /// Has the registry hold to the file as it is changed, until `stopping`.
+    pub(crate) async fn follow(mut self, queue: Queue, mut stopping: Stop) {
+        let mut broken = None;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOKED_AT_EVERY) => {}
+                () = stopping.said() => return,
+            }
+            let path = self.path.clone();
+            let text = vital::blocking("limits", move || text_of(&path)).await;
+            let read = match &text {
+                Ok(text) if *text == self.text => continue,
+                Ok(text) => read(text).map_err(|problems| LimitsError {
+                    path: self.path.clone(),
+                    problems,
+                }),
+                Err(cause) => Err(cause.clone()),
+            };
+            match (read, text) {
+                (Ok(limits), Ok(text)) => {
+                    if queue.tell(Input::Limits(Box::new(limits))).await.is_err() {
+                        return;
+                    }
+                    tracing::info!(path = %self.path.display(), "other limits hold");
+                    (self.text, broken) = (text, None);
+                }
+                // Said once for each form in which it is wrong.
+                (Err(cause), _) if broken.as_ref() != Some(&cause) => {
+                    tracing::error!(%cause, "the limits stay as they were");
+                    broken = Some(cause);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, LimitsError> {
+    let mut text = String::new();
+    let read =
+        File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+    let problem = match read {
+        Ok(_) if text.len() as u64 > MOST_BYTES => "it is longer than 1 MiB".to_owned(),
+        Ok(_) => return Ok(text),
+        Err(cause) => cause.to_string(),
+    };
+    Err(LimitsError {
+        path: path.to_owned(),
+        problems: vec![format!(" {problem}")],
+    })
+}
+
+type Problems = Vec<(Range<usize>, String)>;
+
+/// The limits, or everything that is wrong, a line each.
+fn read(text: &str) -> Result<Limits, Vec<String>> {
+    let mut problems: Problems = Vec::new();
+    let limits = match DeTable::parse(text) {
+        Ok(table) => all(table.get_ref(), &mut problems),
+        Err(cause) => {
+            let at = cause.span().unwrap_or(0..0);
+            problems.push((at, cause.message().to_owned()));
+            Limits::default()
+        }
+    };
+    if problems.is_empty() {
+        return Ok(limits);
+    }
+    problems.sort_by_key(|(at, _)| at.start);
+    let further = problems.len().saturating_sub(MOST_ERRORS);
+    problems.truncate(MOST_ERRORS);
+    let told = problems.into_iter().map(|(at, problem)| {
+        let (line, column) = place(text, at.start);
+        format!("{line}:{column}: {problem}")
+    });
+    let further = (further > 0).then(|| format!(" and {further} more"));
+    Err(told.chain(further).collect())
+}
+
+fn all(table: &DeTable<'_>, problems: &mut Problems) -> Limits {
+    let mut limits = Limits::default();
+    for (key, value) in table {
+        let (others, named) = match key.get_ref().as_ref() {
+            "user" => (&mut limits.user, &mut limits.users),
+            "group" => (&mut limits.group, &mut limits.groups),
+            other => {
+                let known = "[user.default], [user.NAME], [group.default] and [group.NAME]";
+                problems.push((key.span(), format!("{other:?} is none of {known}")));
+                continue;
+            }
+        };
+        let what = key.get_ref();
+        let Some(tables) = value.get_ref().as_table() else {
+            let problem = format!("write a table for each, such as [{what}.{DEFAULT}]");
+            problems.push((value.span(), problem));
+            continue;
+        };
+        // Who is named has the default's numbers where its own table says none, wherever that stands.
+        if let Some(value) = tables.get(DEFAULT) {
+            *others = allowance(value, *others, problems);
+        }
+        let names = tables.iter().filter(|(name, _)| name.get_ref() != DEFAULT);
+        let read = names.map(|(name, value)| {
+            let own = allowance(value, *others, problems);
+            (name.get_ref().to_string(), own)
+        });
+        *named = read.collect::<BTreeMap<_, _>>();
+    }
+    limits
+}
+
+fn allowance(
+    value: &Spanned<DeValue<'_>>,
+    mut allowance: Allowance,
+    problems: &mut Problems,
+) -> Allowance {
+    let Some(table) = value.get_ref().as_table() else {
+        problems.push((value.span(), "write a table of limits".to_owned()));
+        return allowance;
+    };
+    for (key, value) in table {
+        let field = match key.get_ref().as_ref() {
+            "ports_per_host" => &mut allowance.ports_per_host,
+            "ports" => &mut allowance.ports,
+            "replicas" => &mut allowance.replicas,
+            "services" => &mut allowance.services,
+            other => {
+                let known = "ports_per_host, ports, replicas, services";
+                problems.push((key.span(), format!("{other:?} is none of {known}")));
+                continue;
+            }
+        };
+        match number(value.get_ref()) {
+            Some(number) => *field = number,
+            None => {
+                let problem = "write a number from 0 to 4294967294, or \"unlimited\"";
+                problems.push((value.span(), problem.to_owned()));
+            }
+        }
+    }
+    allowance
+}
+
+fn number(value: &DeValue<'_>) -> Option<u32> {
+    match value {
+        DeValue::Integer(number) => {
+            let digits = number.as_str();
+            let number = u32::from_str_radix(digits, number.radix()).ok();
+            number.filter(|it| *it < Allowance::UNLIMITED)
+        }
+        DeValue::String(word) if word == "unlimited" => Some(Allowance::UNLIMITED),
+        _ => None,
+    }
+}
+
+/// Line and column in characters, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portreeve::registry::Claimant;
+
+    fn user(name: &str) -> Claimant {
+        Claimant::User(name.into())
+    }
+
+    #[test]
+    fn who_is_named_has_its_own_numbers_and_the_default_s_for_the_rest() {
+        let limits = read(
+            "[user.alice]\nports = \"unlimited\"\n[user.default]\nports = 70\nreplicas = 7\n\
+             [group.chem]\nservices = 1_000\nports_per_host = 0x10\n",
+        )
+        .unwrap();
+        let alice = limits.of(&user("alice"));
+        assert_eq!((alice.ports, alice.replicas), (Allowance::UNLIMITED, 7));
+        assert_eq!((alice.services, alice.ports_per_host), (100, 512));
+        assert_eq!(limits.of(&user("bob")).ports, 70);
+        let chem = limits.of(&Claimant::Group("chem".into()));
+        assert_eq!((chem.services, chem.ports_per_host), (1_000, 16));
+        assert_eq!(limits.of(&Claimant::Group("alice".into())).ports, 5_000);
+        assert_eq!(read("").unwrap(), Limits::default());
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_with_its_place() {
+        let wrong = read(
+            "[user.alice]\nport = 5\nports = -1\nreplicas = 4294967295\nservices = \"many\"\n\
+             [group]\nchem = 5\n[users.bob]\nports = 1\n",
+        );
+        assert_eq!(
+            wrong.unwrap_err(),
+            [
+                "2:1: \"port\" is none of ports_per_host, ports, replicas, services",
+                "3:9: write a number from 0 to 4294967294, or \"unlimited\"",
+                "4:12: write a number from 0 to 4294967294, or \"unlimited\"",
+                "5:12: write a number from 0 to 4294967294, or \"unlimited\"",
+                "7:8: write a table of limits",
+                "8:2: \"users\" is none of [user.default], [user.NAME], [group.default] and [group.NAME]",
+            ]
+        );
+        let broken = read("[user.alice]\nports = \n").unwrap_err();
+        assert!(broken[0].starts_with("2:"), "{broken:?}");
+        assert!(read("user = 5\n").is_err());
+    }
+
+    #[test]
+    fn a_file_of_nothing_but_errors_is_told_in_part() {
+        let text: String = (0..100).map(|nth| format!("x{nth} = 1\n")).collect();
+        let told = read(&text).unwrap_err();
+        assert_eq!(told.len(), MOST_ERRORS + 1);
+        assert_eq!(told.last().unwrap(), " and 80 more");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC*|(\\[user\\.[a-z]{0,2}\\]\n|ports = [0-9a-z\"-]{0,12}\n|é\n){0,8}") {
+            let _ = read(&text);
+        }
+    }
+}
