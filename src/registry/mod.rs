@@ -91,9 +91,9 @@ mod attach_test;
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]
-mod limits_test;
-#[cfg(test)]
 mod event_log_test;
+#[cfg(test)]
+mod limits_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]

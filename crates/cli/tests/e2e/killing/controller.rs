@@ -99,12 +99,14 @@ pub(super) fn owned(place: &Place) -> BTreeSet<(u64, String)> {
     owned
 }
 
+/// A number, or the first and the last of a block.
 fn numbers(written: &Value) -> impl Iterator<Item = u64> + use<> {
-    let text = written
-        .as_str()
-        .map_or_else(|| written.to_string(), str::to_owned);
-    let (first, last) = text.split_once('-').unwrap_or((&text, &text));
-    first.parse::<u64>().unwrap()..=last.parse::<u64>().unwrap()
+    let one = written.as_u64();
+    let end = |name: &str| one.or_else(|| written[name].as_u64());
+    let (Some(first), Some(last)) = (end("first"), end("last")) else {
+        panic!("{written} is no number and no block");
+    };
+    first..=last
 }
 
 pub(super) fn json(place: &Place, path: &str) -> Value {

@@ -123,7 +123,7 @@ fn agents_and_workers_killed_at_random_cost_no_service_its_life_and_none_runs_tw
     let place = place(&world);
     let (ended, killed) = (AtomicBool::new(false), AtomicU32::new(0));
     let rounds = sized(20, 100);
-    let commands = std::thread::scope(|scope| {
+    let (commands, _running, _controller) = std::thread::scope(|scope| {
         let theirs = dice.split();
         let busy = scope.spawn(|| keep_busy(&place, theirs, &ended));
         let ends = super::controller::EndsThem(&ended);
@@ -149,7 +149,7 @@ fn agents_and_workers_killed_at_random_cost_no_service_its_life_and_none_runs_tw
             assert_eq!(standing(&world, "steady"), before, "round {round}");
         }
         drop(ends);
-        busy.join().unwrap()
+        (busy.join().unwrap(), running, controller_runs)
     });
     world.ok(&["start", "busy"]);
     world.ok(&["scale", "busy", "2"]);

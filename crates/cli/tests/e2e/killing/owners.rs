@@ -230,7 +230,7 @@ impl Jobs {
         let ask_for = Relayed {
             uid: 0,
             ask: Ask {
-                profile: "kind = \"service\"\ncommand = [\"serve\"]\n[ports]\nhttp = \"any\"\n"
+                profile: "kind = \"service\"\nname = \"jobs\"\ncommand = [\"serve\"]\n[ports]\nhttp = \"any\"\n"
                     .to_owned(),
                 form: ProfileForm::Toml,
                 set: Vec::new(),
