@@ -384,7 +384,6 @@ fn given_up(end: &Final, profile: &Profile) -> String {
         Some(GiveUp { max_restarts, .. }) => format!("{end} (at most {max_restarts} ever)"),
         None => end.to_string(),
     }
-    }
 }
 
 impl EndKind {

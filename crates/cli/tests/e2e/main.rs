@@ -23,6 +23,7 @@ mod host_loss;
 mod host_verbs;
 mod hostile;
 mod hosts;
+mod killing;
 mod leaks;
 mod many;
 mod namespace;
