@@ -234,7 +234,6 @@ impl Registry {
             format!("placed on host {name}: {}", ports.join(", "))
         };
         self.tell_replica(key, "placed", on);
-        self.history_open(key);
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None

@@ -400,5 +400,6 @@ mod tests {
     mod past;
     mod rest;
     mod services;
+    mod shares;
     pub(crate) mod watch;
 }
