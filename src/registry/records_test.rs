@@ -12,14 +12,16 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
+use crate::supervision::{
+    ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status,
+};
 use crate::time::WallClock;
 
 use super::ledger::Ledger;
 use super::records::{
-    Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
-    Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting, Wish,
-    decode, encode,
+    Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase,
+    Placement, Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure,
+    Tombstone, WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::truth::Truth;
@@ -48,6 +50,7 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
     services_survive_with_every_profile_that_is_in_use();
     replicas_survive_in_every_phase_and_state();
     hosts_survive();
+    stranded_numbers_survive();
     SEEN.with(|seen| {
         let mut missing = seen.missing();
         // They are in records of their own.
@@ -75,6 +78,7 @@ fn every_table_has_samples(seen: &Witness) {
         hosts,
         resting,
         events,
+        stranded,
         host_events,
         history,
     } = Truth::load(&Stored::default()).unwrap();
@@ -85,6 +89,7 @@ fn every_table_has_samples(seen: &Witness) {
     has(&hosts, seen);
     has(&resting, seen);
     has(&events, seen);
+    has(&stranded, seen);
     has(&host_events, seen);
     has(&history, seen);
 }
@@ -204,6 +209,32 @@ fn meta_tombstones_rests_and_events_survive() {
 }
 
 #[test]
+fn stranded_numbers_survive() {
+    let mut stranded = Stranded {
+        name: name("web"),
+        grant: grant(),
+        boot_id: "boot-2".into(),
+        generation: 3,
+        restarts: 2,
+        since: at(5),
+        why: "host lost".into(),
+        attached: None,
+        orphan: None,
+    };
+    survives(&stranded);
+    stranded.attached = Some(Attached {
+        key: "a1b2".into(),
+        job: Some("slurm 4711".into()),
+    });
+    stranded.orphan = Some(Orphan {
+        user: "alice".into(),
+        uid: 1000,
+        profile: Arc::new(profile(&web("web", 3))),
+    });
+    survives(&stranded);
+}
+
+#[test]
 fn an_event_of_an_earlier_version_happened_once() {
     let bytes = br#"{"format":1,"record":{"at":4,"replica":2,"incarnation":3,"kind":"ready","text":"ready"}}"#;
     let event: EventView = decode(bytes).unwrap();
@@ -231,12 +262,15 @@ fn services_survive_with_every_profile_that_is_in_use() {
         roll: None,
         incarnation_floor: 6,
         attached: false,
+        moving: None,
     };
     survives(&service);
     // As records before it were: without a source, and never attached.
     let text = String::from_utf8_lossy(&encode(&service)).into_owned();
-    assert!(!text.contains("source") && !text.contains("attached"));
+    let later = ["source", "attached", "moving"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     service.attached = true;
+    service.moving = Some(3);
     service.wish = Wish::Running;
     service.owner.admin = true;
     survives(&service);
@@ -275,6 +309,8 @@ fn replicas_survive_in_every_phase_and_state() {
         StopWhy::Killed,
         StopWhy::ScaledDown,
         StopWhy::Renewed,
+        StopWhy::Drained,
+        StopWhy::HostShutdown,
     ] {
         let by = "alice".into();
         phases.push(placed(Some(StopOrder { why, by })));
@@ -284,6 +320,10 @@ fn replicas_survive_in_every_phase_and_state() {
         WaitCause::Conflict("port 80/tcp".into()),
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
+        WaitCause::HostLost("host n1 lost".into()),
+        WaitCause::Moved("host n1 is drained by root".into()),
+        WaitCause::Left(Leaving::CutOff),
+        WaitCause::Left(Leaving::Shutdown),
     ] {
         let rest = Some(Duration::from_millis(1500));
         phases.push(Phase::Waiting(Waiting { cause, rest }));
@@ -296,7 +336,11 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Stopped,
         EndKind::Killed,
         EndKind::HostRebooted,
+        EndKind::HostLost,
+        EndKind::LeftHost,
         EndKind::PortConflict,
+        EndKind::HostDrained,
+        EndKind::HostShutdown,
     ] {
         phases.push(Phase::Ended(Ended {
             how,
@@ -381,11 +425,37 @@ fn hosts_survive() {
     }];
     facts.conditions = vec!["its disk is full".into()];
     facts.agent = Some("m/b/f".parse().unwrap());
-    survives(&Host {
+    let mut host = Host {
         id: HostId(3),
         facts,
         reported_at: at(6),
+        lost: None,
+        drain: None,
+        removed: None,
+    };
+    survives(&host);
+    // As records before it were: in service, and there.
+    let text = String::from_utf8_lossy(&encode(&host)).into_owned();
+    let later = ["drain", "removed", "shutting_down"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
+    host.lost = Some(Lost {
+        at: at(8),
+        last_contact: at(7),
+        before: true,
+        by: Some("root".into()),
+        fenced: true,
     });
+    host.facts.shutting_down = true;
+    host.removed = Some(at(9));
+    for until in [None, Some(at(8))] {
+        host.drain = Some(Drain {
+            by: "root".into(),
+            since: at(7),
+            until,
+            replicas: 5,
+        });
+        survives(&host);
+    }
 }
 
 #[test]

@@ -72,8 +72,10 @@ pub mod tables {
     pub const HOST_EVENTS: &str = "host-events";
     /// Who had which numbers of which host, and when; bounded.
     pub const PORT_HISTORY: &str = "port-history";
+    /// Numbers of lost hosts that stay held.
+    pub const STRANDED: &str = "stranded";
     /// All of them.
-    pub const ALL: [&str; 8] = [
+    pub const ALL: [&str; 9] = [
         META,
         SERVICES,
         REPLICAS,
@@ -82,6 +84,7 @@ pub mod tables {
         EVENTS,
         HOST_EVENTS,
         PORT_HISTORY,
+        STRANDED,
     ];
 }
 

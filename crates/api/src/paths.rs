@@ -65,6 +65,12 @@ pub fn service_part(service: &dyn Display, part: &str) -> String {
     format!("{ROOT}/services/{service}/{part}")
 }
 
+/// One replica of a service.
+#[must_use]
+pub fn replica(service: &dyn Display, index: u32) -> String {
+    format!("{ROOT}/services/{service}/replicas/{index}")
+}
+
 /// One replica of a service, and what can be asked of it: `kill`, `restart`, `logs`.
 #[must_use]
 pub fn replica_part(service: &dyn Display, index: u32, part: &str) -> String {
@@ -101,7 +107,8 @@ pub fn host(host: &HostName) -> String {
     format!("{ROOT}/hosts/{host}")
 }
 
-/// What a host's agent says and asks: `report`, `lease`, `desired`; also `ports` for readers.
+/// What a host's agent says and asks: `report`, `lease`, `desired`; also `ports` for readers, and what operators order:
+/// `drain`, `undrain`, `down`, `remove`, `adopt`, `fence`.
 #[must_use]
 pub fn host_part(host: &HostName, part: &str) -> String {
     format!("{ROOT}/hosts/{host}/{part}")

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use portreeve::endpoints::EndpointTable;
 use portreeve::identity::HostName;
 use portreeve::registry::{
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::desk::{Desks, Orders};
+use crate::meters::Commits;
 use crate::queue::{Fact, Question, Queue, Reply};
 use crate::stop::Stop;
 use crate::vital;
@@ -39,6 +41,9 @@ pub(crate) struct Shown {
     pub(crate) commits: AtomicU64,
     /// Whether the newest commit was accepted.
     pub(crate) writable: AtomicBool,
+    /// Why the newest commit was refused, where it was.
+    pub(crate) refused: Mutex<Option<String>>,
+    pub(crate) commit_meters: Commits,
 }
 
 /// Owns the registry and the store.
@@ -60,6 +65,8 @@ pub(crate) struct Driver {
     reader: Option<oneshot::Sender<Result<Stored, StoreError>>>,
     /// A batch that waits for the store to be read.
     deferred: Option<Batch>,
+    /// What was said last of a refused commit, and when.
+    complained: Option<(Instant, String)>,
 }
 
 /// A store that came back.
@@ -70,12 +77,17 @@ struct Done {
 
 /// What it did.
 enum Work {
-    Committed {
-        batch: BatchNumber,
-        result: Result<(), StoreError>,
-    },
+    Committed(Committed),
     /// It was read and told.
     Read,
+}
+
+/// What became of a batch.
+struct Committed {
+    batch: BatchNumber,
+    records: usize,
+    took: Duration,
+    result: Result<(), StoreError>,
 }
 
 impl Driver {
@@ -83,6 +95,8 @@ impl Driver {
     const ROUND: usize = 256;
     /// How many commands may wait for a store that is slow: their askers may leave, they do not.
     const MOST_UNANSWERED: usize = 1024;
+    /// How often the log says that the store refuses commits for one and the same reason.
+    const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
     /// How long a stopping controller waits for news that is not yet written.
     const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
@@ -99,6 +113,8 @@ impl Driver {
             desks: Desks::default(),
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
+            refused: Mutex::default(),
+            commit_meters: Commits::default(),
         });
         let (queue, facts, questions) = Queue::new();
         let (report_done, done) = mpsc::channel(1);
@@ -116,6 +132,7 @@ impl Driver {
             behind: Vec::new(),
             reader: None,
             deferred: None,
+            complained: None,
         };
         (driver, shown, queue)
     }
@@ -130,7 +147,7 @@ impl Driver {
         while self.store.is_none() {
             if let Some(done) = self.done.recv().await {
                 let result = match &done.work {
-                    Work::Committed { result, .. } => result.clone(),
+                    Work::Committed(commit) => commit.result.clone(),
                     Work::Read => Ok(()),
                 };
                 self.came_back(done);
@@ -257,7 +274,7 @@ impl Driver {
     fn came_back(&mut self, done: Done) {
         self.store = Some(done.store);
         match done.work {
-            Work::Committed { batch, result } => self.stored(batch, &result),
+            Work::Committed(commit) => self.stored(&commit),
             Work::Read => match self.deferred.take() {
                 Some(batch) => self.send(batch),
                 None => self.perform(Vec::new()),
@@ -267,21 +284,30 @@ impl Driver {
     }
 
     /// Tells the registry what became of its batch.
-    fn stored(&mut self, batch: BatchNumber, result: &Result<(), StoreError>) {
+    fn stored(&mut self, commit: &Committed) {
         let mut effects = Vec::new();
-        let outcome = match result {
+        let outcome = match &commit.result {
             Ok(()) => {
                 self.shown.commits.fetch_add(1, Ordering::Relaxed);
-                self.registry.committed(batch, &mut effects);
+                let meters = &self.shown.commit_meters;
+                meters.accepted(commit.took, commit.records);
+                if !self.shown.writable.load(Ordering::Relaxed) {
+                    tracing::info!("the store takes commits again");
+                }
+                self.registry.committed(commit.batch, &mut effects);
                 Ok(())
             }
             Err(cause) => {
-                tracing::error!(%cause, "a commit was refused; nothing of it was changed");
                 let reason = cause.to_string();
-                self.registry.commit_failed(batch, &reason, &mut effects);
+                let meters = &self.shown.commit_meters;
+                meters.refused.fetch_add(1, Ordering::Relaxed);
+                self.complain(&reason);
+                self.registry
+                    .commit_failed(commit.batch, &reason, &mut effects);
                 Err(reason)
             }
         };
+        *self.shown.refused.lock() = outcome.clone().err();
         self.shown
             .writable
             .store(outcome.is_ok(), Ordering::Relaxed);
@@ -289,6 +315,21 @@ impl Driver {
         self.registry.flush(clock::now(), &mut effects);
         self.perform(effects);
         acknowledge(waited, &outcome);
+    }
+
+    /// Says that a commit was refused: again after a while, or with other words. A full disk is asked each second, and
+    /// may be the log's too.
+    fn complain(&mut self, reason: &str) {
+        let now = Instant::now();
+        let said = self.complained.as_ref();
+        if said.is_some_and(|(at, said)| said == reason && now < *at + Self::COMPLAINS_EVERY) {
+            return;
+        }
+        tracing::error!(
+            cause = reason,
+            "a commit was refused; nothing of it was changed"
+        );
+        self.complained = Some((now, reason.to_owned()));
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
@@ -369,11 +410,14 @@ impl Driver {
 
     fn send(&mut self, batch: Batch) {
         self.have_store(move |store| {
+            let begun = Instant::now();
             let result = store.commit(&batch);
-            Work::Committed {
+            Work::Committed(Committed {
                 batch: batch.number,
+                records: batch.writes.len(),
+                took: begun.elapsed(),
                 result,
-            }
+            })
         });
     }
 

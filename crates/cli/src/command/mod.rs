@@ -6,11 +6,13 @@ pub(crate) mod daemon;
 mod endpoints;
 mod events;
 mod explain;
+mod host;
 mod hosts;
 mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
 mod verbs;
@@ -72,7 +74,7 @@ enum Command {
     Why(why::Why),
     Events(events::Events),
     Hosts(hosts::Hosts),
-    Host(hosts::Host),
+    Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
     Backup(backup::Backup),

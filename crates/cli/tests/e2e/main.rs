@@ -18,6 +18,8 @@ mod drain;
 mod endpoints;
 mod environment;
 mod explain;
+mod host_loss;
+mod host_verbs;
 mod hostile;
 mod hosts;
 mod leaks;
