@@ -372,6 +372,7 @@ fn replicas_survive_in_every_phase_and_state() {
         State::Stuck,
         State::Final(Final::Succeeded),
         State::Final(Final::Stopped),
+        State::Final(Final::Left(Leaving::CutOff)),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
