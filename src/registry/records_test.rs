@@ -50,7 +50,7 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
     services_survive_with_every_profile_that_is_in_use();
     replicas_survive_in_every_phase_and_state();
     hosts_survive();
-    stranded_numbers_survive();
+    what_is_stranded_survives();
     SEEN.with(|seen| {
         let mut missing = seen.missing();
         // They are in records of their own.
@@ -209,32 +209,6 @@ fn meta_tombstones_rests_and_events_survive() {
 }
 
 #[test]
-fn stranded_numbers_survive() {
-    let mut stranded = Stranded {
-        name: name("web"),
-        grant: grant(),
-        boot_id: "boot-2".into(),
-        generation: 3,
-        restarts: 2,
-        since: at(5),
-        why: "host lost".into(),
-        attached: None,
-        orphan: None,
-    };
-    survives(&stranded);
-    stranded.attached = Some(Attached {
-        key: "a1b2".into(),
-        job: Some("slurm 4711".into()),
-    });
-    stranded.orphan = Some(Orphan {
-        user: "alice".into(),
-        uid: 1000,
-        profile: Arc::new(profile(&web("web", 3))),
-    });
-    survives(&stranded);
-}
-
-#[test]
 fn an_event_of_an_earlier_version_happened_once() {
     let bytes = br#"{"format":1,"record":{"at":4,"replica":2,"incarnation":3,"kind":"ready","text":"ready"}}"#;
     let event: EventView = decode(bytes).unwrap();
@@ -317,13 +291,13 @@ fn replicas_survive_in_every_phase_and_state() {
     }
     for cause in [
         WaitCause::Asked,
+        WaitCause::HostLost("host n1 lost".into()),
+        WaitCause::Left(Leaving::CutOff),
+        WaitCause::Left(Leaving::Shutdown),
         WaitCause::Conflict("port 80/tcp".into()),
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
-        WaitCause::HostLost("host n1 lost".into()),
         WaitCause::Moved("host n1 is drained by root".into()),
-        WaitCause::Left(Leaving::CutOff),
-        WaitCause::Left(Leaving::Shutdown),
     ] {
         let rest = Some(Duration::from_millis(1500));
         phases.push(Phase::Waiting(Waiting { cause, rest }));
@@ -373,6 +347,7 @@ fn replicas_survive_in_every_phase_and_state() {
         State::Final(Final::Succeeded),
         State::Final(Final::Stopped),
         State::Final(Final::Left(Leaving::CutOff)),
+        State::Final(Final::Left(Leaving::Shutdown)),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -439,13 +414,6 @@ fn hosts_survive() {
     let text = String::from_utf8_lossy(&encode(&host)).into_owned();
     let later = ["drain", "removed", "shutting_down"];
     assert!(later.iter().all(|field| !text.contains(field)), "{text}");
-    host.lost = Some(Lost {
-        at: at(8),
-        last_contact: at(7),
-        before: true,
-        by: Some("root".into()),
-        fenced: true,
-    });
     host.facts.shutting_down = true;
     host.removed = Some(at(9));
     for until in [None, Some(at(8))] {
@@ -457,6 +425,42 @@ fn hosts_survive() {
         });
         survives(&host);
     }
+    for by in [None, Some("root".to_owned())] {
+        host.lost = Some(Lost {
+            at: at(12),
+            last_contact: at(11),
+            before: by.is_some(),
+            fenced: by.is_some(),
+            by,
+        });
+        survives(&host);
+    }
+}
+
+#[test]
+fn what_is_stranded_survives() {
+    let mut stranded = Stranded {
+        name: name("web"),
+        grant: grant(),
+        boot_id: "boot-2".into(),
+        generation: 3,
+        restarts: 2,
+        since: at(7),
+        why: "host n1 lost".into(),
+        attached: None,
+        orphan: None,
+    };
+    survives(&stranded);
+    stranded.attached = Some(Attached {
+        key: "a1b2".into(),
+        job: Some("slurm 4711".into()),
+    });
+    stranded.orphan = Some(Orphan {
+        user: "alice".into(),
+        uid: 1000,
+        profile: Arc::new(profile(&web("web", 1))),
+    });
+    survives(&stranded);
 }
 
 #[test]
