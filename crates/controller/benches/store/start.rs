@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use portreeve::host_addr::Networks;
-use portreeve::registry::Store;
+use portreeve::registry::{Silence, Store};
 use portreeve_api::site_profiles::SiteFolder;
 use portreeve_controller::{Config, Controller, RedbStore};
 
@@ -24,11 +24,13 @@ fn config(folder: &Path) -> Config {
         single_host: false,
         cooling: Duration::from_secs(60),
         coalesce: Config::COALESCE,
+        silence: Silence::default(),
         new_epoch: false,
         networks: Networks::default(),
         site_profiles: SiteFolder::at(None),
         max_connections: None,
         max_streams: None,
+        requests_per_second: None,
         limits: None,
         requests_per_second: None,
         silence: portreeve::registry::Silence::default(),

@@ -25,7 +25,10 @@ use crate::site::{FakeAgent, PATIENCE, Site, config, profile, put, status};
 use crate::{Controller, RedbStore};
 
 /// The formats that were released, each with a store that one life left.
-const FILES: [(u32, &[u8]); 1] = [(1, include_bytes!("golden/format-1.redb.gz"))];
+const FILES: [(u32, &[u8]); 2] = [
+    (1, include_bytes!("golden/format-1.redb.gz")),
+    (2, include_bytes!("golden/format-2.redb.gz")),
+];
 
 fn unpacked(packed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
