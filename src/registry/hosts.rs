@@ -151,6 +151,7 @@ impl Registry {
         let replicas = std::mem::take(&mut facts.replicas);
         let full = std::mem::replace(&mut facts.full, false);
         let id = self.host_id(&facts.host);
+        self.keep_shutdown(id, &mut facts, full);
         if self
             .truth
             .hosts
@@ -193,9 +194,6 @@ impl Registry {
         }
     }
 
-    /// Takes in that a host goes down in order.
-    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
-
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
@@ -219,6 +217,8 @@ impl Registry {
                 facts,
                 reported_at,
                 lost: None,
+                drain: None,
+                removed: None,
             };
             self.truth.hosts.note_whole(id, host);
         }

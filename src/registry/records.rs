@@ -12,7 +12,7 @@ use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::rights::Caller;
-use crate::supervision::{Failure, Status};
+use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
@@ -58,6 +58,9 @@ pub(super) struct Service {
     /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) attached: bool,
+    /// The replica that a drain took last and that is not ready elsewhere yet: no other is taken before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) moving: Option<u32>,
 }
 
 impl Service {
@@ -162,6 +165,10 @@ pub(super) enum WaitCause {
     Rebooted,
     /// Its host was given up; in words.
     HostLost(String),
+    /// Its host was taken out of service; in words.
+    Moved(String),
+    /// Its host ended it by itself.
+    Left(Leaving),
 }
 
 /// A host and ports on it.
@@ -207,6 +214,10 @@ pub(super) enum StopWhy {
     ScaledDown,
     /// A new incarnation follows.
     Renewed,
+    /// Its host is drained: a new incarnation follows elsewhere.
+    Drained,
+    /// Its host shuts down: a new incarnation follows, once there is a place.
+    HostShutdown,
 }
 
 /// How a replica ended.
@@ -239,8 +250,14 @@ pub(super) enum EndKind {
     HostRebooted,
     /// Its host was given up and it is not to be run again.
     HostLost,
+    /// Its host ended it by itself and it is not to be run again.
+    LeftHost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
+    /// Its host was drained and it is not to be run again.
+    HostDrained,
+    /// Its host shut down and it is not to be run again.
+    HostShutdown,
 }
 
 /// An earlier placement.
@@ -261,6 +278,12 @@ pub(super) struct Host {
     /// It is given up until it tells everything again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost: Option<Lost>,
+    /// An operator takes it out of service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) drain: Option<Drain>,
+    /// When an operator had it forgotten: only its name is kept, for what ended there and was written of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<WallClock>,
 }
 
 /// Since when and why a host is given up.
@@ -311,6 +334,18 @@ pub(super) struct Orphan {
     pub(super) user: String,
     pub(super) uid: u32,
     pub(super) profile: Arc<Profile>,
+}
+
+/// The order to take a host out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Drain {
+    pub(super) by: String,
+    pub(super) since: WallClock,
+    /// Whatever is left then is stopped at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<WallClock>,
+    /// How many replicas were to leave when it began.
+    pub(super) replicas: u32,
 }
 
 impl Host {
