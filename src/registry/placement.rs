@@ -260,7 +260,7 @@ impl Registry {
     }
 
     /// What the waiting replicas would count as, one for each service.
-    fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
+    pub(super) fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
         let mut services: Vec<ServiceId> = waiting.iter().map(|key| key.0).collect();
         services.dedup();
         let services = services
