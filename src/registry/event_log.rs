@@ -104,6 +104,23 @@ impl<K: Ord + Copy> EventLogs<K> {
         self.0.remove(&of);
     }
 
+    /// Forgets the logs of what is not known any more.
+    pub(super) fn keep(
+        &mut self,
+        events: &mut Ledger<EventKey<K>, EventView>,
+        is_known: impl Fn(&K) -> bool,
+    ) {
+        let gone: Vec<K> = self.0.keys().filter(|of| !is_known(of)).copied().collect();
+        for of in gone {
+            let numbers = events.range((of, 0)..=(of, u64::MAX));
+            let numbers: Vec<u64> = numbers.map(|((_, number), _)| *number).collect();
+            for number in numbers {
+                events.note_gone(&(of, number));
+            }
+            self.forget(of);
+        }
+    }
+
     /// Forgets what is older than `before`, the newest failures apart. Cost: what is forgotten, and a few per log.
     pub(super) fn expire(
         &mut self,

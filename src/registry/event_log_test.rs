@@ -160,6 +160,18 @@ fn the_last_failures_outlive_a_thousand_other_events_and_any_age() {
 }
 
 #[test]
+fn the_log_of_what_is_gone_goes_with_it() {
+    let (mut logs, mut events) = log();
+    for of in [1, 2] {
+        let lost = event(1, None, "lost", "silent");
+        logs.append(&mut events, of, lost, Standing::News);
+    }
+    logs.keep(&mut events, |of| *of == 2);
+    let left: Vec<_> = events.iter().map(|(key, _)| *key).collect();
+    assert_eq!(left, [(2, 0)]);
+}
+
+#[test]
 fn only_what_is_old_expires() {
     let (mut logs, mut events) = log();
     for at in 0..20 {

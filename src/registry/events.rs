@@ -129,6 +129,9 @@ impl Registry {
         let before = now.before(EVENTS_KEPT_FOR);
         self.event_logs.expire(&mut self.truth.events, before);
         self.host_logs.expire(&mut self.truth.host_events, before);
+        let hosts = &self.truth.hosts;
+        let is_known = |host: &HostId| hosts.find(host).is_some();
+        self.host_logs.keep(&mut self.truth.host_events, is_known);
     }
 
     fn event(&self, kind: &str, text: String) -> EventView {

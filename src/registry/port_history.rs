@@ -27,7 +27,7 @@ pub(super) const HISTORY_KEPT_FOR: Duration = Duration::from_secs(90 * 86_400);
 /// that there may be [`LOOKED_AT_EVERY`] more.
 const KEPT_OF_A_HOST: usize = 5_000;
 
-/// How many placements are known in all: about 40 MB of memory and of the store.
+/// How many placements are known in all: some 20 MB of records, and below 90 MB of memory.
 const KEPT_IN_ALL: usize = 100_000;
 
 /// After so many placements on a host its history is looked at for what is too much.

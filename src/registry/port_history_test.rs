@@ -92,7 +92,7 @@ fn who_had_a_number_is_known_by_its_moment() {
         since: Some(second),
         ..HistoryQuestion::default()
     };
-    assert_eq!(history(&rig, &admin(), since).tenures, [last.clone()]);
+    assert_eq!(history(&rig, &admin(), since).tenures, std::slice::from_ref(last));
     let other = HistoryQuestion {
         port: Some(7001.try_into().unwrap()),
         ..HistoryQuestion::default()
@@ -255,7 +255,7 @@ fn a_host_with_very_many_placements_forgets_the_earliest_that_ended() {
     let told = told.unwrap();
     assert_eq!(told.tenures.len(), 1000);
     // Beside what is over there is what the two services have now.
-    assert_eq!(told.left_out as usize, known + 2 - 1000);
+    assert_eq!(usize::try_from(told.left_out), Ok(known + 2 - 1000));
     // What is held stays, however early it began.
     let asked = at(first.from);
     assert_eq!(history(&rig, &admin(), asked).tenures, [first]);

@@ -60,7 +60,7 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     assert!(gone.stderr.contains("is gone"), "{}", gone.stderr);
     assert!(
         gone.stdout
-            .starts_with("broken/0: gave up: gave up after 2 restarts: exit 3\n"),
+            .starts_with("broken/0: gave up after 2 restarts: exit 3 (at most 2 within 1m)\n"),
         "{}",
         gone.stdout
     );

@@ -67,8 +67,7 @@ pub(super) fn of_replica(service: &ServiceView, replica: &ReplicaView) -> Standi
     let state = replica.state.as_str();
     let reason = replica.reason.clone();
     let sentence = match (&reason, replica.ready) {
-        (Some(reason), _) if reason == state => state.to_owned(),
-        (Some(reason), _) if reason.starts_with(&format!("{state}:")) => reason.clone(),
+        (Some(reason), _) if reason.starts_with(state) => reason.clone(),
         (Some(reason), _) => format!("{state}: {reason}"),
         (None, true) => match &replica.host {
             Some(host) => format!("ready on host {host}, and listed"),
@@ -304,7 +303,7 @@ mod tests {
                 "EXIT",
                 "gave up",
                 json!({"reason": "gave up after 3 restarts: exit 1"}),
-                "gave up: gave up after 3 restarts: exit 1",
+                "gave up after 3 restarts: exit 1",
                 "fresh budget",
             ),
             (
@@ -318,7 +317,7 @@ mod tests {
                 "EXIT",
                 "killed",
                 json!({"reason": "killed by bob", "attached": true}),
-                "killed: killed by bob",
+                "killed by bob",
                 "only a new job",
             ),
         ];
