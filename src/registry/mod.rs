@@ -12,13 +12,18 @@
 mod attach;
 mod claims;
 mod commands;
+mod contact;
 mod drain;
+mod drain_orders;
+mod drain_plan;
 mod effect;
 mod event_log;
 mod events;
 mod explain;
 mod fencing;
 mod heard;
+mod host_removal;
+mod host_shutdown;
 mod host_verbs;
 mod hosts;
 mod input;
@@ -52,6 +57,7 @@ mod settle;
 mod show;
 mod stale;
 mod store;
+mod stranded;
 mod submit;
 mod survey;
 mod take_up;
@@ -65,6 +71,7 @@ mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
+pub use contact::{Silence, SilenceError, Suspects};
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
@@ -84,16 +91,24 @@ pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use tombstones::Removed;
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
-    ReplicaView, ServiceView, View,
+    Desired, DrainView, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts,
+    PortView, ReplicaView, ServiceView, StayView, View,
 };
 
 #[cfg(test)]
 mod attach_test;
 #[cfg(test)]
+mod drain_test;
+#[cfg(test)]
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
+#[cfg(test)]
+mod host_removal_test;
+#[cfg(test)]
+mod host_shutdown_test;
+#[cfg(test)]
+mod loss_test;
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]
@@ -126,3 +141,5 @@ mod stale_test;
 mod store_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod witness;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use crate::queue::Queue;
 use crate::rate::Rates;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
-use crate::rest::pages::Pages;
+use crate::rest::pages::{Pages, Wanted, WantedHosts};
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::rest::synced::Synced;
@@ -39,12 +40,20 @@ pub(crate) struct App {
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
     /// Lists that are read in pages.
-    pub(crate) pages: Pages,
+    pub(crate) pages: Pages<Wanted>,
+    /// The same of hosts.
+    pub(crate) host_pages: Pages<WantedHosts>,
     pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
+    /// Where the store and the secret lie.
+    pub(crate) data: PathBuf,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
     pub(crate) single_host: bool,
+    /// How often hosts are to give a sign of life.
+    pub(crate) lease_period: Duration,
+    /// How long the silence of a host is forgiven, as its agent is told.
+    pub(crate) host_grace: Duration,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.

@@ -86,6 +86,7 @@ impl Dev {
             single_host: true,
             cooling: self.cooling.0,
             coalesce: ControllerConfig::COALESCE,
+            silence: portreeve::registry::Silence::default(),
             new_epoch: false,
             max_connections: None,
             max_streams: None,

@@ -20,11 +20,13 @@ pub(crate) mod accept;
 mod agents;
 pub(crate) mod answer;
 mod attach;
+mod backup;
 mod body;
 pub(crate) mod counters;
 pub(crate) mod endpoints;
 mod envelope;
 mod explain;
+mod host_orders;
 mod hosts;
 pub(crate) mod identity;
 pub(crate) mod metrics;
@@ -62,6 +64,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/services/{service}/events", get(past::events)),
         ("/services/{service}/explain", get(explain::service)),
         ("/services/{service}/endpoints", get(endpoints::endpoints)),
+        ("/services/{service}/replicas/{index}", get(replicas::show)),
         (
             "/services/{service}/replicas/{index}/kill",
             post(replicas::kill),
@@ -80,10 +83,17 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/hosts", get(hosts::list)),
         ("/hosts/{host}", get(hosts::show)),
         ("/hosts/{host}/ports", get(hosts::ports)),
+        ("/hosts/{host}/drain", post(host_orders::drain)),
+        ("/hosts/{host}/undrain", post(host_orders::undrain)),
+        ("/hosts/{host}/down", post(host_orders::down)),
+        ("/hosts/{host}/remove", post(host_orders::remove)),
+        ("/hosts/{host}/adopt", post(host_orders::adopt)),
+        ("/hosts/{host}/fence", post(host_orders::fence)),
         ("/hosts/{host}/ports/history", get(past::ports)),
         ("/hosts/{host}/events", get(past::host_events)),
         ("/hosts/{host}/report", put(agents::report)),
         ("/hosts/{host}/lease", post(agents::lease)),
+        ("/hosts/{host}/shutdown", post(agents::shutdown)),
         ("/hosts/{host}/attach", post(attach::attach)),
         ("/hosts/{host}/desired", get(agents::desired)),
         ("/hosts/{host}/reads/{read}", put(agents::log_piece)),
@@ -94,6 +104,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/check", post(services::check)),
         ("/explain", post(explain::profile)),
         ("/counters", get(counters::show)),
+        ("/backup", get(backup::make)),
         ("/whoami", get(identity::whoami)),
     ];
     let api = api.map(|(path, methods)| (format!("{}{path}", paths::ROOT), methods));

@@ -22,6 +22,27 @@ use super::query::Query;
 use super::refused::Refused;
 use super::{seen, services, tag};
 
+/// `GET /services/{service}/replicas/{index}`.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    query: Query,
+) -> Result<Response, Refused> {
+    query.end()?;
+    let name = asker.service(&names)?;
+    let index = names.number("index")?;
+    let service = app.visible(asker.caller(), &name)?;
+    let service = seen::service(&service, asker.caller());
+    match service.replicas.of(index) {
+        Some(replica) => Ok(json(replica)),
+        None => {
+            let service = service.service.clone();
+            Err(Refusal::NoSuchReplica { service, index }.into())
+        }
+    }
+}
+
 /// `POST /services/{service}/replicas/{index}/kill`.
 pub(crate) async fn kill(
     State(app): State<Arc<App>>,

@@ -39,7 +39,7 @@ pub(crate) async fn list(
     let filters = query.has("prefix") || query.has("label");
     let wanted = Wanted::take(&mut query)?;
     let limit = query.limit(MAX_PAGE)?;
-    let cursor = query.parsed::<Cursor>("cursor")?;
+    let cursor = query.parsed::<Cursor<ServiceName>>("cursor")?;
     let polls = query.has("revision") || query.has("wait");
     let hold = query.hold()?;
     query.end()?;
@@ -93,7 +93,7 @@ fn page(
     caller: &Caller,
     view: &Arc<View>,
     wanted: &Wanted,
-    cursor: Option<&Cursor>,
+    cursor: Option<&Cursor<ServiceName>>,
     limit: usize,
     as_text: bool,
 ) -> Result<Response, Refused> {
