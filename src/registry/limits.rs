@@ -311,7 +311,14 @@ impl Usage {
     fn add(&mut self, service: ServiceId, host: HostId, numbers: u32) {
         self.services.insert(service);
         self.replicas = self.replicas.saturating_add(1);
-        self.ports = self.ports.saturating_add(numbers);
+        self.add_numbers(host, numbers, true);
+    }
+
+    /// Numbers that are held on a host, which in all may be counted elsewhere.
+    fn add_numbers(&mut self, host: HostId, numbers: u32, counts: bool) {
+        if counts {
+            self.ports = self.ports.saturating_add(numbers);
+        }
         let on = self.on.entry(host).or_default();
         *on = on.saturating_add(numbers);
     }
@@ -373,7 +380,29 @@ impl Registry {
                 }
             }
         }
+        self.count_stranded(&mut usages);
         usages
+    }
+
+    /// What is left on lost hosts is held there. In all it counts for a replica that is over: one that goes on elsewhere,
+    /// or waits to, counts by itself, and a user at its limit is not kept from moving off a lost host.
+    fn count_stranded(&self, usages: &mut Usages) {
+        for (at, stranded) in self.truth.stranded.iter() {
+            let service = self.truth.services.find(&at.replica.service);
+            let orphan = stranded.orphan.as_ref();
+            let is_admin = service.is_some_and(|it| it.owner.admin);
+            let user = service.map(|it| &it.owner.user);
+            let user = user.or(orphan.map(|it| &it.user)).filter(|_| !is_admin);
+            let group = service.and_then(|it| it.owner.group_of(it.name.namespace()));
+            let replica = (at.replica.service, at.replica.index);
+            let replica = self.truth.replicas.find(&replica);
+            let goes_on = replica.is_some_and(|it| !matches!(it.phase, Phase::Ended(_)));
+            let user = user.and_then(|user| usages.users.get_mut(user));
+            let group = group.and_then(|group| usages.groups.get_mut(group));
+            for (_, usage) in user.into_iter().chain(group) {
+                usage.add_numbers(at.host, stranded.grant.count(), !goes_on);
+            }
+        }
     }
 
     /// Refuses what no freed number would ever make possible: more than the whole of a limit in one service.

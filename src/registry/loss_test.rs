@@ -8,8 +8,8 @@ use crate::supervision::{Final, State};
 use super::records::Phase;
 use super::rig::{Rig, alice, config, facts, name, now, web, with_port};
 use super::{
-    Attachment, Command, Config, Effect, HostFacts, Input, MemoryStore, ReplicaReport, Silence,
-    Suspects,
+    Allowance, Attachment, Command, Config, Effect, HostFacts, Input, Limits, MemoryStore,
+    ReplicaReport, Silence, Suspects,
 };
 
 const SUSPECT_AFTER: Duration = Duration::from_secs(20);
@@ -287,6 +287,39 @@ fn numbers_of_a_lost_host_are_not_given_before_it_reports() {
     assert_eq!(rig.replica("b", 0).job_state, "PEND");
     pass(&mut rig, 65, &["n1"]);
     assert_eq!(rig.replica("b", 0).job_state, "RUN");
+}
+
+#[test]
+fn who_is_at_its_limit_moves_off_a_lost_host_and_what_is_left_there_counts_once_it_is_over() {
+    let limits = Limits {
+        user: Allowance {
+            ports: 1,
+            ..Allowance::default()
+        },
+        ..Limits::default()
+    };
+    let mut rig = Rig::at(
+        MemoryStore::default(),
+        now(0),
+        Config { limits, ..graced() },
+    );
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.join("n2");
+    pass(&mut rig, 95, &["n2"]);
+    assert_eq!(at(&rig, "web", 0), "n2", "it is not counted twice");
+    let service = name("web");
+    rig.ask(Command::Stop { service }).unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    rig.submit(&web("next", 1)).unwrap();
+    let reason = rig.replica("next", 0).reason;
+    assert_eq!(reason.as_deref(), Some("LIMIT: alice holds 1 of 1 ports"));
+    let rebooted = HostFacts {
+        boot_id: "boot-2".into(),
+        ..facts("n1")
+    };
+    rig.tell(Input::HostReport(rebooted));
+    assert_eq!(rig.replica("next", 0).job_state, "RUN", "room came");
 }
 
 #[test]

@@ -54,8 +54,14 @@ fn a_user_at_its_limit_waits_says_so_and_goes_on() {
     assert_eq!(put("more", 1)["changed"], true);
     let limit = format!("LIMIT: {USER} holds 2 of 2 ports");
     let name = format!("more.{USER}");
-    let why = || world.run(&["why", &format!("{name}/0")]).stdout;
-    assert!(eventually(|| why().contains(&limit)), "{}", why());
+    world.replica_when(&name, 0, "said what it waits for", |it| {
+        it["reason"] == limit
+    });
+    let why = world.run(&["why", &format!("{name}/0")]);
+    assert!(
+        (why.stdout.clone() + &why.stderr).contains(&limit),
+        "{why:?}"
+    );
     let services = world.ok(&["services"]);
     assert!(services.contains(&limit), "{services}");
     let fit = world.run(&["explain", "--service", &name]);
