@@ -81,6 +81,21 @@ impl WallClock {
         Self(self.0.saturating_add_signed(ahead_ms.saturating_neg()))
     }
 
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The moment `span` after this one.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+        )
+    }
+
     /// The moment `age` before this one.
     #[must_use]
     pub fn before(self, age: Duration) -> Self {
@@ -170,10 +185,47 @@ impl fmt::Display for Spelled {
     }
 }
 
+/// A moment as people read it: `2026-01-31T10:00:00Z`, by the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utc(pub WallClock);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_unix_millis() / 1000;
+        let (days, second) = (seconds / 86_400, seconds % 86_400);
+        // The calendar repeats after 400 years of 146,097 days; a year of it begins in March, so that the leap day is
+        // its last one.
+        let days = days + 719_468;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let date = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month <= 2);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn moments_are_told_as_dates_and_times() {
+        let told = |seconds: u64| Utc(WallClock::from_unix_millis(seconds * 1000)).to_string();
+        assert_eq!(told(0), "1970-01-01T00:00:00Z");
+        assert_eq!(told(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(told(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(told(1_700_000_000), "2023-11-14T22:13:20Z");
+        assert_eq!(told(4_107_542_400), "2100-03-01T00:00:00Z");
+        assert_eq!(told(1_798_761_599), "2026-12-31T23:59:59Z");
+    }
 
     #[test]
     fn durations_need_units_in_descending_order() {

@@ -10,7 +10,7 @@ use super::EventView;
 use super::event_log::Standing;
 use super::machine::Registry;
 use super::records::Phase;
-use super::truth::ReplicaKey;
+use super::truth::{ReplicaKey, TenureKey};
 
 /// How long an event is kept, the newest failures of its log apart: 30 days.
 pub(super) const EVENTS_KEPT_FOR: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
@@ -42,6 +42,18 @@ impl Registry {
         self.shown.truth.insert(key.0);
     }
 
+    /// Notes a decision about an incarnation that may not be the present one.
+    pub(super) fn tell_incarnation(&mut self, of: &TenureKey, kind: &str, text: String) {
+        let event = EventView {
+            replica: Some(of.replica.index),
+            incarnation: Some(of.replica.incarnation),
+            host: Some(self.host_name(of.host)),
+            ..self.event(kind, text)
+        };
+        self.log(of.replica.service, event, Standing::Truth);
+        self.shown.truth.insert(of.replica.service);
+    }
+
     /// Notes what a host told of a replica; it is shown at once.
     pub(super) fn relay(
         &mut self,
@@ -60,10 +72,6 @@ impl Registry {
     }
 
     /// Notes a decision about a host in its own log, which every user may read: it names no service.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the verbs for hosts tell by it")
-    )]
     pub(super) fn tell_host(&mut self, host: HostId, kind: &str, text: String) {
         let event = self.event(kind, text);
         self.log_host(host, event, Standing::Truth);

@@ -153,10 +153,15 @@ impl Registry {
         };
         let mut survey = self.survey(&seeker, Depth::EXPLAIN);
         survey.limit = usages.reached(&claim);
-        let obstacles = survey.named.iter_mut().flat_map(|at| &mut at.against);
-        for obstacle in obstacles {
-            // A placement that is not on disk may never have been: it is no news for readers.
-            obstacle.holder = obstacle.holder.take().filter(|it| self.is_durable(it.by));
+        for at in &mut survey.named {
+            let Some(host) = self.host_names.get(&at.host).copied() else {
+                continue;
+            };
+            for obstacle in &mut at.against {
+                // A placement that is not on disk may never have been: it is no news for readers.
+                let holder = obstacle.holder.take();
+                obstacle.holder = holder.filter(|it| self.is_durable(host, it.by));
+            }
         }
         let mut notes: Vec<String> = Vec::new();
         notes.extend(fixed_port_note(profile, desired, survey.eligible));

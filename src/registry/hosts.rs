@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use crate::identity::{HostId, HostName, NetworkName};
 use crate::residency::ReplicaName;
+use crate::supervision::Status;
 use crate::time::{Monotonic, Now, WallClock};
 
+use super::contact::Contact;
 use super::heard::Heard;
 use super::machine::Registry;
 use super::records::Host;
+use super::truth::TenureKey;
 use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
@@ -36,12 +39,23 @@ pub(super) struct HostLife {
     pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
     pub(super) unknown: BTreeSet<ReplicaName>,
+    /// What its silence means so far.
+    pub(super) contact: Contact,
+    /// Whether it was heard of since this start.
+    pub(super) is_heard: bool,
+    /// Whether its silence counts.
+    pub(super) is_watched: bool,
+    /// Of what is stranded there, what it told since its newest full report.
+    pub(super) seen: BTreeMap<TenureKey, Status>,
 }
 
 impl HostLife {
-    fn hear(&mut self, now: Now) {
+    /// Notes a sign of life. True: it was suspect.
+    fn hear(&mut self, now: Now) -> bool {
         (self.last_seen, self.heard) = (now.wall, now.mono);
+        self.is_heard = true;
         self.heard_at.note(now.mono);
+        std::mem::take(&mut self.contact) == Contact::Suspect
     }
 }
 
@@ -111,7 +125,9 @@ impl Registry {
     pub(super) fn lease(&mut self, host: &HostName, skew_ms: Option<i64>) {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
-            life.hear(self.now);
+            if life.hear(self.now) {
+                self.contacts.moved(id);
+            }
             if let Some(skew) = skew_ms
                 && life
                     .skew_ms
@@ -135,6 +151,7 @@ impl Registry {
         let replicas = std::mem::take(&mut facts.replicas);
         let full = std::mem::replace(&mut facts.full, false);
         let id = self.host_id(&facts.host);
+        self.keep_shutdown(id, &mut facts, full);
         if self
             .truth
             .hosts
@@ -144,9 +161,15 @@ impl Registry {
             self.new_facts(id, facts);
         }
         let life = self.lives.entry(id).or_default();
-        life.hear(self.now);
+        if life.hear(self.now) {
+            self.contacts.moved(id);
+        }
         self.shown.hosts_seen.insert(id);
         if full {
+            self.found_again(id);
+            self.look_at_stranded_of(id);
+            let life = self.lives.entry(id).or_default();
+            life.seen.clear();
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
             let before = (life.leftovers.len(), life.unknown.len());
             // What a full report leaves out is forgotten there.
@@ -158,11 +181,12 @@ impl Registry {
             }
             if !life.reported {
                 life.reported = true;
-                self.pools.set_reported(id);
+                self.pools.set_state(id, self.pool_state(id));
                 self.shown.stale.end_of(id);
                 self.waits.wake();
             }
         }
+        self.watch_contact(id);
         self.settle_address(id);
         for mut report in replicas {
             report.host = self.host_name(id);
@@ -170,24 +194,34 @@ impl Registry {
         }
     }
 
-    /// Takes in that a host goes down in order.
-    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
-
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
+        // Another boot ends what is stranded here.
+        self.look_at_stranded_of(id);
         let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
         let moved = old
             .as_ref()
             .is_some_and(|old| old.published != facts.published || old.boot_id != facts.boot_id);
         let moved = self.claim_addresses(id, &facts) || moved;
-        let host = Host {
-            id,
-            facts,
-            reported_at: self.now.wall,
-        };
-        let told = told_by(old.as_ref(), &host.facts);
-        self.truth.hosts.note_whole(id, host);
+        let told = told_by(old.as_ref(), &facts);
+        let reported_at = self.now.wall;
+        if old.is_some() {
+            // What was decided about the host is no news of its own.
+            self.truth.hosts.note(&id, |host| {
+                (host.facts, host.reported_at) = (facts.clone(), reported_at);
+            });
+        } else {
+            let host = Host {
+                id,
+                facts,
+                reported_at,
+                lost: None,
+                drain: None,
+                removed: None,
+            };
+            self.truth.hosts.note_whole(id, host);
+        }
         for (kind, text) in told {
             self.relay_host(id, kind, text);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::endpoints::{Change, Endpoint, EndpointState, ServiceUpdate};
+use crate::endpoints::{Change, Endpoint, EndpointState, Entry, ServiceUpdate};
 use crate::identity::{ServiceId, ServiceName};
 use crate::time::Monotonic;
 
@@ -51,6 +51,8 @@ pub(super) struct Standing {
     id: ServiceId,
     /// Its new view; `None`: the same.
     view: Option<ServiceView>,
+    /// It shows more than how old what is known of it is.
+    pub(super) is_change: bool,
     /// What became of its endpoints; `None`: nothing.
     update: Option<ServiceUpdate>,
     restarting: BTreeSet<u32>,
@@ -58,6 +60,14 @@ pub(super) struct Standing {
 
 impl Look {
     pub(super) const fn is_change(&self) -> bool {
+        match self {
+            Self::Gone(_, shown) => shown.is_some(),
+            Self::Stands(standing) => standing.is_change,
+        }
+    }
+
+    /// Whether anything is to be shown otherwise, be it only the age of what is known.
+    pub(super) const fn is_news(&self) -> bool {
         match self {
             Self::Gone(_, shown) => shown.is_some(),
             Self::Stands(standing) => standing.view.is_some(),
@@ -97,7 +107,7 @@ impl Standing {
         }
         if let Some(kept) = shown.get_mut(&self.id) {
             kept.restarting = self.restarting;
-            if self.view.is_some() {
+            if self.is_change {
                 kept.at = at;
             }
         }
@@ -144,14 +154,23 @@ impl Registry {
         let old = self.shown_view(service);
         // When it changed follows from whether it did.
         let changed = view.changed;
-        let same = old.is_some_and(|old| {
+        let (mut same, mut is_aged) = (false, false);
+        if let Some(old) = old {
             (view.changed, view.revision) = (old.changed, old.revision);
-            view == **old
-        });
-        view.changed = changed;
+            same = view == **old;
+            is_aged = same || view.same_but_for_age(old);
+        }
+        let is_change = !is_aged
+            || change
+                .as_ref()
+                .is_some_and(|change| self.tells_more_than_age(service.id, change));
+        if is_change {
+            view.changed = changed;
+        }
         Standing {
             id: service.id,
             view: (!same || change.is_some()).then_some(view),
+            is_change,
             update: change.map(|change| update(service, change)),
             restarting,
         }
@@ -161,7 +180,7 @@ impl Registry {
     fn look_at_replicas(&self, service: &Service, indexes: &BTreeSet<u32>) -> Option<Standing> {
         let shown = self.shown.services.get(&service.id)?;
         let old = self.shown_view(service)?;
-        let mut view = None;
+        let (mut view, mut is_change) = (None, false);
         let mut restarting = shown.restarting.clone();
         let (mut upsert, mut ready) = (Vec::new(), old.ready);
         for index in indexes {
@@ -185,26 +204,49 @@ impl Registry {
             }
             let now = self.replica_view(service, *index, replica);
             if now != *before {
+                is_change |= now.as_last_known() != before.as_last_known();
                 ready = ready - u32::from(before.ready) + u32::from(now.ready);
                 let view = view.get_or_insert_with(|| ServiceView::clone(old));
                 view.replicas.put(now);
             }
         }
         let under_way = under_way(service, restarting.len());
-        if view.is_some() || !upsert.is_empty() || under_way != old.under_way {
+        let remove = Vec::new();
+        let change = (!upsert.is_empty()).then_some(Change::Parts { upsert, remove });
+        let tells = |change: &Change| self.tells_more_than_age(service.id, change);
+        is_change |= under_way != old.under_way || change.as_ref().is_some_and(tells);
+        if view.is_some() || change.is_some() || is_change {
             let view = view.get_or_insert_with(|| ServiceView::clone(old));
             view.ready = ready;
             view.under_way = under_way;
-            view.changed = self.now.wall;
+            if is_change {
+                view.changed = self.now.wall;
+            }
         }
-        let remove = Vec::new();
-        let change = (!upsert.is_empty()).then_some(Change::Parts { upsert, remove });
         Some(Standing {
             id: service.id,
             view,
+            is_change,
             update: change.map(|change| update(service, change)),
             restarting,
         })
+    }
+
+    /// Whether readers of endpoints learn more by it than how old what is known is.
+    fn tells_more_than_age(&self, id: ServiceId, change: &Change) -> bool {
+        let Some(shown) = self.shown.services.get(&id) else {
+            return true;
+        };
+        match change {
+            Change::Whole(_) => true,
+            Change::Parts { upsert, remove } => {
+                let is_aged = |now: &Endpoint| {
+                    let before = shown.endpoints.get(&now.replica);
+                    before.is_some_and(|before| before.same_but_for_age(now))
+                };
+                !remove.is_empty() || !upsert.iter().all(is_aged)
+            }
+        }
     }
 
     /// Whether something that is listed is not to be any more.

@@ -10,6 +10,8 @@ use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
+use super::contact::{Contacts, Silence};
+use super::drain::Drains;
 use super::event_log::EventLogs;
 use super::hosts::HostLife;
 use super::limits::Limits;
@@ -19,7 +21,7 @@ use super::pools::Pools;
 use super::port_history::Archive;
 use super::retention::Retention;
 use super::show::Shown;
-use super::truth::Truth;
+use super::truth::{MetaKey, Truth};
 use super::{BatchNumber, Effect, Input, Stored, View};
 
 /// Site settings of the registry.
@@ -41,6 +43,8 @@ pub struct Config {
     pub stale_for: Option<Duration>,
     /// How much users and groups may hold.
     pub limits: Limits,
+    /// When the silence of a host counts; `None`: never.
+    pub silence: Option<Silence>,
     /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
     /// readers may know more, or other, than it does.
     pub begin_epoch: bool,
@@ -56,6 +60,7 @@ impl Default for Config {
             coalesce: Duration::from_millis(20),
             stale_for: None,
             limits: Limits::default(),
+            silence: Some(Silence::default()),
             begin_epoch: false,
         }
     }
@@ -90,10 +95,16 @@ pub struct Registry {
     pub(super) archive: Archive,
     /// When it is next looked for what was kept long enough.
     pub(super) retention: Retention,
+    /// When hosts are looked at that say nothing.
+    pub(super) contacts: Contacts,
+    /// Hosts on which something may be stranded no more.
+    pub(super) stranded_due: BTreeSet<HostId>,
     /// Services whose replicas or roll may have a next step.
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
     pub(super) waits: Waits,
+    /// Hosts that are taken out of service.
+    pub(super) drains: Drains,
     pub(super) outbox: Outbox,
     pub(super) shown: Shown,
     /// Stored grants that contradict each other; all are kept, and shown with their hosts.
@@ -132,8 +143,11 @@ impl Registry {
             host_logs: EventLogs::default(),
             archive: Archive::default(),
             retention: Retention::default(),
+            contacts: Contacts::default(),
+            stranded_due: BTreeSet::new(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
+            drains: Drains::default(),
             outbox: Outbox::default(),
             shown: Shown::default(),
             conflicts: Vec::new(),
@@ -148,6 +162,7 @@ impl Registry {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.now = now;
         match input {
+            told if self.is_being_removed(&told) => self.deferred.push_back(told),
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
@@ -176,11 +191,18 @@ impl Registry {
     /// most one [`Effect::Commit`], always last. Emits nothing when nothing happened.
     pub fn flush(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
+        self.follow_contacts();
         if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
+            self.settle_stranded();
+            if !self.attention.is_empty() || self.waits.is_due() {
+                self.drains.wake();
+            }
             for service in std::mem::take(&mut self.attention) {
                 self.settle(service);
+                self.end_move(service);
                 self.roll(service);
             }
+            self.move_drained();
             self.place();
         }
         self.show_news(out);
@@ -195,6 +217,8 @@ impl Registry {
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
+        self.forget_removed();
+        self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());
         self.send_orders(sent.orders, out);
@@ -211,6 +235,8 @@ impl Registry {
             let logs = self.open_logs();
             self.truth.revert();
             self.reopen_logs(logs);
+            // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.
+            self.truth.meta.note(&MetaKey, |_| {});
             self.rebuild();
         } else {
             // Only news was refused: it stays told, and is written with the next batch.
@@ -225,7 +251,7 @@ impl Registry {
     /// not durable, although no batch is with the store.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        !self.attention.is_empty()
+        !self.attention.is_empty() || !self.stranded_due.is_empty()
     }
 
     /// When [`Registry::on_deadline`] is to be called, if nothing happens before.
@@ -241,22 +267,27 @@ impl Registry {
             let all = [
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
+                self.drains.next_deadline(),
                 self.outbox.next_deadline(),
                 self.retention.next_deadline(),
             ];
             all.into_iter().flatten().min()
         });
-        [shows, decides].into_iter().flatten().flatten().min()
+        let contacts = self.contacts.next_deadline();
+        let all = [shows.flatten(), decides.flatten(), contacts];
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due at `now`, then flushes.
     pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.now = now;
+        self.look_at_contacts();
         if self.shown.has_revisions() {
             self.shown.stale.on_deadline(now.mono);
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.drains.on_deadline(now.mono);
             self.end_retention();
         }
         self.flush(now, out);

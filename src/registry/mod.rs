@@ -12,13 +12,18 @@
 mod attach;
 mod claims;
 mod commands;
+mod contact;
 mod drain;
+mod drain_orders;
+mod drain_plan;
 mod effect;
 mod event_log;
 mod events;
 mod explain;
 mod fencing;
 mod heard;
+mod host_removal;
+mod host_shutdown;
 mod host_verbs;
 mod hosts;
 mod input;
@@ -35,6 +40,7 @@ mod placement;
 mod pools;
 mod port_history;
 mod port_views;
+mod precondition;
 mod publish;
 mod reasons;
 mod records;
@@ -51,6 +57,7 @@ mod settle;
 mod show;
 mod stale;
 mod store;
+mod stranded;
 mod submit;
 mod survey;
 mod take_up;
@@ -64,6 +71,7 @@ mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
+pub use contact::{Silence, SilenceError, Suspects};
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
@@ -74,6 +82,7 @@ pub use input::{
 pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use port_history::{HistoryQuestion, PortHistory, TenureView};
+pub use precondition::Precondition;
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
@@ -82,18 +91,26 @@ pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use tombstones::Removed;
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
-    ReplicaView, ServiceView, View,
+    Desired, DrainView, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts,
+    PortView, ReplicaView, ServiceView, StayView, View,
 };
 
 #[cfg(test)]
 mod attach_test;
 #[cfg(test)]
+mod drain_test;
+#[cfg(test)]
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
 #[cfg(test)]
+mod host_removal_test;
+#[cfg(test)]
+mod host_shutdown_test;
+#[cfg(test)]
 mod limits_test;
+#[cfg(test)]
+mod loss_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
@@ -102,6 +119,8 @@ mod networks_test;
 mod placement_test;
 #[cfg(test)]
 mod port_history_test;
+#[cfg(test)]
+mod precondition_test;
 #[cfg(test)]
 mod records_test;
 #[cfg(test)]
@@ -122,3 +141,5 @@ mod stale_test;
 mod store_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod witness;

@@ -36,7 +36,7 @@ impl Registry {
     }
 
     /// Keeps the status if it is newer, and tells what it changed.
-    fn newest_status(&mut self, key: ReplicaKey, status: Status) {
+    pub(super) fn newest_status(&mut self, key: ReplicaKey, status: Status) {
         let Some(replica) = self.truth.replicas.find(&key) else {
             return;
         };
@@ -80,7 +80,7 @@ impl Registry {
             self.relay(key, incarnation, event);
         }
         self.shown.news.insert_replica(key);
-        let rolls = |service: &Service| service.roll.is_some();
+        let rolls = |service: &Service| service.roll.is_some() || service.moving.is_some();
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);
         }
@@ -96,7 +96,22 @@ impl Registry {
             .get(&key.service)
             .and_then(|id| self.truth.services.find(id))
             .filter(|service| self.was_replaced(service, &key));
-        let desired = service.map(|service| leftover(service, &key));
+        let mut desired = service.map(|service| leftover(service, &key));
+        let stranded = self.stranded_as(host, &key);
+        if let Some(at) = stranded {
+            if ended {
+                self.stranded_due.insert(host);
+            }
+            if let Some(life) = self.lives.get_mut(&host) {
+                life.seen.insert(at, report.status);
+            }
+            if !ended && self.may_take_back(&at) {
+                // Whether it is, is decided with the next flush; until then it is left alone.
+                self.stranded_due.insert(host);
+                return;
+            }
+            desired = desired.or_else(|| self.stranded_order(&at));
+        }
         let Some(life) = self.lives.get_mut(&host) else {
             return;
         };

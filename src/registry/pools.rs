@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSet, HostSpec,
-    HostState, Need, Summary,
+    HostState, Need, Removal, Summary, Transaction,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -63,10 +63,21 @@ impl Pools {
         }
     }
 
-    /// The host told everything: it takes new grants.
-    pub(super) fn set_reported(&mut self, host: HostId) {
+    /// Whether the host takes new grants, and why not.
+    pub(super) fn set_state(&mut self, host: HostId, state: HostState) {
         // An unknown host is one beyond the limit, see `put_host`.
-        let _ = self.allocator.set_host_state(host, HostState::Up);
+        let _ = self.allocator.set_host_state(host, state);
+    }
+
+    /// Forgets a host. One that an open batch still fills is kept, as unknown ones are.
+    pub(super) fn forget_host(&mut self, host: HostId, removal: Removal) {
+        let _ = self.allocator.remove_host(host, removal);
+        self.cooled.retain(|number, _| number.host != host);
+    }
+
+    /// Reservations to look at what would be; undone when it is dropped.
+    pub(super) fn trial(&self, now: Monotonic) -> Transaction<'_> {
+        self.allocator.begin(now)
     }
 
     /// The hosts of `candidates` that take the request now.
@@ -183,9 +194,13 @@ impl Registry {
     /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
     /// of them later.
     pub(super) fn free_ports(&mut self, key: ReplicaKey, how: &str) {
-        let Some(id) = self.allocated(key) else {
-            return;
-        };
+        if let Some(id) = self.allocated(key) {
+            self.free_grant(id, how);
+        }
+    }
+
+    /// The same by the name under which it holds them.
+    pub(super) fn free_grant(&mut self, id: ReplicaId, how: &str) {
         let now = self.now.mono;
         let grant = self.pools.allocator.grant(id);
         let released = self
@@ -208,7 +223,7 @@ impl Registry {
                 port: port.numbers.first(),
             };
             let resting = Resting {
-                service: key.0,
+                service: id.service,
                 numbers: port.numbers,
             };
             self.truth.resting.insert(number, resting);
@@ -270,11 +285,9 @@ impl Registry {
     /// Builds the pools anew from the records. Rests begin in full again.
     pub(super) fn fill_pools(&mut self) {
         let mut pools = Pools::new(&self.config);
-        for (id, host) in self.truth.hosts.iter() {
+        for (id, host) in self.truth.known_hosts() {
             pools.put_host(*id, &host.facts);
-            if self.has_reported(*id) {
-                pools.set_reported(*id);
-            }
+            pools.set_state(*id, self.pool_state(*id));
         }
         let grants = self.truth.replicas.iter().filter_map(|(key, replica)| {
             let Phase::Placed(placement) = &replica.phase else {
@@ -291,7 +304,13 @@ impl Registry {
                 releasing: placement.stop.is_some(),
             })
         });
-        self.conflicts = pools.allocator.restore(grants);
+        let stranded = self.truth.stranded.iter().map(|(at, it)| GrantRecord {
+            host: at.host,
+            replica: at.replica,
+            grant: it.grant.clone(),
+            releasing: false,
+        });
+        self.conflicts = pools.allocator.restore(grants.chain(stranded));
         let now = self.now.mono;
         let mut cooling = Vec::new();
         for (number, resting) in self.truth.resting.iter() {

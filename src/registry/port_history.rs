@@ -5,12 +5,11 @@
 //! writes the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceId, ServiceName};
+use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceName};
 use crate::port::{Port, PortName, PortRange, Protocol};
 use crate::rights::Caller;
 use crate::time::WallClock;
@@ -165,7 +164,7 @@ impl Registry {
         }
         let mut tenures = Vec::new();
         for id in ids {
-            for (key, tenure) in self.truth.history.durable_range(whole(id)) {
+            for (key, tenure) in self.truth.history.durable_range(TenureKey::all_of(id)) {
                 if asked.asks_for(tenure) {
                     let is_seen = self.may_see_tenure(reader, key, tenure);
                     tenures.extend(asked.views(key, tenure, is_seen));
@@ -261,7 +260,7 @@ impl Registry {
     /// Forgets the earliest ends of a host, or of all, where there are too many: an eighth at once, so that it is
     /// seldom looked for them.
     fn thin_history(&mut self, host: HostId) {
-        let here = || self.truth.history.range(whole(host));
+        let here = || self.truth.history.range(TenureKey::all_of(host));
         if here().count() > KEPT_OF_A_HOST {
             let ended = ends(here());
             self.forget_earliest(ended, KEPT_OF_A_HOST / 8);
@@ -352,27 +351,6 @@ impl HistoryQuestion {
                     ..hidden
                 }
             })
-    }
-}
-
-/// The keys of every tenure of a host.
-const fn whole(host: HostId) -> RangeInclusive<TenureKey> {
-    let first = ReplicaId {
-        service: ServiceId(0),
-        index: 0,
-        incarnation: Incarnation(0),
-    };
-    let last = ReplicaId {
-        service: ServiceId(u64::MAX),
-        index: u32::MAX,
-        incarnation: Incarnation(u32::MAX),
-    };
-    TenureKey {
-        host,
-        replica: first,
-    }..=TenureKey {
-        host,
-        replica: last,
     }
 }
 

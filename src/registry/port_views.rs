@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use crate::identity::{HostId, HostName, ReplicaId, ServiceId};
 use crate::port::{PortName, PortRange, PortRanges, Protocol};
-use crate::port_pool::{ListedPorts, PortState};
+use crate::port_pool::{ListedPorts, PortGrant, PortState};
 use crate::rights::Caller;
 use crate::time::Now;
 
 use super::machine::Registry;
-use super::records::{Phase, Placement, Replica, Service};
+use super::records::{Phase, Placement, Replica, Service, Stranded};
 use super::survey::whole_seconds;
+use super::truth::TenureKey;
 use super::{HostPorts, HostRanges, PortCounts, PortView};
 
 impl Registry {
@@ -93,7 +94,7 @@ impl Registry {
             .map(|view| (view.numbers, view.protocol))
             .collect();
         for listed in self.pools.listed(id) {
-            let Some(view) = self.port_view(&listed) else {
+            let Some(view) = self.port_view(id, &listed) else {
                 continue;
             };
             if kept.iter().all(|kept| !overlap(*kept, &listed)) {
@@ -124,7 +125,7 @@ impl Registry {
     }
 
     /// What is shown of one entry of the pool; nothing of a grant that is not on disk.
-    fn port_view(&self, listed: &ListedPorts) -> Option<PortView> {
+    fn port_view(&self, host: HostId, listed: &ListedPorts) -> Option<PortView> {
         let mut view = PortView {
             numbers: listed.numbers,
             protocol: listed.protocol,
@@ -135,14 +136,22 @@ impl Registry {
             left_s: None,
             pid: None,
             comm: None,
+            stranded: None,
         };
         let state = match &listed.state {
             PortState::Held { by } | PortState::Releasing { by } => {
-                let (service, placement) = self.durable_placement(*by)?;
-                view.service = Some(service.name.clone());
                 view.replica = Some(by.index);
-                view.name = name_of(placement, listed);
-                held_or_releasing(placement)
+                if let Some((service, placement)) = self.durable_placement(*by) {
+                    view.service = Some(service.name.clone());
+                    view.name = name_of(&placement.grant, listed);
+                    held_or_releasing(placement)
+                } else {
+                    let stranded = self.durable_stranded(host, *by)?;
+                    view.service = Some(stranded.name.clone());
+                    view.name = name_of(&stranded.grant, listed);
+                    view.stranded = Some(stranded.why.clone());
+                    "held"
+                }
             }
             PortState::Cooling { until, service } => {
                 let left = until.since(self.now.mono).max(Duration::from_millis(1));
@@ -191,6 +200,36 @@ impl Registry {
                 left_s: None,
                 pid: None,
                 comm: None,
+                stranded: None,
+            }));
+        }
+        let on_disk = self.truth.stranded.undurable();
+        let freed = on_disk.filter(|(at, _, now)| at.host == host && now.is_none());
+        for (at, before, _) in freed {
+            let Some(stranded) = before else {
+                continue;
+            };
+            let taken_back = self
+                .truth
+                .replicas
+                .find(&(at.replica.service, at.replica.index));
+            let is_held = taken_back.is_some_and(|it| {
+                it.incarnation == at.replica.incarnation && matches!(it.phase, Phase::Placed(_))
+            });
+            if is_held {
+                continue;
+            }
+            views.extend(stranded.grant.ports.iter().map(|port| PortView {
+                numbers: port.numbers,
+                protocol: port.protocol,
+                state: "held".to_owned(),
+                service: Some(stranded.name.clone()),
+                replica: Some(at.replica.index),
+                name: Some(port.name.clone()),
+                left_s: None,
+                pid: None,
+                comm: None,
+                stranded: Some(stranded.why.clone()),
             }));
         }
         views
@@ -208,8 +247,13 @@ impl Registry {
         }
     }
 
-    pub(super) fn is_durable(&self, id: ReplicaId) -> bool {
-        self.durable_placement(id).is_some()
+    pub(super) fn is_durable(&self, host: HostId, id: ReplicaId) -> bool {
+        self.durable_placement(id).is_some() || self.durable_stranded(host, id).is_some()
+    }
+
+    /// What the disk has of an incarnation that was given up with the host.
+    fn durable_stranded(&self, host: HostId, replica: ReplicaId) -> Option<&Stranded> {
+        self.truth.stranded.durable(&TenureKey { host, replica })
     }
 
     fn name_of(&self, service: ServiceId) -> Option<crate::identity::ServiceName> {
@@ -241,8 +285,8 @@ fn joined(views: Vec<PortView>) -> Vec<PortView> {
 }
 
 /// What the holder's profile calls the numbers.
-fn name_of(placement: &Placement, listed: &ListedPorts) -> Option<PortName> {
-    let mut ports = placement.grant.ports.iter();
+fn name_of(grant: &PortGrant, listed: &ListedPorts) -> Option<PortName> {
+    let mut ports = grant.ports.iter();
     let port = ports.find(|port| overlap((port.numbers, port.protocol), listed))?;
     Some(port.name.clone())
 }

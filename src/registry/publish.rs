@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::endpoints::{Endpoint, EndpointPort, EndpointState};
-use crate::identity::ServiceId;
+use crate::identity::{HostId, ServiceId};
 use crate::profile::Profile;
 use crate::supervision::{State, Status};
+use crate::time::{Utc, WallClock};
 
+use super::contact::Suspects;
 use super::machine::Registry;
-use super::records::{Phase, Placement, Replica, Service};
+use super::records::{Phase, Placement, Replica, Service, StopWhy};
 
 /// The labels of a profile, shared by its replicas.
 type Labels = Arc<BTreeMap<String, String>>;
@@ -85,6 +87,13 @@ impl Registry {
         if self.was_rebooted(placement) {
             return (EndpointState::NotReady, Some("host rebooted".to_owned()));
         }
+        if let Some(lost) = self.shown_lost(placement.host) {
+            let state = match placement.stop {
+                Some(_) => EndpointState::Terminating,
+                None => EndpointState::NotReady,
+            };
+            return (state, Some(lost.reason()));
+        }
         if let Some(order) = &placement.stop {
             let serves = is_up || replica.status.as_ref().is_some_and(|it| it.serving);
             let state = if serves {
@@ -92,7 +101,20 @@ impl Registry {
             } else {
                 EndpointState::Terminating
             };
-            return (state, Some(format!("stop ordered by {}", order.by)));
+            let reason = match order.why {
+                StopWhy::Drained => format!("its host is drained by {}", order.by),
+                StopWhy::HostShutdown => "its host shuts down".to_owned(),
+                _ => format!("stop ordered by {}", order.by),
+            };
+            return (state, Some(reason));
+        }
+        if self.shuts_down(placement.host) {
+            let state = if is_up {
+                EndpointState::Serving
+            } else {
+                EndpointState::Terminating
+            };
+            return (state, Some("its host shuts down".to_owned()));
         }
         if is_up {
             let unpublished = |why: String| (EndpointState::NotReady, Some(why));
@@ -101,7 +123,7 @@ impl Registry {
             }
             let published = profile.ports.iter().filter(|port| port.publish);
             return match self.lacking(placement.host, published).first() {
-                None => (EndpointState::Ready, None),
+                None => self.confirmed(placement.host),
                 Some((port, network)) => unpublished(format!(
                     "its host has no address in network {network} for port {}",
                     port.name
@@ -111,6 +133,28 @@ impl Registry {
         (
             EndpointState::NotReady,
             Some(not_ready(replica.status.as_ref())),
+        )
+    }
+
+    /// How a replica is listed that was ready when its host was last heard of.
+    fn confirmed(&self, host: HostId) -> (EndpointState, Option<String>) {
+        let Some(since) = self.unknown_since(host) else {
+            return (EndpointState::Ready, None);
+        };
+        let suspects = self.config.silence.map(|it| it.suspects());
+        let state = match suspects.unwrap_or_default() {
+            Suspects::StayListed => EndpointState::Unconfirmed,
+            Suspects::AreWithdrawn => EndpointState::NotReady,
+        };
+        (state, Some(self.silent(host, since)))
+    }
+
+    /// Why nothing is known of what runs on a host.
+    pub(super) fn silent(&self, host: HostId, since: WallClock) -> String {
+        format!(
+            "unknown since {}: host {} is silent",
+            Utc(since),
+            self.host_name(host)
         )
     }
 

@@ -12,7 +12,7 @@ use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::rights::Caller;
-use crate::supervision::{Failure, Status};
+use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
@@ -58,6 +58,9 @@ pub(super) struct Service {
     /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) attached: bool,
+    /// The replica that a drain took last and that is not ready elsewhere yet: no other is taken before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) moving: Option<u32>,
 }
 
 impl Service {
@@ -160,6 +163,12 @@ pub(super) enum WaitCause {
     GaveUp(String),
     /// Its host was booted.
     Rebooted,
+    /// Its host was given up; in words.
+    HostLost(String),
+    /// Its host was taken out of service; in words.
+    Moved(String),
+    /// Its host ended it by itself.
+    Left(Leaving),
 }
 
 /// A host and ports on it.
@@ -205,6 +214,10 @@ pub(super) enum StopWhy {
     ScaledDown,
     /// A new incarnation follows.
     Renewed,
+    /// Its host is drained: a new incarnation follows elsewhere.
+    Drained,
+    /// Its host shuts down: a new incarnation follows, once there is a place.
+    HostShutdown,
 }
 
 impl StopWhy {
@@ -242,8 +255,16 @@ pub(super) enum EndKind {
     Killed,
     /// Its host was booted and it is not to be run again.
     HostRebooted,
+    /// Its host was given up and it is not to be run again.
+    HostLost,
+    /// Its host ended it by itself and it is not to be run again.
+    LeftHost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
+    /// Its host was drained and it is not to be run again.
+    HostDrained,
+    /// Its host shut down and it is not to be run again.
+    HostShutdown,
 }
 
 /// An earlier placement.
@@ -261,6 +282,77 @@ pub(super) struct Host {
     pub(super) facts: HostFacts,
     /// When this report came.
     pub(super) reported_at: WallClock,
+    /// It is given up until it tells everything again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lost: Option<Lost>,
+    /// An operator takes it out of service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) drain: Option<Drain>,
+    /// When an operator had it forgotten: only its name is kept, for what ended there and was written of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<WallClock>,
+}
+
+/// Since when and why a host is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lost {
+    pub(super) at: WallClock,
+    /// Its last sign of life.
+    pub(super) last_contact: WallClock,
+    /// That was still before this moment: nothing was heard since the controller started.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) before: bool,
+    /// Who declared it down; `None`: its silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+    /// Somebody answers for it that nothing runs there any more.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) fenced: bool,
+}
+
+/// Numbers of a host that an incarnation may still use which was given up with its host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stranded {
+    /// The name under which the host knows it, also once the service is deleted.
+    pub(super) name: ServiceName,
+    pub(super) grant: PortGrant,
+    /// The boot of the host in which it ran; in another one it is gone.
+    pub(super) boot_id: String,
+    /// What it ran, to be taken back as.
+    pub(super) generation: u64,
+    /// Its automatic restarts, as far as they are counted among the replica's earlier ones.
+    #[serde(default)]
+    pub(super) restarts: u32,
+    /// When it was given up.
+    pub(super) since: WallClock,
+    /// Why, in words.
+    pub(super) why: String,
+    /// The job of another scheduler that ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attached: Option<Attached>,
+    /// For whom it ran, once its service is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) orphan: Option<Orphan>,
+}
+
+/// What a host is to be told of a service that is deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Orphan {
+    pub(super) user: String,
+    pub(super) uid: u32,
+    pub(super) profile: Arc<Profile>,
+}
+
+/// The order to take a host out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Drain {
+    pub(super) by: String,
+    pub(super) since: WallClock,
+    /// Whatever is left then is stopped at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<WallClock>,
+    /// How many replicas were to leave when it began.
+    pub(super) replicas: u32,
 }
 
 impl Host {

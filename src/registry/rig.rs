@@ -357,6 +357,8 @@ impl Rig {
 pub(super) fn config() -> Config {
     Config {
         coalesce: Duration::ZERO,
+        // A test that is not about silence lets hours pass without a lease.
+        silence: None,
         ..Config::default()
     }
 }
@@ -472,6 +474,7 @@ pub(super) fn facts(host: &str) -> HostFacts {
         labels: BTreeMap::new(),
         capabilities: vec!["pidfd".into()],
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     }

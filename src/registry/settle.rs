@@ -28,6 +28,8 @@ const LONGEST_REST: Duration = Duration::from_secs(3600);
 enum End {
     Final(Final),
     Rebooted,
+    /// It may still run, on a host that is given up.
+    HostLost,
 }
 
 /// What follows an end.
@@ -49,6 +51,7 @@ impl Next {
 impl Registry {
     /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
     pub(super) fn settle(&mut self, service: ServiceId) {
+        self.stop_for_shutdown(service);
         let ended: Vec<_> = self
             .truth
             .replicas_of(service)
@@ -56,6 +59,7 @@ impl Registry {
                 Phase::Placed(placement) => match replica.status.as_ref().map(|it| &it.state) {
                     Some(State::Final(end)) => Some((index, End::Final(end.clone()))),
                     _ if self.was_rebooted(placement) => Some((index, End::Rebooted)),
+                    _ if self.lost(placement.host).is_some() => Some((index, End::HostLost)),
                     _ => None,
                 },
                 _ => None,
@@ -81,7 +85,14 @@ impl Registry {
         };
         let incarnation = replica.incarnation;
         let next = match (&placement.stop, end) {
-            (Some(order), _) => after_stop(order),
+            (Some(order), End::HostLost) => self.after_stop_on_lost(key, order, placement.host),
+            (Some(order), _) => self.after_stop(key, order, placement.host),
+            (None, End::HostLost) => self.after_loss(key, placement.host),
+            (None, End::Final(Final::Stopped))
+                if placement.attached.is_none() && self.shuts_down(placement.host) =>
+            {
+                self.after_shutdown(key, placement.host)
+            }
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
         };
@@ -91,8 +102,7 @@ impl Registry {
             }
             next => next,
         };
-        let is_known_there = matches!(end, End::Final(_));
-        self.leave_host(key, &placement, is_known_there, next.text());
+        self.leave_host(key, &placement, end, next.text());
         match next {
             Next::End(kind, reason) => self.end(key, kind, reason),
             Next::Renew(cause, rest, text) => {
@@ -108,14 +118,9 @@ impl Registry {
         self.prune_profiles(key.0);
     }
 
-    /// Frees the ports and has the host forget what is left.
-    fn leave_host(
-        &mut self,
-        key: ReplicaKey,
-        placement: &Placement,
-        is_known_there: bool,
-        how: &str,
-    ) {
+    /// Frees the ports and has the host forget what is left. On a lost host they stay held.
+    fn leave_host(&mut self, key: ReplicaKey, placement: &Placement, end: &End, how: &str) {
+        let is_known_there = matches!(end, End::Final(_));
         let found = self
             .truth
             .services
@@ -138,7 +143,12 @@ impl Registry {
             };
             life.leftovers.insert(name, leftover);
         }
-        self.free_ports(key, how);
+        let is_fenced = self.lost(placement.host).is_some_and(|lost| lost.fenced);
+        if matches!(end, End::HostLost) && !is_fenced {
+            self.strand(key, placement);
+        } else {
+            self.free_ports(key, how);
+        }
         self.outbox.order(placement.host);
         self.shown.hosts_truth.insert(placement.host);
         self.shown.truth.insert(key.0);
@@ -155,6 +165,64 @@ impl Registry {
             Next::Renew(WaitCause::Rebooted, None, text)
         } else {
             Next::End(EndKind::HostRebooted, text)
+        }
+    }
+
+    fn after_loss(&self, key: ReplicaKey, host: HostId) -> Next {
+        let service = self.truth.services.find(&key.0);
+        let text = self.loss_of(host);
+        if service.is_some_and(|service| service.profile().rerunnable) {
+            Next::Renew(WaitCause::HostLost(text.clone()), None, text)
+        } else {
+            Next::End(EndKind::HostLost, text)
+        }
+    }
+
+    /// The stop cannot be confirmed, and need not be waited for: the host is told to once it is back.
+    fn after_stop_on_lost(&self, key: ReplicaKey, order: &StopOrder, host: HostId) -> Next {
+        let lost = self.loss_of(host);
+        match self.after_stop(key, order, host) {
+            Next::End(how, text) => Next::End(how, format!("{text}; {lost}")),
+            Next::Remove(text) => Next::Remove(format!("{text}; {lost}")),
+            Next::Renew(cause, rest, text) => Next::Renew(cause, rest, format!("{text}; {lost}")),
+        }
+    }
+
+    fn loss_of(&self, host: HostId) -> String {
+        let name = self.host_name(host);
+        match self.lost(host) {
+            Some(lost) => lost.of(&name),
+            None => format!("host {name} lost"),
+        }
+    }
+
+    fn after_stop(&self, key: ReplicaKey, order: &StopOrder, host: HostId) -> Next {
+        let by = &order.by;
+        match order.why {
+            StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
+            StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
+            StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
+            StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+            StopWhy::Drained => {
+                let text = format!("host {} is drained by {by}", self.host_name(host));
+                self.rerun_or_end(key, text, EndKind::HostDrained)
+            }
+            StopWhy::HostShutdown => self.after_shutdown(key, host),
+        }
+    }
+
+    fn after_shutdown(&self, key: ReplicaKey, host: HostId) -> Next {
+        let text = format!("host {} shut down", self.host_name(host));
+        self.rerun_or_end(key, text, EndKind::HostShutdown)
+    }
+
+    /// It left its host: a new incarnation follows, unless its profile says that it is not to be run again.
+    fn rerun_or_end(&self, key: ReplicaKey, text: String, end: EndKind) -> Next {
+        let service = self.truth.services.find(&key.0);
+        if service.is_some_and(|service| service.profile().rerunnable) {
+            Next::Renew(WaitCause::Moved(text.clone()), None, text)
+        } else {
+            Next::End(end, text)
         }
     }
 
@@ -197,6 +265,14 @@ impl Registry {
             Final::Stopped => {
                 let host = self.host_name(placement.host);
                 Next::End(EndKind::Stopped, format!("stopped on host {host}"))
+            }
+            Final::Left(why) => {
+                let text = format!("{why} on host {}", self.host_name(placement.host));
+                if profile.rerunnable {
+                    Next::Renew(WaitCause::Left(*why), None, text)
+                } else {
+                    Next::End(EndKind::LeftHost, text)
+                }
             }
             Final::GaveUp { .. } => {
                 let then = profile.supervision.give_up.as_ref().map(|it| &it.then);
@@ -285,16 +361,9 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::Conflict(_) => EndKind::PortConflict,
         WaitCause::GaveUp(_) => EndKind::GaveUp,
         WaitCause::Rebooted => EndKind::HostRebooted,
-    }
-}
-
-fn after_stop(order: &StopOrder) -> Next {
-    let by = &order.by;
-    match order.why {
-        StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
-        StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
-        StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
-        StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+        WaitCause::HostLost(_) => EndKind::HostLost,
+        WaitCause::Moved(_) => EndKind::HostDrained,
+        WaitCause::Left(_) => EndKind::LeftHost,
     }
 }
 
@@ -308,7 +377,11 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
+            Self::HostLost => "host-lost",
+            Self::LeftHost => "left-host",
             Self::PortConflict => "port-conflict",
+            Self::HostDrained => "host-drained",
+            Self::HostShutdown => "host-shutdown",
         }
     }
 }

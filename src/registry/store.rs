@@ -31,6 +31,8 @@ pub struct Write {
 /// Everything a store holds, by table and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
+    /// How many batches made it.
+    pub commits: u64,
     /// Table, then key, then record.
     pub tables: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
 }
@@ -70,8 +72,10 @@ pub mod tables {
     pub const HOST_EVENTS: &str = "host-events";
     /// Who had which numbers of which host, and when; bounded.
     pub const PORT_HISTORY: &str = "port-history";
+    /// Numbers of lost hosts that stay held.
+    pub const STRANDED: &str = "stranded";
     /// All of them.
-    pub const ALL: [&str; 8] = [
+    pub const ALL: [&str; 9] = [
         META,
         SERVICES,
         REPLICAS,
@@ -80,6 +84,7 @@ pub mod tables {
         EVENTS,
         HOST_EVENTS,
         PORT_HISTORY,
+        STRANDED,
     ];
 }
 
@@ -154,6 +159,7 @@ impl Store for MemoryStore {
                 reason: "a commit that shall fail".into(),
             });
         }
+        self.stored.commits += 1;
         for write in &batch.writes {
             let table = self
                 .stored

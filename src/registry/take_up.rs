@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::identity::HostId;
 use crate::time::Now;
 
 use super::LoadError;
@@ -65,7 +66,8 @@ impl Registry {
         self.shown.last_order = self.shown.revision;
         let rights = self.meta().rights;
         Arc::make_mut(&mut self.shown.view).rights = rights;
-        for (id, host) in self.truth.hosts.iter() {
+        self.drop_old_names();
+        for (id, host) in self.truth.known_hosts() {
             self.host_names.insert(host.name().clone(), *id);
             let life = HostLife {
                 last_seen: host.reported_at,
@@ -76,6 +78,10 @@ impl Registry {
                 ..HostLife::default()
             };
             self.lives.insert(*id, life);
+        }
+        let hosts: Vec<HostId> = self.lives.keys().copied().collect();
+        for host in hosts {
+            self.watch_contact(host);
         }
         self.take_up_tombstones();
         self.take_up_claims();
@@ -98,7 +104,7 @@ impl Registry {
         }
         let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
         self.shown.truth.extend(all);
-        let hosts: Vec<_> = self.truth.hosts.iter().map(|(id, _)| *id).collect();
+        let hosts: Vec<_> = self.truth.known_hosts().map(|(id, _)| *id).collect();
         self.shown.hosts_truth.extend(hosts);
         self.rebuild();
         Ok(())
@@ -113,12 +119,15 @@ impl Registry {
             .map(|(id, service)| (service.name.clone(), *id))
             .collect();
         self.fill_pools();
+        self.take_up_drains();
         let replicas = &self.truth.replicas;
         self.waits.keep(|key| {
             let replica = replicas.find(key);
             replica.is_some_and(|it| !matches!(it.phase, Phase::Ended(_)))
         });
         self.attention = self.truth.services.iter().map(|(id, _)| *id).collect();
+        self.look_at_all_stranded();
+        self.tell_what_was_seen();
         self.waits.wake();
     }
 
@@ -193,6 +202,13 @@ impl Registry {
             {
                 let reason = format!("its host number {} is not stored", placement.host);
                 return Err(damaged(tables::REPLICAS, key, reason));
+            }
+        }
+        for (at, stranded) in self.truth.stranded.iter() {
+            if self.truth.hosts.find(&at.host).is_none() {
+                let key = format!("{}/{}", stranded.name, at.replica.index);
+                let reason = format!("its host number {} is not stored", at.host);
+                return Err(damaged(tables::STRANDED, key, reason));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Every stored record, by table, and the batches that make changes of them durable.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +11,8 @@ use crate::port::{Port, Protocol};
 
 use super::ledger::Ledger;
 use super::records::{
-    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Tenure, Tombstone, decode, encode,
+    DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tenure, Tombstone,
+    decode, encode,
 };
 use super::{EventView, LoadError, Stored, Write, tables};
 
@@ -27,6 +29,7 @@ pub(super) struct Truth {
     pub(super) hosts: Ledger<HostId, Host>,
     pub(super) resting: Ledger<NumberKey, Resting>,
     pub(super) events: Ledger<(ServiceId, u64), EventView>,
+    pub(super) stranded: Ledger<TenureKey, Stranded>,
     pub(super) host_events: Ledger<(HostId, u64), EventView>,
     pub(super) history: Ledger<TenureKey, Tenure>,
 }
@@ -42,6 +45,7 @@ impl Truth {
             hosts: Ledger::new(read(stored, tables::HOSTS)?),
             resting: Ledger::new(read(stored, tables::COOLING)?),
             events: Ledger::new(read(stored, tables::EVENTS)?),
+            stranded: Ledger::new(read(stored, tables::STRANDED)?),
             host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
             history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
         })
@@ -56,6 +60,7 @@ impl Truth {
             || self.hosts.is_changed()
             || self.resting.is_changed()
             || self.events.is_changed()
+            || self.stranded.is_changed()
             || self.host_events.is_changed()
             || self.history.is_changed()
     }
@@ -69,6 +74,7 @@ impl Truth {
             || self.hosts.has_news()
             || self.resting.has_news()
             || self.events.has_news()
+            || self.stranded.has_news()
             || self.host_events.has_news()
             || self.history.has_news()
     }
@@ -83,6 +89,7 @@ impl Truth {
         write(tables::HOSTS, &mut self.hosts, &mut writes);
         write(tables::COOLING, &mut self.resting, &mut writes);
         write(tables::EVENTS, &mut self.events, &mut writes);
+        write(tables::STRANDED, &mut self.stranded, &mut writes);
         write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
         write(tables::PORT_HISTORY, &mut self.history, &mut writes);
         writes
@@ -110,6 +117,7 @@ impl Truth {
         all(tables::HOSTS, &self.hosts, &mut writes);
         all(tables::COOLING, &self.resting, &mut writes);
         all(tables::EVENTS, &self.events, &mut writes);
+        all(tables::STRANDED, &self.stranded, &mut writes);
         all(tables::HOST_EVENTS, &self.host_events, &mut writes);
         all(tables::PORT_HISTORY, &self.history, &mut writes);
         writes
@@ -124,6 +132,7 @@ impl Truth {
         self.hosts.commit();
         self.resting.commit();
         self.events.commit();
+        self.stranded.commit();
         self.host_events.commit();
         self.history.commit();
     }
@@ -139,6 +148,12 @@ impl Truth {
         self.events.revert();
         self.host_events.revert();
         self.history.revert();
+        self.stranded.revert();
+    }
+
+    /// Hosts that were not removed.
+    pub(super) fn known_hosts(&self) -> impl Iterator<Item = (&HostId, &Host)> {
+        self.hosts.iter().filter(|(_, host)| host.removed.is_none())
     }
 
     /// The replicas of a service, by index, with every change.
@@ -168,11 +183,34 @@ pub(super) struct NumberKey {
     pub(super) port: Port,
 }
 
-/// An incarnation and the host on which it has, or had, ports: each has one tenure.
+/// An incarnation and the host on which it has, or had, ports: each has one tenure, and may be stranded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TenureKey {
     pub(super) host: HostId,
     pub(super) replica: ReplicaId,
+}
+
+impl TenureKey {
+    /// All of one host.
+    pub(super) const fn all_of(host: HostId) -> RangeInclusive<Self> {
+        let first = ReplicaId {
+            service: ServiceId(0),
+            index: 0,
+            incarnation: Incarnation(0),
+        };
+        let last = ReplicaId {
+            service: ServiceId(u64::MAX),
+            index: u32::MAX,
+            incarnation: Incarnation(u32::MAX),
+        };
+        Self {
+            host,
+            replica: first,
+        }..=Self {
+            host,
+            replica: last,
+        }
+    }
 }
 
 /// A key as the store writes it: in the order of the key.

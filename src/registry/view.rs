@@ -92,6 +92,9 @@ pub struct ServiceView {
     /// When its hosts were last heard of.
     #[serde(skip)]
     pub(super) heard: HeardOf,
+    /// The tag of its definition.
+    #[serde(skip)]
+    pub(super) definition: String,
 }
 
 /// One replica as people see it.
@@ -109,6 +112,9 @@ pub struct ReplicaView {
     pub state: String,
     /// Whether it is listed.
     pub ready: bool,
+    /// Since when its host is silent, so that nobody knows how it is now; `state` is `unknown` then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_since: Option<WallClock>,
     /// Why it is as it is, one sentence: why it pends, is not ready, or ended.
     pub reason: Option<String>,
     /// Of a replica that has no place: what is against the first three hosts by name, up to eight causes each.
@@ -157,6 +163,16 @@ pub struct ReplicaView {
     /// What `reason` and `reasons` are told from, to tell them anew to another reader or at another moment.
     #[serde(skip)]
     pub(super) waits: Option<Waits>,
+    /// How it was when its host was last heard of, where that is silent.
+    #[serde(skip)]
+    pub(super) known: Option<LastKnown>,
+}
+
+/// What was last known of a replica of which nothing is known now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LastKnown {
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
 }
 
 /// What a replica without a place waits for.
@@ -173,8 +189,11 @@ pub(super) struct Waits {
 pub struct HostView {
     /// Its name.
     pub host: HostName,
-    /// `up`, `not reported`, `drained`, `suspect` or `lost`.
+    /// `up`, `not reported`, `draining`, `drained`, `shutting down`, `suspect` or `lost`.
     pub state: String,
+    /// That it is taken out of service, and how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainView>,
     /// The published address.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
@@ -199,6 +218,9 @@ pub struct HostView {
     pub agent_version: String,
     /// When it was last heard of.
     pub last_seen: WallClock,
+    /// Of a suspect host, since when it is silent; of a lost one, since when it is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<WallClock>,
     /// How far its clock is ahead of the controller's, in milliseconds and within half a second, once it measured that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_skew_ms: Option<i64>,
@@ -212,6 +234,44 @@ pub struct HostView {
     pub capabilities: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+}
+
+/// How far a host is out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DrainView {
+    /// Who ordered it.
+    pub by: String,
+    /// When.
+    pub since: WallClock,
+    /// When whatever is left is stopped at once; none: what has nowhere to go stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<WallClock>,
+    /// How many replicas were to leave when it began.
+    pub replicas: u32,
+    /// How many of those are still there.
+    pub left: u32,
+    /// Replicas in jobs of another scheduler, which are not moved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attached: u32,
+    /// The first 20 replicas that stay for now, with the reason, as far as the reader may see them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stays: Vec<StayView>,
+    /// How many more stay.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stays_more: u32,
+}
+
+/// A replica that stays on a drained host for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StayView {
+    /// Whose copy.
+    pub service: ServiceName,
+    /// Which copy.
+    pub replica: u32,
+    /// Why it stays.
+    pub why: String,
 }
 
 /// One network of the site, as a host sees it.
@@ -231,7 +291,7 @@ pub struct NetworkView {
 pub struct HostPorts {
     /// The host.
     pub host: HostName,
-    /// `up`, `not reported`, `drained`, `suspect` or `lost`.
+    /// `up`, `not reported`, `draining`, `drained`, `shutting down`, `suspect` or `lost`.
     pub state: String,
     /// Which numbers it offers.
     pub ranges: HostRanges,
@@ -305,6 +365,9 @@ pub struct PortView {
     /// The stranger's command name, where the host could read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
+    /// Why they are held although their holder was given up: its host was lost, and may still run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stranded: Option<String>,
 }
 
 /// Something that happened to a service or a host; several equal ones in a row of equal ones are one.
@@ -348,12 +411,44 @@ impl Named for HostView {
     }
 }
 
+impl ReplicaView {
+    /// The same as it was when its host was last heard of: equal however silent that is.
+    pub(super) fn as_last_known(&self) -> Self {
+        let mut view = self.clone();
+        view.unknown_since = None;
+        if let Some(known) = view.known.take() {
+            (view.state, view.reason) = (known.state, known.reason);
+        }
+        view
+    }
+}
+
+impl HostView {
+    /// Whether both show the same but for how long the host has been silent within its grace.
+    pub(super) fn same_but_for_age(&self, other: &Self) -> bool {
+        let is_there = |it: &Self| matches!(it.state.as_str(), "up" | "suspect");
+        let mut ageless = self.clone();
+        ageless.last_seen = other.last_seen;
+        if is_there(self) && is_there(other) {
+            ageless.state.clone_from(&other.state);
+            ageless.since = other.since;
+        }
+        ageless == *other
+    }
+}
+
 impl ServiceView {
     /// How old what is known of its replicas may be at `now`: since the one of their hosts that has been silent
     /// for longest was heard of; zero without a host. Cost: a nanosecond or so for each host.
     #[must_use]
     pub fn age(&self, now: Monotonic) -> Duration {
         self.heard.age(now)
+    }
+
+    /// The tag of what its owner wants: another one once that is something else, and the same however its replicas fare.
+    #[must_use]
+    pub fn definition(&self) -> &str {
+        &self.definition
     }
 
     /// Whether a replica has no place, so that what is told of it differs by reader and moment.
@@ -388,6 +483,22 @@ impl ServiceView {
             many => format!("{many} replicas wait: {short}"),
         });
         view
+    }
+
+    /// Whether both show the same but for how old what is known of their replicas is.
+    pub(super) fn same_but_for_age(&self, other: &Self) -> bool {
+        let mut ageless = self.clone();
+        ageless.replicas = ReplicaList::default();
+        let all = self.replicas.iter().zip(&other.replicas);
+        self.replicas.len() == other.replicas.len()
+            && all
+                .into_iter()
+                .all(|(a, b)| a == b || a.as_last_known() == b.as_last_known())
+            && ageless
+                == Self {
+                    replicas: ReplicaList::default(),
+                    ..other.clone()
+                }
     }
 
     /// The same as it was when the hosts last said something else: equal until they do.
@@ -444,6 +555,14 @@ const fn once() -> u32 {
 )]
 const fn is_once(times: &u32) -> bool {
     *times == 1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 #[expect(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::Conflict;
+use crate::endpoints::EndpointState;
 use crate::identity::{HostId, ReplicaId, Run};
 use crate::supervision::State;
 use crate::time::Spelled;
@@ -13,9 +14,9 @@ use super::commands::{copies, runs};
 use super::heard::HeardOf;
 use super::look::RUNNING;
 use super::machine::Registry;
-use super::records::{EndKind, Phase, Replica, Service, WaitCause, Waiting, Wish};
+use super::records::{EndKind, Lost, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
-use super::view::Waits;
+use super::view::{LastKnown, Waits};
 use super::{HostView, ReplicaView, ServiceView};
 
 /// A clock that is further off is warned of.
@@ -63,6 +64,7 @@ impl Registry {
             attached: service.attached,
             id: service.id,
             heard: self.heard_of(replicas),
+            definition: self.definition(service),
         };
         view.told_as_found(&service.owner)
     }
@@ -97,6 +99,7 @@ impl Registry {
             job_state: String::new(),
             state: String::new(),
             ready: false,
+            unknown_since: None,
             reason: None,
             reasons: Vec::new(),
             reason_sums: None,
@@ -116,6 +119,7 @@ impl Registry {
             attached: false,
             job: None,
             waits: None,
+            known: None,
         };
         view.attached = self.is_attached(key.0);
         match &replica.phase {
@@ -138,6 +142,7 @@ impl Registry {
                     .collect();
                 view.pid = status.and_then(|status| status.pid);
                 view.job = placement.attached.as_ref().and_then(|it| it.job.clone());
+                self.tell_silence(&mut view, placement.host, condition);
             }
             Phase::Ended(ended) => {
                 view.job_state = match ended.how {
@@ -153,11 +158,33 @@ impl Registry {
         view
     }
 
+    /// Says so where nothing is known of how the replica is now.
+    fn tell_silence(&self, view: &mut ReplicaView, host: HostId, condition: EndpointState) {
+        if self.shown_lost(host).is_some() {
+            "host lost".clone_into(&mut view.state);
+        }
+        let Some(since) = self.unknown_since(host) else {
+            return;
+        };
+        // What is said of a listed one is that its host is silent; that is no last known reason.
+        let told = view.reason.take();
+        view.known = Some(LastKnown {
+            state: std::mem::replace(&mut view.state, "unknown".to_owned()),
+            reason: told.filter(|_| condition != EndpointState::Unconfirmed),
+        });
+        view.unknown_since = Some(since);
+        view.reason = Some(self.silent(host, since));
+    }
+
     fn fill_waiting(&self, view: &mut ReplicaView, key: ReplicaKey, waiting: &Waiting) {
         let cause = match &waiting.cause {
             WaitCause::Asked => None,
-            WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
+            WaitCause::Conflict(why) | WaitCause::GaveUp(why) | WaitCause::Moved(why) => {
+                Some(why.clone())
+            }
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
+            WaitCause::HostLost(why) => Some(why.clone()),
+            WaitCause::Left(why) => Some(format!("it was stopped: {why}")),
         };
         let left = self.waits.rest_left(key, self.now.mono);
         view.job_state = "PEND".to_owned();
@@ -180,6 +207,9 @@ impl Registry {
 
     pub(super) fn host_view(&self, id: HostId) -> Option<HostView> {
         let host = self.truth.hosts.find(&id)?;
+        if self.truth.hosts.durable(&id)?.removed.is_some() {
+            return None;
+        }
         let life = self.lives.get(&id);
         let facts = &host.facts;
         Some(HostView {
@@ -195,8 +225,13 @@ impl Registry {
             clock_skew_ms: life.and_then(|life| life.skew_ms),
             boot_id: facts.boot_id.clone(),
             last_seen: life.map_or(host.reported_at, |life| life.last_seen),
+            since: match self.shown_lost(id) {
+                Some(lost) => Some(lost.at),
+                None => self.unknown_since(id).filter(|_| self.has_reported(id)),
+            },
             dynamic: facts.dynamic.clone(),
             counts: self.port_counts(id, &self.port_views(id)),
+            drain: self.drain_view(id),
             warnings: self.warnings(id),
             capabilities: facts.capabilities.clone(),
             labels: facts.labels.clone(),
@@ -205,10 +240,22 @@ impl Registry {
 
     /// The state of a host as people read it.
     pub(super) fn host_state(&self, id: HostId) -> &'static str {
-        if self.has_reported(id) {
-            "up"
-        } else {
+        let durable = self.truth.hosts.durable(&id);
+        let is_drained = durable.is_some_and(|host| host.drain.is_some());
+        if self.shuts_down(id) {
+            "shutting down"
+        } else if self.shown_lost(id).is_some() {
+            "lost"
+        } else if !self.has_reported(id) {
             "not reported"
+        } else if self.unknown_since(id).is_some() {
+            "suspect"
+        } else if is_drained && self.left_on(id).ours > 0 {
+            "draining"
+        } else if is_drained {
+            "drained"
+        } else {
+            "up"
         }
     }
 
@@ -218,6 +265,9 @@ impl Registry {
             return Vec::new();
         };
         let mut warnings = host.facts.conditions.clone();
+        if let Some(lost) = self.shown_lost(id) {
+            warnings.push(given_up(lost));
+        }
         let overlap = host.facts.dynamic.intersection(&host.facts.ephemeral);
         if !overlap.is_empty() {
             warnings.push(format!(
@@ -276,6 +326,21 @@ impl Registry {
     }
 }
 
+/// What to say of a lost host.
+fn given_up(lost: &Lost) -> String {
+    let why = match &lost.by {
+        None => "given up after its silence".to_owned(),
+        Some(by) => format!("declared down by {by}"),
+    };
+    let numbers = if lost.fenced {
+        "its numbers are free"
+    } else {
+        "its numbers stay held until it reports, is booted, or `portreeve host down NAME --fenced` says that nothing \
+         runs there any more"
+    };
+    format!("{why} ({}): {numbers}", lost.contact())
+}
+
 /// What to say of a clock that is so many milliseconds ahead.
 fn skewed(skew_ms: i64) -> Option<String> {
     let ahead = if skew_ms > 0 { "ahead of" } else { "behind" };
@@ -330,7 +395,11 @@ impl EndKind {
             Self::Stopped => "stopped",
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
+            Self::HostLost => "host lost",
+            Self::LeftHost => "stopped by its host",
             Self::PortConflict => "port conflict",
+            Self::HostDrained => "host drained",
+            Self::HostShutdown => "host shut down",
         }
     }
 }

@@ -9,7 +9,7 @@ use http::Method;
 use portreeve::registry::{HostFacts, ReplicaReport};
 use portreeve::residency::ReplicaName;
 use portreeve_api::body::{AgentIdentity, Lease, LeaseAsk};
-use portreeve_api::{Client, ClientError, paths};
+use portreeve_api::{Client, ClientError, lease, paths};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -17,11 +17,10 @@ use tracing::{info, warn};
 use crate::Config;
 use crate::attached;
 use crate::clock;
+use crate::contact::{self, ContactPage};
 use crate::facts::Observed;
 use crate::household::Message;
 
-/// How often the lease is renewed.
-const LEASE: Duration = Duration::from_secs(5);
 /// How long the controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,6 +30,9 @@ pub(crate) struct Uplink {
     pub(crate) identity: AgentIdentity,
     /// How far the clock here was ahead of the controller's at the last lease.
     pub(crate) skew_ms: Option<i64>,
+    pub(crate) contact: ContactPage,
+    /// How often the controller wants a sign of life.
+    pub(crate) period: Duration,
     pub(crate) capabilities: Vec<String>,
     pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
@@ -40,6 +42,8 @@ pub(crate) struct Uplink {
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
     /// Somebody found that the controller misses our full report.
     pub(crate) rejoin: Arc<Notify>,
+    /// Whether the host is being shut down.
+    pub(crate) closing: watch::Receiver<bool>,
     pub(crate) joined: watch::Sender<Joined>,
 }
 
@@ -76,7 +80,7 @@ impl Uplink {
                     }
                     return joined;
                 }
-                Err(cause) => tokio::time::sleep(contact.failed(&cause)).await,
+                Err(cause) => tokio::time::sleep(contact.failed(&cause, self.period)).await,
             }
         }
     }
@@ -91,13 +95,17 @@ impl Uplink {
         _ = self.moorage.send(attached::Message::Newest(ask)).await;
         replicas.extend(answer.await.unwrap_or_default());
         self.report(&observed, replicas, Completeness::Full).await?;
+        if *self.closing.borrow_and_update() {
+            // A full report alone reads as a host that is there for good.
+            self.tell_shutdown().await?;
+        }
         Ok((self.lease().await?, observed))
     }
 
     /// Keeps the lease and tells changes until a full report is due again.
     async fn keep(&mut self, instance: &str, mut told: Observed, contact: &mut Contact) {
         let mut untold: BTreeMap<ReplicaName, ReplicaReport> = BTreeMap::new();
-        let mut next_lease = Instant::now() + LEASE;
+        let mut next_lease = Instant::now() + self.period;
         loop {
             let now = self.observed.borrow_and_update().clone();
             if (now != told || !untold.is_empty()) && contact.is_fine() {
@@ -108,14 +116,14 @@ impl Uplink {
                         untold.clear();
                     }
                     // Told again once the lease says that somebody listens.
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep_until(next_lease) => match self.lease().await {
                     Ok(heard) if heard == instance => {
                         contact.heard(&self.config);
-                        next_lease = Instant::now() + LEASE;
+                        next_lease = Instant::now() + self.period;
                     }
                     Ok(_) => {
                         info!("the controller is a new one; it is told everything");
@@ -123,16 +131,27 @@ impl Uplink {
                     }
                     Err(ClientError::Refused(problem)) => {
                         warn!("the controller refuses the lease: {}; it is told everything", problem.detail);
-                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem))).await;
+                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem), self.period)).await;
                         return;
                     }
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause),
+                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
                 },
                 changed = self.observed.changed() => if changed.is_err() { return },
                 end = self.ends.recv() => match end {
                     Some(end) => { untold.insert(end.name(), end); }
                     None => return,
                 },
+                Ok(()) = self.closing.changed() => {
+                    if *self.closing.borrow_and_update()
+                        && let Err(cause) = self.tell_shutdown().await
+                    {
+                        warn!("the controller is not told that this host is being shut down: {cause}");
+                        tokio::time::sleep(contact.failed(&cause)).await;
+                        // Joined anew, it is told again.
+                        return;
+                    }
+                }
+                () = self.contact.is_read() => self.contact.note(),
                 () = self.rejoin.notified() => return,
             }
         }
@@ -161,6 +180,7 @@ impl Uplink {
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
             capabilities: self.capabilities.clone(),
+            shutting_down: false,
             conditions: observed.conditions.clone(),
             replicas,
             full: completeness == Completeness::Full,
@@ -183,6 +203,28 @@ impl Uplink {
         Ok(())
     }
 
+    /// Says that nothing is to be placed here any more, and that what is here ends.
+    async fn tell_shutdown(&self) -> Result<(), ClientError> {
+        let path = paths::host_part(&self.config.host, "shutdown");
+        let ask = LeaseAsk {
+            agent: Some(self.identity.clone()),
+            skew_ms: None,
+        };
+        let told = self.client.call(Method::POST, &path, &ask, PATIENCE);
+        let told: Result<Lease, _> = told.await;
+        match told {
+            // One that does not know the word: what ends here is told all the same.
+            Err(ClientError::Refused(problem)) => {
+                warn!(
+                    "the controller refuses the word that this host is being shut down: {}",
+                    problem.detail
+                );
+                Ok(())
+            }
+            told => told.map(drop),
+        }
+    }
+
     async fn lease(&mut self) -> Result<String, ClientError> {
         let path = paths::host_part(&self.config.host, "lease");
         let ask = LeaseAsk {
@@ -190,8 +232,13 @@ impl Uplink {
             skew_ms: self.skew_ms,
         };
         let asked = clock::Moment::now();
+        // The controller counts from when it hears, which is later.
+        let sent = contact::now();
         let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
         let lease: Lease = answered.await?;
+        self.contact.heard(sent, lease.host_grace_ms);
+        let period = lease.period_ms.map_or(lease::PERIOD, Duration::from_millis);
+        self.period = period.clamp(lease::SHORTEST_PERIOD, lease::PERIOD);
         if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {
             let is_off = |skew: i64| skew.unsigned_abs() > clock::WARNED_MS;
             if is_off(skew) && !self.skew_ms.is_some_and(is_off) {
@@ -227,14 +274,14 @@ impl Contact {
     }
 
     /// Notes a failure; how long to wait before the next try, at most as long as between two leases.
-    fn failed(&mut self, cause: &ClientError) -> Duration {
+    fn failed(&mut self, cause: &ClientError, period: Duration) -> Duration {
         if self.lost.is_none() {
             self.lost = Some(Instant::now());
             warn!("{cause}; services go on, and the controller is tried again");
         }
         self.failures = self.failures.saturating_add(1);
         let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(8));
-        doubled.min(LEASE)
+        doubled.min(period)
     }
 
     /// Notes an answer; whether it is the first one of all.

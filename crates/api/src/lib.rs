@@ -11,6 +11,7 @@ pub mod client;
 pub mod containment;
 mod flow;
 pub mod host_limits;
+pub mod lease;
 pub mod local;
 mod log_parts;
 pub mod moment;

@@ -14,14 +14,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use portreeve::host_addr::Networks;
-use portreeve::registry::{self, Registry, Seats, Store};
-use portreeve_api::Target;
+use portreeve::registry::{self, Registry, Seats, Silence, Store};
 use portreeve_api::site_profiles::SiteFolder;
+use portreeve_api::{Target, lease};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 mod account;
 mod app;
+mod backup;
 mod clock;
 mod data_dir;
 mod desk;
@@ -31,8 +32,10 @@ mod limits;
 mod limits_file;
 mod lineage;
 mod listen;
+mod meters;
 mod peer;
 mod queue;
+mod rate;
 mod reads;
 mod rest;
 mod share;
@@ -45,6 +48,7 @@ mod token;
 mod vital;
 mod watch;
 
+pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use limits::raise_open_files;
 pub use limits_file::LimitsError;
 pub use start_error::StartError;
@@ -58,6 +62,8 @@ use limits::Limits;
 use limits_file::LimitsFile;
 use lineage::Lineage;
 use listen::Listener;
+use meters::Meters;
+use rate::Rates;
 use reads::Reads;
 use share::Shares;
 use socket::SocketPlace;
@@ -81,6 +87,8 @@ pub struct Config {
     /// How long changes of a service's readiness are gathered before readers see them; the first after quiet is
     /// shown at once, and who is not ready any more is withdrawn within 20 ms.
     pub coalesce: Duration,
+    /// When the silence of a host makes it suspect, and lost; must forgive a restart of agent and workers.
+    pub silence: Silence,
     /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole.
     /// A copied data directory is noticed without it.
     pub new_epoch: bool,
@@ -94,6 +102,9 @@ pub struct Config {
     /// Streams at once of each listener; by default three quarters of its connections. One user has at most
     /// half of them.
     pub max_streams: Option<usize>,
+    /// Requests a second that one user may send on the long run, five times as many at once; by default 1,000. Root
+    /// and the controller's account may send as many as they like.
+    pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
 }
@@ -103,6 +114,21 @@ impl Config {
     pub const COALESCE: Duration = Duration::from_millis(20);
     /// The longest [`Config::coalesce`]; a longer one is cut to it.
     pub const MOST_COALESCED: Duration = Duration::from_secs(1);
+
+    /// How often hosts are to give a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::GraceTooShort`] if a host could be given up whose agent was only started anew.
+    fn lease_period(&self) -> Result<Duration, StartError> {
+        let period = lease::period_for(self.silence.suspect_after());
+        let parts = lease::restart_and_rejoin(period);
+        let host_grace = self.silence.host_grace();
+        if host_grace <= parts.iter().map(|(_, part)| *part).sum() {
+            return Err(StartError::GraceTooShort { host_grace, parts });
+        }
+        Ok(period)
+    }
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -129,16 +155,17 @@ impl Controller {
         if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
             return Err(StartError::NotLoopback { address: *address });
         }
+        let lease_period = config.lease_period()?;
         let data = DataDir::take(&config.data)?;
-        let (store, stored, commits, lineage) = {
+        let (store, stored, lineage) = {
             let folder = data.path().to_owned();
             vital::blocking("store", move || {
-                let noted = Tally::of(&folder).noted();
+                let noted = Tally::of(&folder).noted().map(|noted| noted.commits);
                 let mut store = RedbStore::open(&folder)?;
-                let (stored, commits) = (store.load()?, store.commits()?);
-                let lineage = Lineage::of(&folder, commits, noted);
+                let stored = store.load()?;
+                let lineage = Lineage::of(&folder, stored.commits, noted);
                 let store = Box::new(store) as Box<dyn Store>;
-                Ok::<_, StartError>((store, stored, commits, lineage))
+                Ok::<_, StartError>((store, stored, lineage))
             })
             .await?
         };
@@ -156,11 +183,14 @@ impl Controller {
             cooling: config.cooling,
             networks: config.networks.clone(),
             coalesce: config.coalesce.min(Config::MOST_COALESCED),
+            silence: Some(config.silence),
+            stale_for: Some(config.silence.host_grace()),
             begin_epoch: config.new_epoch || lineage.copied().is_some(),
             ..registry::Config::default()
         };
         let epoch = random_name()?;
         let registry = Registry::load(registry, &stored, epoch, clock::now())?;
+        let commits = stored.commits;
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
@@ -186,12 +216,18 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::new(own_uid),
             pages: rest::pages::Pages::default(),
+            host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
             polls: Shares::default(),
+            data: data.path().to_owned(),
+            meters: Meters::new(rest::routed()),
+            rates: Rates::new(config.requests_per_second.unwrap_or(Rates::PER_SECOND)),
+            store_file: data.path().join(RedbStore::FILE),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
+            lease_period,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),
@@ -348,6 +384,8 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod backup;
+    mod conditions;
     mod described;
     mod epoch;
     mod golden;
@@ -356,6 +394,8 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod metrics;
+    mod past;
     mod rest;
     mod services;
     pub(crate) mod watch;

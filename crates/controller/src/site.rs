@@ -156,10 +156,12 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         cooling: Duration::from_secs(60),
         // What is told is shown before it is acknowledged.
         coalesce: Duration::ZERO,
+        silence: portreeve::registry::Silence::default(),
         new_epoch: false,
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
         max_connections: None,
         max_streams: None,
+        requests_per_second: None,
         limits: None,
     }
 }
@@ -279,6 +281,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     }

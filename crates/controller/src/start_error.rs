@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use portreeve::registry::{LoadError, StoreError};
+use portreeve::time::Spelled;
 
 use crate::data_dir::TakeError;
 use crate::limits_file::LimitsError;
@@ -74,6 +76,18 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
     },
+    /// A host would be given up whose agent was only started anew.
+    #[error(
+        "--host-grace {} gives up hosts that are well: an agent and its workers that start anew are heard of again after up to {}; \
+         name a longer --host-grace, or a shorter --suspect-after, which has hosts give signs of life more often",
+        Spelled(*host_grace), sum_of(parts)
+    )]
+    GraceTooShort {
+        /// What was asked for.
+        host_grace: Duration,
+        /// The longest silence of a host that is well, part by part.
+        parts: [(&'static str, Duration); 4],
+    },
     /// The file of limits cannot be used.
     #[error("{0}")]
     Limits(#[from] LimitsError),
@@ -83,6 +97,16 @@ pub enum StartError {
         /// The system's words.
         reason: String,
     },
+}
+
+/// `25s: 5s since the last sign of life, …`.
+fn sum_of(parts: &[(&str, Duration)]) -> String {
+    let sum: Duration = parts.iter().map(|(_, part)| *part).sum();
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(what, part)| format!("{} {what}", Spelled(*part)))
+        .collect();
+    format!("{} ({})", Spelled(sum), parts.join(", "))
 }
 
 fn process(pid: Option<u32>) -> String {
@@ -118,5 +142,25 @@ impl StartError {
                 reason: cause.to_string(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_that_is_too_short_is_told_with_the_sum_and_its_parts() {
+        let refused = StartError::GraceTooShort {
+            host_grace: Duration::from_secs(20),
+            parts: portreeve_api::lease::restart_and_rejoin(portreeve_api::lease::PERIOD),
+        };
+        assert_eq!(
+            refused.to_string(),
+            "--host-grace 20s gives up hosts that are well: an agent and its workers that start anew are heard of again \
+             after up to 25s (5s since the last sign of life, 5s until the agent runs again and has its workers, \
+             5s until it tries the controller again, 10s for its full report); name a longer --host-grace, or a shorter \
+             --suspect-after, which has hosts give signs of life more often"
+        );
     }
 }

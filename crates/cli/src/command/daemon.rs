@@ -9,6 +9,7 @@ use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
+use portreeve::registry::{Silence, Suspects};
 use portreeve::time::ParseDurationError;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::containment::Choice;
@@ -17,7 +18,7 @@ use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::check;
+use crate::command::{check, shutdown};
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::output::{self, Format};
@@ -46,6 +47,8 @@ pub(crate) struct Controller {
     /// quiet is seen at once, and who is not ready any more is withdrawn within 20ms
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = window)]
     coalesce: Span,
+    #[command(flatten)]
+    silence: SilenceOptions,
     /// Begin a new epoch, so that every watcher starts anew: after the disk or the machine was set back as a whole;
     /// a copied or restored data directory is noticed without it
     #[arg(long)]
@@ -64,6 +67,10 @@ pub(crate) struct Controller {
     /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
     #[arg(long, value_name = "N")]
     max_streams: Option<u32>,
+    /// Requests a second that one user may send on the long run, five times as many at once; root and the controller's
+    /// account are not bound by it
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests: u32,
     /// How much users and groups may hold: tables such as [user.default], [user.alice] and [group.chem] with
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
@@ -81,6 +88,35 @@ fn window(text: &str) -> Result<Span, String> {
         );
     }
     Ok(span)
+}
+
+/// What the silence of a host means.
+#[derive(Args, Clone, Debug)]
+struct SilenceOptions {
+    /// After how long a silence a host is suspect: its endpoints stay listed but unconfirmed, and it gets nothing new
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    suspect_after: Span,
+    /// After how long a silence a host is lost: its endpoints leave, and its replicas are run elsewhere; its ports stay
+    /// held until it reports or is booted
+    #[arg(long, value_name = "TIME", default_value = "90s")]
+    host_grace: Span,
+    /// Take the endpoints of suspect hosts off the lists at once
+    #[arg(long)]
+    withdraw_suspect: bool,
+}
+
+impl SilenceOptions {
+    fn read(&self) -> Result<Silence, Failure> {
+        let suspects = if self.withdraw_suspect {
+            Suspects::AreWithdrawn
+        } else {
+            Suspects::StayListed
+        };
+        Silence::new(self.suspect_after.0, self.host_grace.0, suspects).map_err(|cause| {
+            let words = format!("--suspect-after and --host-grace: {cause}");
+            Failure::new(Code::Usage, words)
+        })
+    }
 }
 
 /// The site's networks; shared by `controller` and `dev`.
@@ -109,6 +145,7 @@ impl Controller {
         let config = ControllerConfig {
             max_connections: self.max_connections.map(number),
             max_streams: self.max_streams.map(number),
+            requests_per_second: Some(self.max_requests),
             limits: self.limits,
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
@@ -116,6 +153,7 @@ impl Controller {
             single_host: self.single_host,
             cooling: self.cooling.0,
             coalesce: self.coalesce.0,
+            silence: self.silence.read()?,
             new_epoch: self.new_epoch,
             networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),
@@ -273,7 +311,22 @@ pub(crate) struct Agent {
     /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, clock
     #[arg(long, conflicts_with = "check_address")]
     check: bool,
-    /// How to print a check
+    /// End everything that was placed on this host, and wait for it: for a service manager, before the machine goes down
+    ///
+    /// Asks the running agent, as root or its own account. Each service is unpublished, drained and stopped by its
+    /// profile, then placed on other hosts with the reason `host shutting down`; nothing begins here until the agent is
+    /// started again. A mere stop of the agent touches nothing.
+    #[arg(long, conflicts_with_all = ["check", "check_address"])]
+    shutdown: bool,
+    /// How long to wait for that
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "90s",
+        requires = "shutdown"
+    )]
+    timeout: Span,
+    /// How to print a check or a shutdown
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
@@ -283,6 +336,11 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
+        if self.shutdown {
+            let usual = || places::agent_socket(&Places::here().run);
+            let socket = self.socket.unwrap_or_else(usual);
+            return shutdown::run(&socket, self.timeout.0, self.output).await;
+        }
         let checks = self.check || self.check_address;
         if !checks {
             log_to_stderr();

@@ -216,6 +216,7 @@ pub(crate) fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<Ho
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     })
