@@ -146,7 +146,7 @@ impl Uplink {
                         && let Err(cause) = self.tell_shutdown().await
                     {
                         warn!("the controller is not told that this host is being shut down: {cause}");
-                        tokio::time::sleep(contact.failed(&cause)).await;
+                        tokio::time::sleep(contact.failed(&cause, self.period)).await;
                         // Joined anew, it is told again.
                         return;
                     }

@@ -52,6 +52,8 @@ pub(crate) struct App {
     pub(crate) single_host: bool,
     /// How often hosts are to give a sign of life.
     pub(crate) lease_period: Duration,
+    /// How long the silence of a host is forgiven, as its agent is told.
+    pub(crate) host_grace: Duration,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.

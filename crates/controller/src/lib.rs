@@ -228,6 +228,7 @@ impl Controller {
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             lease_period,
+            host_grace: config.silence.host_grace(),
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),

@@ -31,6 +31,7 @@ fn config(folder: &Path) -> Config {
         max_streams: None,
         limits: None,
         requests_per_second: None,
+        silence: portreeve::registry::Silence::default(),
     }
 }
 

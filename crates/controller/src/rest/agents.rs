@@ -272,7 +272,7 @@ fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
-        host_grace_ms: None,
+        host_grace_ms: u64::try_from(app.host_grace.as_millis()).ok(),
         period_ms: u64::try_from(app.lease_period.as_millis()).ok(),
     })
 }

@@ -134,7 +134,7 @@ fn a_controller_that_starts_on_a_full_disk_says_so() {
     let Some(world) = World::new() else { return };
     let data = world.path("controller").display().to_string();
     std::fs::create_dir_all(&data).unwrap();
-    drop(controller(&world).end("TERM"));
+    controller(&world).end("TERM");
     let mount = format!(
         "cp -a {data} {data}.was && mount -t tmpfs -o size=4m none {data} && cp -a {data}.was/. {data}/ && \
          dd if=/dev/zero of={data}/filler bs=4k 2>/dev/null; exec \"$0\" \"$@\""
