@@ -35,37 +35,42 @@ impl Account {
 
     /// The command was acknowledged.
     pub(super) fn done(&mut self, verb: Verb) {
-        for state in &mut self.0 {
-            *state = after(state.as_ref(), verb);
+        let before = std::mem::take(&mut self.0);
+        for state in before {
+            self.may_be(after(state.as_ref(), verb));
         }
-        self.0.dedup();
     }
 
     /// It may have been carried out.
     pub(super) fn doubted(&mut self, verb: Verb) {
         let others: Vec<_> = self.0.iter().map(|it| after(it.as_ref(), verb)).collect();
         for other in others {
-            if !self.0.contains(&other) {
-                self.0.push(other);
-            }
+            self.may_be(other);
+        }
+    }
+
+    fn may_be(&mut self, state: Option<Wanted>) {
+        if !self.0.contains(&state) {
+            self.0.push(state);
         }
     }
 
     /// Holds it against what the controller shows (`None`: it knows no such service). Gives whether a doubt was solved
     /// and the command in doubt had been carried out.
     pub(super) fn settle(&mut self, shown: Option<&Value>) -> Result<Option<bool>, String> {
-        let doubted = self.0.len() > 1;
-        let matching = |state: &&Option<Wanted>| match (state, shown) {
+        let matching = |state: &Option<Wanted>| match (state, shown) {
             (None, None) => true,
             (Some(wanted), Some(shown)) => wanted.is_shown(shown),
             _ => false,
         };
-        let found = self.0.iter().rposition(|state| matching(&state));
-        let Some(found) = found else {
-            return Err(format!("{:?} is not what is shown: {shown:?}", self.0));
-        };
-        self.0 = vec![self.0[found].clone()];
-        Ok(doubted.then_some(found > 0))
+        let before = self.0.clone();
+        // What is on its way out does not show yet whether it is wanted again: then the doubt stays.
+        self.0.retain(matching);
+        match self.0.as_slice() {
+            [] => Err(format!("{before:?} is not what is shown: {shown:?}")),
+            [found] => Ok((before.len() > 1).then_some(before[0] != *found)),
+            _ => Ok(None),
+        }
     }
 
     /// What it is, as far as that is not in doubt.
