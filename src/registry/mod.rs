@@ -108,9 +108,9 @@ mod host_removal_test;
 #[cfg(test)]
 mod host_shutdown_test;
 #[cfg(test)]
-mod loss_test;
-#[cfg(test)]
 mod limits_test;
+#[cfg(test)]
+mod loss_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]

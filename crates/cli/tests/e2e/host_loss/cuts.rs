@@ -2,7 +2,7 @@
 
 use super::{
     cluster, events, last, living, patience, replica, seen, snapshot, standing, start_controller,
-    until_host_is, watch,
+    until_host_is, watch, written,
 };
 use crate::world::{USUAL, eventually, hello};
 
@@ -94,7 +94,7 @@ fn a_host_that_comes_back_before_its_replica_found_another_place_runs_it_once() 
         "{waits:#}"
     );
     let why = cluster.world.run(&["why", "web/0"]);
-    assert!(why.stdout.contains("lost"), "{why:?}");
+    assert!(why.stderr.contains("host n1 lost, last contact"), "{why:?}");
     assert_eq!(snapshot(&cluster, "web").1, 0);
     cluster.link_up(1);
     cluster.ready("web", "1");
@@ -114,6 +114,7 @@ fn a_controller_that_was_away_for_longer_than_the_grace_gives_up_no_host() {
     cluster.submit("web", &hello("web", 2, "", USUAL));
     cluster.ready("web", "2");
     let before = (snapshot(&cluster, "web"), standing(&cluster, "web"));
+    written();
     cluster.kill_controller();
     last(patience().1 + patience().0);
     start_controller(&mut cluster);
@@ -138,6 +139,7 @@ fn a_host_that_vanished_while_the_controller_was_away_is_given_up_after_a_whole_
     };
     cluster.submit("web", &hello("web", 2, "", USUAL));
     cluster.ready("web", "2");
+    written();
     cluster.kill_controller();
     cluster.power_off(2);
     last(patience().1);

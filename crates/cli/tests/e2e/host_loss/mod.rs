@@ -81,9 +81,21 @@ fn living(cluster: &Cluster) -> Vec<usize> {
 
 /// The number of the snapshot, and how many are listed.
 fn snapshot(cluster: &Cluster, service: &str) -> (u64, usize) {
-    let read = cluster.world.json(&["endpoints", service]);
+    let read = read(cluster, service);
     let listed = read["endpoints"].as_array().unwrap().len();
     (read["revision"].as_u64().unwrap(), listed)
+}
+
+/// The snapshot, which may list nobody: an exit code of its own.
+fn read(cluster: &Cluster, service: &str) -> Value {
+    let outcome = cluster.world.run(&["endpoints", service, "-o", "json"]);
+    assert!(matches!(outcome.code, Some(0 | 3)), "{outcome:?}");
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// Lets news be written: what a KILL of the controller may take along is a second of it.
+fn written() {
+    last(Duration::from_millis(1500));
 }
 
 /// A replica by its index.
