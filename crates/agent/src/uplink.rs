@@ -180,7 +180,7 @@ impl Uplink {
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
             capabilities: self.capabilities.clone(),
-            shutting_down: false,
+            shutting_down: *self.closing.borrow(),
             conditions: observed.conditions.clone(),
             replicas,
             full: completeness == Completeness::Full,
