@@ -12,17 +12,21 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
+use crate::supervision::{
+    ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status,
+};
 use crate::time::WallClock;
 
+use super::ledger::Ledger;
 use super::records::{
-    Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica,
-    Resting, Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting,
-    Wish, decode, encode,
+    Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase,
+    Placement, Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure,
+    Tombstone, WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::truth::Truth;
 use super::witness::Witness;
-use super::{EventView, ReportedAddress, UnusableAddress};
+use super::{EventView, ReportedAddress, Stored, UnusableAddress};
 
 thread_local! {
     /// What the samples of this test had.
@@ -46,6 +50,7 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
     services_survive_with_every_profile_that_is_in_use();
     replicas_survive_in_every_phase_and_state();
     hosts_survive();
+    what_is_stranded_survives();
     SEEN.with(|seen| {
         let mut missing = seen.missing();
         // They are in records of their own.
@@ -55,7 +60,38 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
             "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
             seen.places()
         );
+        every_table_has_samples(seen);
     });
+}
+
+fn every_table_has_samples(seen: &Witness) {
+    fn has<K, V>(_: &Ledger<K, V>, seen: &Witness) {
+        let name = std::any::type_name::<V>();
+        assert!(seen.knows::<V>(), "no sample of {name}");
+    }
+    // Whoever adds a table is told here.
+    let Truth {
+        meta,
+        tombstones,
+        services,
+        replicas,
+        hosts,
+        resting,
+        events,
+        stranded,
+        host_events,
+        history,
+    } = Truth::load(&Stored::default()).unwrap();
+    has(&meta, seen);
+    has(&tombstones, seen);
+    has(&services, seen);
+    has(&replicas, seen);
+    has(&hosts, seen);
+    has(&resting, seen);
+    has(&events, seen);
+    has(&stranded, seen);
+    has(&host_events, seen);
+    has(&history, seen);
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -255,6 +291,9 @@ fn replicas_survive_in_every_phase_and_state() {
     }
     for cause in [
         WaitCause::Asked,
+        WaitCause::HostLost("host n1 lost".into()),
+        WaitCause::Left(Leaving::CutOff),
+        WaitCause::Left(Leaving::Shutdown),
         WaitCause::Conflict("port 80/tcp".into()),
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
@@ -271,6 +310,8 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Stopped,
         EndKind::Killed,
         EndKind::HostRebooted,
+        EndKind::HostLost,
+        EndKind::LeftHost,
         EndKind::PortConflict,
         EndKind::HostDrained,
         EndKind::HostShutdown,
@@ -305,6 +346,8 @@ fn replicas_survive_in_every_phase_and_state() {
         State::Stuck,
         State::Final(Final::Succeeded),
         State::Final(Final::Stopped),
+        State::Final(Final::Left(Leaving::CutOff)),
+        State::Final(Final::Left(Leaving::Shutdown)),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -382,6 +425,42 @@ fn hosts_survive() {
         });
         survives(&host);
     }
+    for by in [None, Some("root".to_owned())] {
+        host.lost = Some(Lost {
+            at: at(12),
+            last_contact: at(11),
+            before: by.is_some(),
+            fenced: by.is_some(),
+            by,
+        });
+        survives(&host);
+    }
+}
+
+#[test]
+fn what_is_stranded_survives() {
+    let mut stranded = Stranded {
+        name: name("web"),
+        grant: grant(),
+        boot_id: "boot-2".into(),
+        generation: 3,
+        restarts: 2,
+        since: at(7),
+        why: "host n1 lost".into(),
+        attached: None,
+        orphan: None,
+    };
+    survives(&stranded);
+    stranded.attached = Some(Attached {
+        key: "a1b2".into(),
+        job: Some("slurm 4711".into()),
+    });
+    stranded.orphan = Some(Orphan {
+        user: "alice".into(),
+        uid: 1000,
+        profile: Arc::new(profile(&web("web", 1))),
+    });
+    survives(&stranded);
 }
 
 #[test]
