@@ -54,6 +54,18 @@ impl Desks {
     pub(crate) fn of(&self, host: &HostName) -> Arc<Desk> {
         Arc::clone(self.0.lock().entry(host.clone()).or_default())
     }
+
+    /// The host that was told of this incarnation, whatever is wanted of it there.
+    ///
+    /// Cost: a look through the wanted sets of all hosts.
+    pub(crate) fn host_told_of(&self, wanted: impl Fn(&Desired) -> bool) -> Option<HostName> {
+        let desks = self.0.lock();
+        let found = desks.iter().find(|(_, desk)| {
+            let orders = desk.state.lock().orders.clone();
+            orders.is_some_and(|orders| orders.replicas.iter().any(&wanted))
+        });
+        found.map(|(host, _)| host.clone())
+    }
 }
 
 impl Desk {

@@ -247,8 +247,19 @@ async fn tell(app: &App, input: Input, truth: bool) -> Result<Response, Refused>
     Ok(acknowledged(app))
 }
 
-/// Where the token's incarnation is placed: a worker does not say where it runs, we do.
+/// Where the token's incarnation is placed, or is on its way out after another took its place: the end of that frees its
+/// numbers. A worker does not say where it runs, we do.
 fn host_of(app: &App, token: &ReplicaToken) -> Option<HostName> {
+    placed_at(app, token).or_else(|| {
+        app.shown.desks.host_told_of(|desired| {
+            let name = (&desired.service, desired.index, desired.incarnation);
+            name == (&token.service, token.index, token.incarnation)
+                && desired.service_id == token.service_id
+        })
+    })
+}
+
+fn placed_at(app: &App, token: &ReplicaToken) -> Option<HostName> {
     let view = app.shown.view.borrow();
     let service = view.services.get(&token.service)?;
     let mut replicas = service.replicas.iter();

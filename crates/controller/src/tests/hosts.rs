@@ -1,12 +1,12 @@
 //! Hosts, their agents and workers, and the endpoints that come of what they tell.
 
 use http::{Method, StatusCode};
-use portreeve::registry::{HostPorts, HostView, PortView};
+use portreeve::registry::{HostPorts, HostView, PortView, Want};
 use portreeve::supervision::{ExitStatus, Failure, Final, Reason, State};
 use portreeve::time::WallClock;
 use portreeve_api::body::{
-    AgentIdentity, DesiredSet, Endpoints, FitView, HostList, LOG_OFFSET_HEADER, Lease, LeaseAsk,
-    ServiceList, WhoAmI,
+    AgentIdentity, DesiredReplica, DesiredSet, Endpoints, FitView, HostList, LOG_OFFSET_HEADER,
+    Lease, LeaseAsk, ServiceList, WhoAmI,
 };
 use portreeve_api::{SENT_HEADER, paths};
 
@@ -515,4 +515,47 @@ async fn moments_are_as_old_as_told_however_far_the_hosts_clock_is_off() {
         "shown {at}, it was at {}",
         now - 30_000
     );
+}
+
+// Its end frees its numbers, or lets what took its place begin; the agent does not tell it while its worker lives.
+#[tokio::test]
+async fn the_worker_of_a_replica_whose_place_another_took_is_heard_to_the_end() {
+    let site = Site::start().await;
+    let agent = FakeAgent::join(&site).await;
+    let submit = put(
+        &paths::service(&"web"),
+        "application/toml",
+        profile("web", 1),
+    );
+    assert_eq!(site.as_user(OWNER, submit).await.status, StatusCode::OK);
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let old = set.replicas[0].clone();
+    let mut facts = agent.facts();
+    facts.boot_id = "boot-2".into();
+    agent.report(&facts).await;
+    let incarnation = |one: &DesiredReplica| one.desired.incarnation;
+    let renewed = |set: &DesiredSet| {
+        let mut all = set.replicas.iter();
+        all.any(|one| incarnation(one) > incarnation(&old))
+    };
+    agent.desired_until(renewed).await;
+    // It lives all the same.
+    facts.replicas = vec![portreeve::registry::ReplicaReport {
+        host: facts.host.clone(),
+        service: old.desired.service.clone(),
+        index: 0,
+        incarnation: incarnation(&old),
+        service_id: None,
+        grant: None,
+        status: status(1, State::Up, true),
+    }];
+    agent.report(&facts).await;
+    let wants = |set: &DesiredSet, want: Want| {
+        let mut all = set.replicas.iter();
+        all.any(|one| incarnation(one) == incarnation(&old) && one.desired.want == want)
+    };
+    agent.desired_until(|set| wants(set, Want::Stop)).await;
+    let end = status(2, State::Final(Final::Stopped), false);
+    agent.tell(&old, &end).await;
+    agent.desired_until(|set| wants(set, Want::Forget)).await;
 }

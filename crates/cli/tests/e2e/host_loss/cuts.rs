@@ -1,15 +1,18 @@
 //! Cuts: the host and its services live, and only nobody hears of them.
 
 use super::{
-    cluster, events, last, living, patience, replica, seen, snapshot, standing, start_controller,
-    until_host_is, watch,
+    cluster, cluster_that_forgives, events, last, living, patience, replica, seen, snapshot,
+    standing, start_controller, until_host_is, watch, written,
 };
 use crate::world::{USUAL, eventually, hello};
 
 // P22
 #[test]
 fn a_cut_shorter_than_the_grace_changes_nothing_at_all() {
-    let Some(cluster) = cluster(2) else { return };
+    let long = (patience().0, std::time::Duration::from_secs(90));
+    let Some(cluster) = cluster_that_forgives(2, long) else {
+        return;
+    };
     cluster.submit("web", &hello("web", 2, "", USUAL));
     cluster.ready("web", "2");
     let watch = watch(&cluster, "web");
@@ -56,8 +59,9 @@ fn a_host_that_comes_back_after_its_replica_was_replaced_ends_the_old_one_and_gi
     // The old one runs on, and nobody has told it anything.
     assert_eq!(living(&cluster), [1, 1]);
     let held = |cluster: &crate::cluster::Cluster| {
-        let ports = cluster.world.json(&["ports", &host]).to_string();
-        ports.contains(&first["ports"]["http"].to_string())
+        let ports = cluster.world.json(&["ports", &host]);
+        let ports = ports["ports"].as_array().unwrap();
+        ports.iter().any(|it| it["state"] == "held")
     };
     assert!(held(&cluster));
     let before = snapshot(&cluster, "web");
@@ -94,7 +98,7 @@ fn a_host_that_comes_back_before_its_replica_found_another_place_runs_it_once() 
         "{waits:#}"
     );
     let why = cluster.world.run(&["why", "web/0"]);
-    assert!(why.stdout.contains("lost"), "{why:?}");
+    assert!(why.stderr.contains("host n1 lost, last contact"), "{why:?}");
     assert_eq!(snapshot(&cluster, "web").1, 0);
     cluster.link_up(1);
     cluster.ready("web", "1");
@@ -113,18 +117,18 @@ fn a_controller_that_was_away_for_longer_than_the_grace_gives_up_no_host() {
     };
     cluster.submit("web", &hello("web", 2, "", USUAL));
     cluster.ready("web", "2");
-    let before = (snapshot(&cluster, "web"), standing(&cluster, "web"));
+    let before = standing(&cluster, "web");
+    written();
     cluster.kill_controller();
     last(patience().1 + patience().0);
     start_controller(&mut cluster);
     // Served at once, from what is stored.
-    assert_eq!(snapshot(&cluster, "web"), before.0);
+    let served = snapshot(&cluster, "web");
+    assert_eq!(served.1, 2);
     cluster.wait_until_up(2);
     last(patience().0);
-    assert_eq!(
-        (snapshot(&cluster, "web"), standing(&cluster, "web")),
-        before
-    );
+    assert_eq!(snapshot(&cluster, "web"), served);
+    assert_eq!(standing(&cluster, "web"), before);
     let told = events(&cluster, "web");
     assert!(!told.contains("lost"), "{told}");
     assert_eq!(living(&cluster).iter().sum::<usize>(), 2);
@@ -138,6 +142,7 @@ fn a_host_that_vanished_while_the_controller_was_away_is_given_up_after_a_whole_
     };
     cluster.submit("web", &hello("web", 2, "", USUAL));
     cluster.ready("web", "2");
+    written();
     cluster.kill_controller();
     cluster.power_off(2);
     last(patience().1);

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{cluster, events, living, replica, seen, snapshot, state, until_host_is, watch};
+use super::{cluster, events, living, read, replica, seen, snapshot, state, until_host_is, watch};
 use crate::cluster::Cluster;
 use crate::world::{USUAL, eventually, hello};
 
 /// Waits until so many replicas are listed, none of them on this host.
 fn until_listed_without(cluster: &Cluster, service: &str, listed: usize, host: &str) {
     let met = eventually(|| {
-        let read = cluster.world.json(&["endpoints", service]);
+        let read = read(cluster, service);
         let all = read["endpoints"].as_array().unwrap();
         all.len() == listed && all.iter().all(|one| one["host"] != host)
     });
@@ -49,8 +49,8 @@ fn a_host_without_power_is_unconfirmed_then_leaves_in_one_revision_and_is_replac
     assert!(eventually(|| seen(&watch).len() == 3), "{}", watch.output());
     assert_eq!(seen(&watch), [3, 2, 3]);
     let told = events(&cluster, "web");
-    assert!(told.contains("host lost, last contact"), "{told}");
-    assert!(replica(&cluster, "web", 2)["incarnation"].as_u64() > Some(1));
+    assert!(told.contains(" lost, last contact "), "{told}");
+    assert!(replica(&cluster, "web", 2)["incarnation"].as_u64() > Some(0));
     assert_eq!(living(&cluster).iter().sum::<usize>(), 3);
     assert_eq!(living(&cluster)[number - 1], 0);
 }
@@ -106,7 +106,8 @@ fn a_number_of_a_lost_host_is_given_to_nobody_until_the_host_has_booted() {
 // hosts 4
 #[test]
 fn a_reboot_within_the_grace_takes_the_endpoints_out_at_once_and_uses_the_same_host_and_numbers() {
-    let Some(mut cluster) = cluster(1) else {
+    // By the default grace: this machine may take its time for the boot.
+    let Some(mut cluster) = Cluster::of(1) else {
         return;
     };
     cluster.submit("web", &hello("web", 2, "", USUAL));
@@ -118,7 +119,7 @@ fn a_reboot_within_the_grace_takes_the_endpoints_out_at_once_and_uses_the_same_h
     let before = ports(&cluster);
     cluster.power_off(1);
     cluster.power_on(1, "22222222-2222-4333-8444-555555555555");
-    let again = |one: &Value| one["incarnation"].as_u64() > Some(1) && one["ready"] == true;
+    let again = |one: &Value| one["incarnation"].as_u64() > Some(0) && one["ready"] == true;
     let met = eventually(|| cluster.replicas("web").iter().all(again));
     assert!(met, "{:#}", cluster.world.json(&["service", "web"]));
     assert_eq!(ports(&cluster), before);
@@ -145,7 +146,7 @@ fn what_must_not_run_twice_ends_with_its_host_and_says_so() {
         .world
         .replica_when("once", 0, "ended", |it| it["job_state"] == "EXIT");
     let reason = ended["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("host lost"), "{ended:#}");
+    assert!(reason.contains(" lost, last contact "), "{ended:#}");
     assert_eq!(living(&cluster), [0, 0]);
 }
 
@@ -184,6 +185,6 @@ fn one_fixed_number_runs_on_two_hosts_also_after_one_of_them_moved_by_host_loss(
         (&stayed["host"], &stayed["ready"]),
         (&"n2".into(), &true.into())
     );
-    assert_eq!(stayed["incarnation"], 1, "{stayed:#}");
+    assert_eq!(stayed["incarnation"], 0, "{stayed:#}");
     assert_eq!(living(&cluster).iter().sum::<usize>(), 2);
 }
