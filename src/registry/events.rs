@@ -72,10 +72,6 @@ impl Registry {
     }
 
     /// Notes a decision about a host in its own log, which every user may read: it names no service.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the verbs for hosts tell by it")
-    )]
     pub(super) fn tell_host(&mut self, host: HostId, kind: &str, text: String) {
         let event = self.event(kind, text);
         self.log_host(host, event, Standing::Truth);

@@ -107,7 +107,6 @@ impl Registry {
 }
 
 /// What became of an order about a host.
-#[expect(dead_code, reason = "the verbs that answer come with their rules")]
 pub(super) const fn host_answer(host: HostName, changed: bool, notes: Vec<String>) -> Answer {
     Answer {
         service: None,

@@ -90,6 +90,8 @@ pub struct Registry {
     pub(super) contacts: Contacts,
     /// Hosts on which something may be stranded no more.
     pub(super) stranded_due: BTreeSet<HostId>,
+    /// How many replicas were met that nobody here knows.
+    pub(super) unknown_numbers: u64,
     /// What follows from the events of each service.
     pub(super) event_logs: EventLogs<ServiceId>,
     /// What follows from the events of each host.
@@ -138,6 +140,7 @@ impl Registry {
             claims: Claims::default(),
             contacts: Contacts::default(),
             stranded_due: BTreeSet::new(),
+            unknown_numbers: 0,
             event_logs: EventLogs::default(),
             host_logs: EventLogs::default(),
             archive: Archive::default(),

@@ -60,6 +60,7 @@ mod teller;
 mod tombstones;
 mod touched;
 mod truth;
+mod unknown;
 mod view;
 mod views;
 mod windows;
@@ -95,6 +96,8 @@ mod attach_test;
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
+#[cfg(test)]
+mod fencing_test;
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]

@@ -16,9 +16,9 @@ use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
-    Attached, DecodeError, EndKind, Ended, Former, Host, Meta, Phase, Placement, Replica, Resting,
-    Roll, RollKind, Service, StopOrder, StopWhy, Tenure, Tombstone, WaitCause, Waiting, Wish,
-    decode, encode,
+    Attached, DecodeError, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase, Placement,
+    Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure, Tombstone,
+    WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::{EventView, ReportedAddress, UnusableAddress};
@@ -106,6 +106,7 @@ fn meta_tombstones_rests_and_events_survive() {
         ceiling: 1 << 52,
         next_service: 9,
         rights: 1 << 51,
+        incarnation_base: 7,
     });
     for revision in [None, Some(1 << 52)] {
         survives(&Tombstone {
@@ -170,6 +171,7 @@ fn services_survive_with_every_profile_that_is_in_use() {
         submitted: at(1),
         roll: None,
         incarnation_floor: 6,
+        skipped: vec![(2, 5)],
         attached: false,
     };
     survives(&service);
@@ -222,6 +224,7 @@ fn replicas_survive_in_every_phase_and_state() {
         WaitCause::Conflict("port 80/tcp".into()),
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
+        WaitCause::HostLost("host n1 lost".into()),
     ] {
         let rest = Some(Duration::from_millis(1500));
         phases.push(Phase::Waiting(Waiting { cause, rest }));
@@ -234,6 +237,7 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Stopped,
         EndKind::Killed,
         EndKind::HostRebooted,
+        EndKind::HostLost,
         EndKind::PortConflict,
     ] {
         phases.push(Phase::Ended(Ended {
@@ -299,8 +303,46 @@ fn hosts_survive() {
         id: HostId(3),
         facts,
         reported_at: at(6),
-        lost: None,
+        lost: Some(Lost {
+            at: at(1),
+            last_contact: at(2),
+            before: true,
+            by: Some("root".into()),
+            fenced: true,
+        }),
+        fences: [crate::residency::ReplicaName {
+            service: name("web"),
+            index: 1,
+            incarnation: Incarnation(2),
+        }]
+        .into(),
     });
+}
+
+#[test]
+fn what_is_stranded_survives_also_without_its_service() {
+    let mut stranded = Stranded {
+        name: name("web"),
+        grant: grant(),
+        boot_id: "boot-2".into(),
+        generation: 3,
+        restarts: 4,
+        since: at(5),
+        why: "host lost".into(),
+        attached: None,
+        orphan: None,
+    };
+    survives(&stranded);
+    stranded.attached = Some(Attached {
+        key: "a1b2".into(),
+        job: Some("slurm 7".into()),
+    });
+    stranded.orphan = Some(Orphan {
+        user: "alice".into(),
+        uid: 1001,
+        profile: Arc::new(profile(&web("web", 3))),
+    });
+    survives(&stranded);
 }
 
 #[test]

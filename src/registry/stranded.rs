@@ -15,7 +15,7 @@ use crate::supervision::{State, Status};
 use super::Desired;
 use super::hosts::Leftover;
 use super::machine::Registry;
-use super::records::{EndKind, Orphan, Phase, Placement, Stranded, WaitCause, Wish};
+use super::records::{EndKind, Orphan, Phase, Placement, Replica, Stranded, WaitCause, Wish};
 use super::truth::{ReplicaKey, TenureKey};
 
 impl Registry {
@@ -49,10 +49,23 @@ impl Registry {
         self.stranded_due.insert(placement.host);
     }
 
+    /// What is stranded on the host.
+    pub(super) fn stranded_on(
+        &self,
+        host: HostId,
+    ) -> impl Iterator<Item = (&TenureKey, &Stranded)> {
+        self.truth.stranded.range(TenureKey::all_of(host))
+    }
+
+    /// What is placed on the host. Cost: a look at every replica.
+    pub(super) fn placed_on(&self, host: HostId) -> impl Iterator<Item = (&ReplicaKey, &Replica)> {
+        let all = self.truth.replicas.iter();
+        all.filter(move |(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == host))
+    }
+
     /// Something was told that may end what is stranded on the host.
     pub(super) fn look_at_stranded_of(&mut self, host: HostId) {
-        let mut there = self.truth.stranded.range(TenureKey::all_of(host));
-        if there.next().is_some() {
+        if self.stranded_on(host).next().is_some() {
             self.stranded_due.insert(host);
         }
     }
@@ -170,14 +183,33 @@ impl Registry {
         let Some((stranded, (service, replica))) = found else {
             return false;
         };
-        let is_wanted = service.wish == Wish::Running && service.roll.is_none();
+        // Of several that are stranded there, only the newest was not replaced.
+        let newer = TenureKey {
+            host: at.host,
+            replica: ReplicaId {
+                incarnation: next(at.replica.incarnation),
+                ..at.replica
+            },
+        };
+        let last = TenureKey {
+            replica: ReplicaId {
+                incarnation: Incarnation(u32::MAX),
+                ..at.replica
+            },
+            ..newer
+        };
+        let is_newest = self.truth.stranded.range(newer..=last).next().is_none();
+        let is_wanted = is_newest && service.wish == Wish::Running && service.roll.is_none();
         match &replica.phase {
             Phase::Waiting(waiting) => {
                 is_wanted
                     && matches!(waiting.cause, WaitCause::HostLost(_))
                     && stranded.generation == service.generation
                     && replica.generation == stranded.generation
-                    && replica.incarnation == next(at.replica.incarnation)
+                    && replica.incarnation > at.replica.incarnation
+                    && replica.former.as_ref().is_some_and(|former| {
+                        (former.host, &former.grant) == (at.host, &stranded.grant)
+                    })
             }
             // Its job goes on, and nobody else has the index: only the other scheduler ends it.
             Phase::Ended(ended) => {
@@ -199,6 +231,14 @@ impl Registry {
         };
         let host = self.host_name(at.host);
         let now = self.now.wall;
+        let waited_as = self.truth.replicas.find(&key).map(|it| it.incarnation);
+        if let Some(service) = self.truth.services.change(&key.0)
+            && let Some(waited_as) = waited_as.filter(|it| *it > at.replica.incarnation)
+        {
+            // People were told of the incarnation that it waited as: it never names another placement.
+            let floor = next(waited_as).0;
+            service.incarnation_floor = service.incarnation_floor.max(floor);
+        }
         let Some(replica) = self.truth.replicas.change(&key) else {
             return;
         };
