@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix sim bench bench-server
+.PHONY: verify quick test scripts loom external long fix sim bench bench-server bench-controller
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -70,3 +70,7 @@ bench:
 bench-server:
 	.ci/install-packages
 	$(CARGO) bench -p portreeve-cli --bench server --locked
+
+# The rows of the controller's store, on the disk of the target folder. PORTREEVE_ROWS=14,21 measures these alone.
+bench-controller:
+	$(CARGO) bench -p portreeve-controller --bench store --locked

@@ -81,6 +81,21 @@ impl WallClock {
         Self(self.0.saturating_add_signed(ahead_ms.saturating_neg()))
     }
 
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The moment `span` after this one.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+        )
+    }
+
     /// The moment `age` before this one.
     #[must_use]
     pub fn before(self, age: Duration) -> Self {

@@ -111,19 +111,20 @@ impl Row {
     }
 }
 
-/// Where the rows of this bench are left, and those of the one that needs the whole server.
+/// Where the rows of this bench are left, those of the one that needs the whole server, and those of the store's.
 pub(crate) const FILE: &str = "bench-rows.json";
 pub(crate) const SERVER_FILE: &str = "bench-server-rows.json";
+pub(crate) const CONTROLLER_FILE: &str = "bench-controller-rows.json";
 
 /// Prints what each row was made of, then the rows of these numbers, and leaves what was measured in `file` in the
-/// target folder. Rows that were not measured now are told from the last run that did, of either bench.
-pub(crate) fn print(rows: &[Row], file: &str, numbers: std::ops::RangeInclusive<u32>) {
-    let earlier = [kept(FILE), kept(SERVER_FILE)].concat();
+/// target folder. Rows that were not measured now are told from the last run that did, of any bench.
+pub(crate) fn print(rows: &[Row], file: &str, numbers: impl IntoIterator<Item = u32>) {
+    let earlier = [FILE, SERVER_FILE, CONTROLLER_FILE].map(kept).concat();
     leave_rows(file, print_with(rows, &earlier, numbers));
 }
 
 /// Prints these rows; gives those that were measured.
-fn print_with(rows: &[Row], kept: &[Value], numbers: std::ops::RangeInclusive<u32>) -> Vec<Value> {
+fn print_with(rows: &[Row], kept: &[Value], numbers: impl IntoIterator<Item = u32>) -> Vec<Value> {
     for row in rows {
         println!("\nrow {}: {}", row.number, row.what);
         for part in &row.parts {

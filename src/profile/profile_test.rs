@@ -526,7 +526,6 @@ fn what_is_unwise_is_told_but_accepted() {
     );
     warns("pre_exec = \"get password=abc\"", "the value of password");
     warns("env_secret = [\"HF_TOKEN\"]", "not handed over");
-    warns("on_cut_off = \"stop\"", "not acted on");
     warns(
         "env_secret = [\"T\"]\npre_exec = [\"get\", \"${env.T}\"]",
         "${env.T} stands on a command line",

@@ -56,7 +56,7 @@ impl Registry {
 
     /// Takes up what the stored hosts claim.
     pub(super) fn take_up_claims(&mut self) {
-        let stored = self.truth.hosts.iter();
+        let stored = self.truth.known_hosts();
         let stored: Vec<_> = stored.map(|(id, host)| (*id, host.facts.clone())).collect();
         for (id, facts) in stored {
             // One after the other, so that the first of several has it.

@@ -23,6 +23,13 @@ impl Registry {
             Command::Kill { service, index } => self.kill(by, &service, index),
             Command::Attach(attachment) => self.attach(by, *attachment),
             Command::Delete { service } => self.delete(by, &service),
+            Command::OnlyIf {
+                precondition,
+                command,
+            } => {
+                self.holds(by, &precondition, &command)?;
+                self.command(by, *command)
+            }
             Command::Host { host, verb } => self.host_command(by, &host, verb),
         }
     }

@@ -184,12 +184,28 @@ pub enum Refusal {
         /// Which limit.
         limit: Box<LimitReached>,
     },
+    /// The service is not as the asker knows it.
+    #[error("{service} {}", otherwise(tag.is_some()))]
+    Changed {
+        /// Which service.
+        service: ServiceName,
+        /// The tag of its definition now; none: it is not there.
+        tag: Option<String>,
+    },
     /// The truth could not be written; nothing changed.
     #[error("the store refused the change and nothing was changed: {reason}")]
     NotStored {
         /// The store's words.
         reason: String,
     },
+}
+
+const fn otherwise(is_there: bool) -> &'static str {
+    if is_there {
+        "is not as it was when you read it; read it again and decide anew"
+    } else {
+        "is not there any more; leave out the condition to create it"
+    }
 }
 
 fn live_replicas(live: u32) -> String {

@@ -91,10 +91,10 @@ impl Registry {
         }
         let id = self.known_host(host)?;
         match verb {
-            HostVerb::Drain { pace } => self.drain_host(by, id, pace),
-            HostVerb::Undrain => self.undrain_host(by, id),
+            HostVerb::Drain { pace } => Ok(self.drain_host(by, id, pace)),
+            HostVerb::Undrain => Ok(self.undrain_host(by, id)),
             HostVerb::Down { fenced } => self.host_down(by, id, fenced),
-            HostVerb::Remove => self.remove_host(by, id),
+            HostVerb::Remove => self.remove_host(id),
             HostVerb::Adopt { replica } => self.adopt_unknown(by, id, &replica),
             HostVerb::Fence { replica } => self.fence_unknown(by, id, replica.as_ref()),
         }
@@ -102,7 +102,20 @@ impl Registry {
 
     fn known_host(&self, host: &HostName) -> Result<HostId, Refusal> {
         let id = self.host_names.get(host).copied();
+        let id = id.filter(|id| {
+            self.truth
+                .hosts
+                .find(id)
+                .is_some_and(|it| it.removed.is_none())
+        });
         id.ok_or_else(|| Refusal::NoSuchHost { host: host.clone() })
+    }
+
+    pub(super) fn unfit_host(&self, host: HostId, reason: &str) -> Refusal {
+        Refusal::HostUnfit {
+            host: self.host_name(host),
+            reason: reason.to_owned(),
+        }
     }
 }
 

@@ -152,6 +152,7 @@ impl Registry {
         let replicas = std::mem::take(&mut facts.replicas);
         let full = std::mem::replace(&mut facts.full, false);
         let id = self.host_id(&facts.host);
+        self.keep_shutdown(id, &mut facts, full);
         if self
             .truth
             .hosts
@@ -195,9 +196,6 @@ impl Registry {
         }
     }
 
-    /// Takes in that a host goes down in order.
-    pub(super) fn host_shutdown(&mut self, _host: &HostName) {}
-
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
@@ -222,6 +220,8 @@ impl Registry {
                 reported_at,
                 lost: None,
                 fences: BTreeSet::new(),
+                drain: None,
+                removed: None,
             };
             self.truth.hosts.note_whole(id, host);
         }

@@ -16,6 +16,7 @@ use super::attach::Attachment;
 use super::effect::Ticket;
 use super::host_verbs::HostVerb;
 use super::limits::Limits;
+use super::precondition::Precondition;
 use super::seats::AgentIdentity;
 
 /// One thing that happened.
@@ -88,6 +89,13 @@ pub enum Command {
     },
     /// Grant ports on the host of another scheduler's job, which runs the replica itself.
     Attach(Box<Attachment>),
+    /// Does it only if its service is as the asker knows it.
+    OnlyIf {
+        /// What has to be true.
+        precondition: Precondition,
+        /// What then.
+        command: Box<Command>,
+    },
     /// Forget a stopped service.
     Delete {
         /// Which service.
@@ -153,6 +161,9 @@ pub struct HostFacts {
     /// What is wrong with the host itself, in words: shown among its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
+    /// It goes down in order: what runs here is stopped and nothing new begins, until a full report says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shutting_down: bool,
     /// The newest status of every replica that lives here; in a full report also [`Status::silent`] of one whose worker
     /// has not said a word yet, since what a full report leaves out is gone.
     pub replicas: Vec<ReplicaReport>,

@@ -11,6 +11,7 @@ use crate::time::{Monotonic, Now};
 
 use super::claims::Claims;
 use super::contact::{Contacts, Silence};
+use super::drain::Drains;
 use super::event_log::EventLogs;
 use super::hosts::HostLife;
 use super::limits::Limits;
@@ -20,7 +21,7 @@ use super::pools::Pools;
 use super::port_history::Archive;
 use super::retention::Retention;
 use super::show::Shown;
-use super::truth::Truth;
+use super::truth::{MetaKey, Truth};
 use super::{BatchNumber, Effect, Input, Stored, View};
 
 /// Site settings of the registry.
@@ -40,10 +41,10 @@ pub struct Config {
     /// How long after a start what is stored of a host that does not report is called stale; `None`: until it
     /// reports.
     pub stale_for: Option<Duration>,
-    /// When the silence of a host counts; `None`: never.
-    pub silence: Option<Silence>,
     /// How much users and groups may hold.
     pub limits: Limits,
+    /// When the silence of a host counts; `None`: never.
+    pub silence: Option<Silence>,
     /// Whether a new number line begins although the store holds one: it is a restored backup or a clone, of which
     /// readers may know more, or other, than it does.
     pub begin_epoch: bool,
@@ -58,8 +59,8 @@ impl Default for Config {
             news_delay: Duration::from_secs(1),
             coalesce: Duration::from_millis(20),
             stale_for: None,
-            silence: Some(Silence::default()),
             limits: Limits::default(),
+            silence: Some(Silence::default()),
             begin_epoch: false,
         }
     }
@@ -86,10 +87,6 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
-    /// When hosts are looked at that say nothing.
-    pub(super) contacts: Contacts,
-    /// Hosts on which something may be stranded no more.
-    pub(super) stranded_due: BTreeSet<HostId>,
     /// How many replicas were met that nobody here knows.
     pub(super) unknown_numbers: u64,
     /// What follows from the events of each service.
@@ -100,10 +97,16 @@ pub struct Registry {
     pub(super) archive: Archive,
     /// When it is next looked for what was kept long enough.
     pub(super) retention: Retention,
+    /// When hosts are looked at that say nothing.
+    pub(super) contacts: Contacts,
+    /// Hosts on which something may be stranded no more.
+    pub(super) stranded_due: BTreeSet<HostId>,
     /// Services whose replicas or roll may have a next step.
     pub(super) attention: BTreeSet<ServiceId>,
     /// What waiting replicas wait for.
     pub(super) waits: Waits,
+    /// Hosts that are taken out of service.
+    pub(super) drains: Drains,
     pub(super) outbox: Outbox,
     pub(super) shown: Shown,
     /// Stored grants that contradict each other; all are kept, and shown with their hosts.
@@ -138,15 +141,16 @@ impl Registry {
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
-            contacts: Contacts::default(),
-            stranded_due: BTreeSet::new(),
             unknown_numbers: 0,
             event_logs: EventLogs::default(),
             host_logs: EventLogs::default(),
             archive: Archive::default(),
             retention: Retention::default(),
+            contacts: Contacts::default(),
+            stranded_due: BTreeSet::new(),
             attention: BTreeSet::new(),
             waits: Waits::default(),
+            drains: Drains::default(),
             outbox: Outbox::default(),
             shown: Shown::default(),
             conflicts: Vec::new(),
@@ -161,6 +165,7 @@ impl Registry {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.now = now;
         match input {
+            told if self.is_being_removed(&told) => self.deferred.push_back(told),
             Input::Lease { host, skew_ms } => self.lease(&host, skew_ms),
             Input::Status(report) => self.status(report),
             Input::HostReport(facts) => self.host_report(facts),
@@ -192,10 +197,15 @@ impl Registry {
         self.follow_contacts();
         if !self.outbox.is_busy() && !self.outbox.is_resting(now.mono) {
             self.settle_stranded();
+            if !self.attention.is_empty() || self.waits.is_due() {
+                self.drains.wake();
+            }
             for service in std::mem::take(&mut self.attention) {
                 self.settle(service);
+                self.end_move(service);
                 self.roll(service);
             }
+            self.move_drained();
             self.place();
         }
         self.show_news(out);
@@ -210,6 +220,8 @@ impl Registry {
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
+        self.forget_removed();
+        self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());
         self.send_orders(sent.orders, out);
@@ -226,6 +238,8 @@ impl Registry {
             let logs = self.open_logs();
             self.truth.revert();
             self.reopen_logs(logs);
+            // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.
+            self.truth.meta.note(&MetaKey, |_| {});
             self.rebuild();
         } else {
             // Only news was refused: it stays told, and is written with the next batch.
@@ -256,6 +270,7 @@ impl Registry {
             let all = [
                 self.pools.next_deadline(),
                 self.waits.next_deadline(),
+                self.drains.next_deadline(),
                 self.outbox.next_deadline(),
                 self.retention.next_deadline(),
             ];
@@ -275,6 +290,7 @@ impl Registry {
         }
         if !self.outbox.is_busy() {
             self.end_rests();
+            self.drains.on_deadline(now.mono);
             self.end_retention();
         }
         self.flush(now, out);

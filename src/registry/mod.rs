@@ -14,12 +14,16 @@ mod claims;
 mod commands;
 mod contact;
 mod drain;
+mod drain_orders;
+mod drain_plan;
 mod effect;
 mod event_log;
 mod events;
 mod explain;
 mod fencing;
 mod heard;
+mod host_removal;
+mod host_shutdown;
 mod host_verbs;
 mod hosts;
 mod input;
@@ -36,6 +40,7 @@ mod placement;
 mod pools;
 mod port_history;
 mod port_views;
+mod precondition;
 mod publish;
 mod reasons;
 mod records;
@@ -78,6 +83,7 @@ pub use input::{
 pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
 pub use port_history::{HistoryQuestion, PortHistory, TenureView};
+pub use precondition::Precondition;
 pub use reasons::{CauseSum, FitView, HolderView, HostFit, HostSums, ReasonView};
 pub use replica_list::ReplicaList;
 pub use roster::{Named, Roster};
@@ -86,18 +92,24 @@ pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use tombstones::Removed;
 pub use view::{
-    Desired, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView,
-    ReplicaView, ServiceView, View,
+    Desired, DrainView, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts,
+    PortView, ReplicaView, ServiceView, StayView, View,
 };
 
 #[cfg(test)]
 mod attach_test;
+#[cfg(test)]
+mod drain_test;
 #[cfg(test)]
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
 #[cfg(test)]
 mod fencing_test;
+#[cfg(test)]
+mod host_removal_test;
+#[cfg(test)]
+mod host_shutdown_test;
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]
@@ -110,6 +122,8 @@ mod networks_test;
 mod placement_test;
 #[cfg(test)]
 mod port_history_test;
+#[cfg(test)]
+mod precondition_test;
 #[cfg(test)]
 mod records_test;
 #[cfg(test)]
@@ -130,3 +144,5 @@ mod stale_test;
 mod store_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod witness;

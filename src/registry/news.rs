@@ -83,7 +83,7 @@ impl Registry {
             self.relay(key, incarnation, event);
         }
         self.shown.news.insert_replica(key);
-        let rolls = |service: &Service| service.roll.is_some();
+        let rolls = |service: &Service| service.roll.is_some() || service.moving.is_some();
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);
         }

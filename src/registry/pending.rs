@@ -158,6 +158,12 @@ impl Registry {
         if let Some(cause) = self.pool_state(host).cause() {
             return vec![bare(Obstruction::Allocator(cause))];
         }
+        if self.is_drained(host) {
+            return vec![bare(Obstruction::Allocator(Cause::HostDrained))];
+        }
+        if self.shuts_down(host) {
+            return vec![bare(Obstruction::ShutsDown)];
+        }
         if self.published(host).is_none() && profile.ports.iter().any(|port| port.publish) {
             return vec![bare(Obstruction::Allocator(Cause::NoAddress))];
         }

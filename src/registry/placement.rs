@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
+use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceId};
 use crate::port::Protocol;
 use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
@@ -43,6 +43,11 @@ pub(super) struct Reason {
 const ASKED_A_ROUND: usize = 100_000;
 
 impl Waits {
+    /// Whether everybody who waits is looked at again.
+    pub(super) const fn is_due(&self) -> bool {
+        self.is_due
+    }
+
     /// Has everybody who waits looked at again.
     pub(super) const fn wake(&mut self) {
         self.is_due = true;
@@ -96,7 +101,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    fn add(&mut self, service: ServiceId, host: HostId, grant: &PortGrant) {
+    pub(super) fn add(&mut self, service: ServiceId, host: HostId, grant: &PortGrant) {
         *self.of_service.entry((service, host)).or_default() += 1;
         *self.numbers.entry(host).or_default() += grant.count();
     }
@@ -173,24 +178,17 @@ impl Registry {
         let request = profile.request();
         let former = former.map(|former| (former.host, former.grant.clone()));
         let at = former.as_ref().map(|(host, _)| *host);
-        let rank = |registry: &Self, host: HostId| {
-            let wish = match (at == Some(host), avoids) {
-                (true, false) => 0,
-                (true, true) => 2,
-                _ => 1,
-            };
-            let of_service = crowd.of_service.get(&(key.0, host)).copied();
-            let numbers = crowd.numbers.get(&host).copied();
-            let name = registry.host_name(host);
-            (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
-        };
+        let wish = at.map(|at| (at, avoids));
         let now = self.now.mono;
         let among = candidates.iter().copied().collect();
         // Most who wait fit nowhere: who does is known before anything is put in order.
         let mut feasible = self.pools.feasible(now, key.0, &request, &among);
         let mut placed = None;
         while placed.is_none()
-            && let Some((_, best)) = feasible.iter().map(|host| (rank(self, host), host)).min()
+            && let Some((_, best)) = feasible
+                .iter()
+                .map(|host| (self.rank(crowd, key.0, host, wish), host))
+                .min()
         {
             let grant = self.pools.place(now, id, &request, former.as_ref(), best);
             placed = grant.map(|grant| (best, grant));
@@ -240,6 +238,26 @@ impl Registry {
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None
+    }
+
+    /// In which order hosts that fit are taken: the former one first, or last where it is to be avoided; then spread
+    /// of the service, fewest held, and the name.
+    pub(super) fn rank(
+        &self,
+        crowd: &Crowd,
+        service: ServiceId,
+        host: HostId,
+        former: Option<(HostId, bool)>,
+    ) -> (u8, u32, u32, HostName) {
+        let wish = match former {
+            Some((at, false)) if at == host => 0,
+            Some((at, true)) if at == host => 2,
+            _ => 1,
+        };
+        let of_service = crowd.of_service.get(&(service, host)).copied();
+        let numbers = crowd.numbers.get(&host).copied();
+        let name = self.host_name(host);
+        (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
     }
 
     /// What the waiting replicas would count as, one for each service.
@@ -297,6 +315,7 @@ impl Registry {
         self.eligible_hosts(profile)
             .into_iter()
             .filter(|host| self.takes_grants(host.id))
+            .filter(|host| !self.is_drained(host.id) && !self.shuts_down(host.id))
             .filter(|host| !needs_address || self.published(host.id).is_some())
             .filter(|host| self.lacking(host.id, &profile.ports).is_empty())
             .map(|host| host.id)
@@ -307,8 +326,7 @@ impl Registry {
     /// Hosts that the profile's placement rule allows, whatever their state.
     pub(super) fn eligible_hosts(&self, profile: &Profile) -> Vec<&Host> {
         self.truth
-            .hosts
-            .iter()
+            .known_hosts()
             .map(|(_, host)| host)
             .filter(|host| allows(&profile.placement, host))
             .collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, Conflict, CoolingRecord, GrantRecord, HostSet,
-    HostSpec, HostState, Need, Summary,
+    HostSpec, HostState, Need, Removal, Summary, Transaction,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -67,6 +67,17 @@ impl Pools {
     pub(super) fn set_state(&mut self, host: HostId, state: HostState) {
         // An unknown host is one beyond the limit, see `put_host`.
         let _ = self.allocator.set_host_state(host, state);
+    }
+
+    /// Forgets a host. One that an open batch still fills is kept, as unknown ones are.
+    pub(super) fn forget_host(&mut self, host: HostId, removal: Removal) {
+        let _ = self.allocator.remove_host(host, removal);
+        self.cooled.retain(|number, _| number.host != host);
+    }
+
+    /// Reservations to look at what would be; undone when it is dropped.
+    pub(super) fn trial(&self, now: Monotonic) -> Transaction<'_> {
+        self.allocator.begin(now)
     }
 
     /// The hosts of `candidates` that take the request now.
@@ -288,7 +299,7 @@ impl Registry {
     /// Builds the pools anew from the records. Rests begin in full again.
     pub(super) fn fill_pools(&mut self) {
         let mut pools = Pools::new(&self.config);
-        for (id, host) in self.truth.hosts.iter() {
+        for (id, host) in self.truth.known_hosts() {
             pools.put_host(*id, &host.facts);
             pools.set_state(*id, self.pool_state(*id));
         }

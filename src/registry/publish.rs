@@ -11,7 +11,7 @@ use crate::time::{Utc, WallClock};
 
 use super::contact::Suspects;
 use super::machine::Registry;
-use super::records::{Phase, Placement, Replica, Service};
+use super::records::{Phase, Placement, Replica, Service, StopWhy};
 
 /// The labels of a profile, shared by its replicas.
 type Labels = Arc<BTreeMap<String, String>>;
@@ -101,7 +101,20 @@ impl Registry {
             } else {
                 EndpointState::Terminating
             };
-            return (state, Some(format!("stop ordered by {}", order.by)));
+            let reason = match order.why {
+                StopWhy::Drained => format!("its host is drained by {}", order.by),
+                StopWhy::HostShutdown => "its host shuts down".to_owned(),
+                _ => format!("stop ordered by {}", order.by),
+            };
+            return (state, Some(reason));
+        }
+        if self.shuts_down(placement.host) {
+            let state = if is_up {
+                EndpointState::Serving
+            } else {
+                EndpointState::Terminating
+            };
+            return (state, Some("its host shuts down".to_owned()));
         }
         if is_up {
             let unpublished = |why: String| (EndpointState::NotReady, Some(why));

@@ -13,7 +13,7 @@ use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::residency::ReplicaName;
 use crate::rights::Caller;
-use crate::supervision::{Failure, Status};
+use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
 use super::HostFacts;
@@ -65,6 +65,9 @@ pub(super) struct Service {
     /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) attached: bool,
+    /// The replica that a drain took last and that is not ready elsewhere yet: no other is taken before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) moving: Option<u32>,
 }
 
 /// How many gaps among the incarnations of a service are remembered; the earliest go first.
@@ -196,6 +199,10 @@ pub(super) enum WaitCause {
     Rebooted,
     /// Its host was given up; in words.
     HostLost(String),
+    /// Its host was taken out of service; in words.
+    Moved(String),
+    /// Its host ended it by itself.
+    Left(Leaving),
 }
 
 /// A host and ports on it.
@@ -241,6 +248,10 @@ pub(super) enum StopWhy {
     ScaledDown,
     /// A new incarnation follows.
     Renewed,
+    /// Its host is drained: a new incarnation follows elsewhere.
+    Drained,
+    /// Its host shuts down: a new incarnation follows, once there is a place.
+    HostShutdown,
 }
 
 /// How a replica ended.
@@ -273,8 +284,14 @@ pub(super) enum EndKind {
     HostRebooted,
     /// Its host was given up and it is not to be run again.
     HostLost,
+    /// Its host ended it by itself and it is not to be run again.
+    LeftHost,
     /// A stranger had its port, and only the job that ran it can ask anew.
     PortConflict,
+    /// Its host was drained and it is not to be run again.
+    HostDrained,
+    /// Its host shut down and it is not to be run again.
+    HostShutdown,
 }
 
 /// An earlier placement.
@@ -298,6 +315,12 @@ pub(super) struct Host {
     /// What an operator ordered to stop there that is not known here; until the host told its end.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) fences: BTreeSet<ReplicaName>,
+    /// An operator takes it out of service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) drain: Option<Drain>,
+    /// When an operator had it forgotten: only its name is kept, for what ended there and was written of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<WallClock>,
 }
 
 /// Since when and why a host is given up.
@@ -348,6 +371,18 @@ pub(super) struct Orphan {
     pub(super) user: String,
     pub(super) uid: u32,
     pub(super) profile: Arc<Profile>,
+}
+
+/// The order to take a host out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Drain {
+    pub(super) by: String,
+    pub(super) since: WallClock,
+    /// Whatever is left then is stopped at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<WallClock>,
+    /// How many replicas were to leave when it began.
+    pub(super) replicas: u32,
 }
 
 impl Host {

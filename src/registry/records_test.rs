@@ -12,21 +12,51 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
+use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
-    Attached, DecodeError, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase, Placement,
-    Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure, Tombstone,
-    WaitCause, Waiting, Wish, decode, encode,
+    Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase,
+    Placement, Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure,
+    Tombstone, WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::witness::Witness;
 use super::{EventView, ReportedAddress, UnusableAddress};
 
+thread_local! {
+    /// What the samples of this test had.
+    static SEEN: Witness = Witness::default();
+}
+
+/// The record survives, and is a sample of its type.
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: &T) {
     let bytes = encode(record);
     let back: T = decode(&bytes).unwrap();
     assert_eq!(back, *record, "{}", String::from_utf8_lossy(&bytes));
+    let written: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    SEEN.with(|seen| seen.see::<T>(&written["record"]));
+}
+
+// controller.md section 2
+#[test]
+fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
+    // Every test here that has samples; whoever adds a type adds its test.
+    meta_tombstones_rests_and_events_survive();
+    services_survive_with_every_profile_that_is_in_use();
+    replicas_survive_in_every_phase_and_state();
+    hosts_survive();
+    what_is_stranded_survives_also_without_its_service();
+    SEEN.with(|seen| {
+        let mut missing = seen.missing();
+        // They are in records of their own.
+        missing.retain(|place| place != "HostFacts.replicas");
+        assert!(
+            missing.is_empty(),
+            "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
+            seen.places()
+        );
+    });
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -68,7 +98,7 @@ fn status(state: State) -> Status {
         seq: 17,
         state,
         ready: true,
-        serving: false,
+        serving: true,
         not_ready_reason: Some("listens on 127.0.0.1 only".into()),
         restarts: 2,
         user_restarts: 1,
@@ -173,12 +203,17 @@ fn services_survive_with_every_profile_that_is_in_use() {
         incarnation_floor: 6,
         skipped: vec![(2, 5)],
         attached: false,
+        moving: None,
     };
     survives(&service);
     // As records before it were: without a source, and never attached.
     let text = String::from_utf8_lossy(&encode(&service)).into_owned();
-    assert!(!text.contains("source") && !text.contains("attached"));
+    let later = ["source", "attached", "moving"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     service.attached = true;
+    service.moving = Some(3);
+    service.wish = Wish::Running;
+    service.owner.admin = true;
     survives(&service);
     service.source = Some(Arc::new(Source {
         text: web("web", 4),
@@ -215,6 +250,8 @@ fn replicas_survive_in_every_phase_and_state() {
         StopWhy::Killed,
         StopWhy::ScaledDown,
         StopWhy::Renewed,
+        StopWhy::Drained,
+        StopWhy::HostShutdown,
     ] {
         let by = "alice".into();
         phases.push(placed(Some(StopOrder { why, by })));
@@ -225,6 +262,7 @@ fn replicas_survive_in_every_phase_and_state() {
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
         WaitCause::HostLost("host n1 lost".into()),
+        WaitCause::Moved("host n1 is drained by root".into()),
     ] {
         let rest = Some(Duration::from_millis(1500));
         phases.push(Phase::Waiting(Waiting { cause, rest }));
@@ -239,6 +277,8 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::HostRebooted,
         EndKind::HostLost,
         EndKind::PortConflict,
+        EndKind::HostDrained,
+        EndKind::HostShutdown,
     ] {
         phases.push(Phase::Ended(Ended {
             how,
@@ -262,9 +302,14 @@ fn replicas_survive_in_every_phase_and_state() {
     }
     for state in [
         State::Idle,
+        State::Starting,
+        State::Startup,
+        State::Stopping,
+        State::Reaping,
         State::Backoff,
         State::Stuck,
         State::Final(Final::Succeeded),
+        State::Final(Final::Stopped),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -277,6 +322,24 @@ fn replicas_survive_in_every_phase_and_state() {
         }),
     ] {
         survives(&replica(placed(None), state));
+    }
+    for reason in [
+        Reason::Exit(ExitStatus::Code(-3)),
+        Reason::StartFailed(StartFailure::Errno(13)),
+        Reason::StartFailed(StartFailure::Exec {
+            program: "serve".into(),
+            errno: 2,
+        }),
+        Reason::StartFailed(StartFailure::PreExec(ExitStatus::Code(1))),
+        Reason::StartFailed(StartFailure::Prepare("no room".into())),
+        Reason::Startup { failures: 3 },
+        Reason::Probe { failures: 3 },
+        Reason::User,
+        Reason::Stop,
+        Reason::StaleRecord,
+    ] {
+        let failed = State::Final(Final::Failed(reason));
+        survives(&replica(placed(None), failed));
     }
 }
 
@@ -298,25 +361,46 @@ fn hosts_survive() {
         prefix: 8,
         reason: "loopback".into(),
     }];
+    facts.conditions = vec!["its disk is full".into()];
     facts.agent = Some("m/b/f".parse().unwrap());
-    survives(&Host {
+    let mut host = Host {
         id: HostId(3),
         facts,
         reported_at: at(6),
-        lost: Some(Lost {
-            at: at(1),
-            last_contact: at(2),
-            before: true,
-            by: Some("root".into()),
-            fenced: true,
-        }),
-        fences: [crate::residency::ReplicaName {
-            service: name("web"),
-            index: 1,
-            incarnation: Incarnation(2),
-        }]
-        .into(),
+        lost: None,
+        fences: BTreeSet::new(),
+        drain: None,
+        removed: None,
+    };
+    survives(&host);
+    // As records before it were: in service, and there.
+    let text = String::from_utf8_lossy(&encode(&host)).into_owned();
+    let later = ["drain", "removed", "shutting_down", "lost", "fences"];
+    assert!(later.iter().all(|field| !text.contains(field)), "{text}");
+    host.facts.shutting_down = true;
+    host.removed = Some(at(9));
+    for until in [None, Some(at(8))] {
+        host.drain = Some(Drain {
+            by: "root".into(),
+            since: at(7),
+            until,
+            replicas: 5,
+        });
+        survives(&host);
+    }
+    host.lost = Some(Lost {
+        at: at(1),
+        last_contact: at(2),
+        before: true,
+        by: Some("root".into()),
+        fenced: true,
     });
+    host.fences.insert(crate::residency::ReplicaName {
+        service: name("web"),
+        index: 1,
+        incarnation: Incarnation(2),
+    });
+    survives(&host);
 }
 
 #[test]

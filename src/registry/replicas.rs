@@ -75,6 +75,10 @@ impl Registry {
                 StopWhy::Killed => format!("kill ordered by {by}"),
                 StopWhy::ScaledDown => format!("scale-down ordered by {by}"),
                 StopWhy::Renewed => format!("stop ordered by {by}; a new incarnation follows"),
+                StopWhy::Drained => {
+                    format!("host {} is drained by {by}", self.host_name(host))
+                }
+                StopWhy::HostShutdown => format!("host {} shuts down", self.host_name(host)),
             };
             self.tell_replica(key, "stopping", text);
             // Who waits for its ports is told that they are on their way.

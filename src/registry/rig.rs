@@ -474,6 +474,7 @@ pub(super) fn facts(host: &str) -> HostFacts {
         labels: BTreeMap::new(),
         capabilities: vec!["pidfd".into()],
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     }

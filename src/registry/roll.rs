@@ -28,6 +28,11 @@ impl Registry {
             return;
         };
         let mut roll = roll;
+        let moves = self
+            .truth
+            .services
+            .find(&service)
+            .is_some_and(|it| it.moving.is_some());
         if let Some(index) = roll.current {
             match self
                 .truth
@@ -47,6 +52,10 @@ impl Registry {
                     return self.end_roll(service, "roll-stopped", text);
                 }
             }
+        }
+        if moves {
+            // A drain has taken one: two at once would be one too many.
+            return;
         }
         while roll.current.is_none() {
             let Some(index) = roll.remaining.pop_last() else {
@@ -132,7 +141,10 @@ fn step(roll: &Roll, replica: &Replica) -> Step {
             | EndKind::GaveUp
             | EndKind::HostRebooted
             | EndKind::HostLost
-            | EndKind::PortConflict => Step::Failed(ended.reason.clone()),
+            | EndKind::LeftHost
+            | EndKind::PortConflict
+            | EndKind::HostDrained
+            | EndKind::HostShutdown => Step::Failed(ended.reason.clone()),
         },
     }
 }

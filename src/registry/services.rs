@@ -73,7 +73,11 @@ impl Registry {
                 }
                 Some(Phase::Placed(placement)) => {
                     let stops = placement.stop.as_ref().map(|order| order.why);
-                    if stops.is_some_and(|why| why != StopWhy::Renewed) {
+                    let follows = |why| {
+                        let renews = [StopWhy::Renewed, StopWhy::Drained, StopWhy::HostShutdown];
+                        renews.contains(&why)
+                    };
+                    if stops.is_some_and(|why| !follows(why)) {
                         self.order_stop(key, StopWhy::Renewed, by);
                         changed = true;
                     }

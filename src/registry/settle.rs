@@ -51,6 +51,7 @@ impl Next {
 impl Registry {
     /// Frees the ports of every replica of the service that ended on its host, and decides what follows.
     pub(super) fn settle(&mut self, service: ServiceId) {
+        self.stop_for_shutdown(service);
         let ended: Vec<_> = self
             .truth
             .replicas_of(service)
@@ -84,9 +85,14 @@ impl Registry {
         };
         let incarnation = replica.incarnation;
         let next = match (&placement.stop, end) {
-            (Some(order), End::HostLost) => self.after_stop_on_lost(order, placement.host),
-            (Some(order), _) => after_stop(order),
+            (Some(order), End::HostLost) => self.after_stop_on_lost(key, order, placement.host),
+            (Some(order), _) => self.after_stop(key, order, placement.host),
             (None, End::HostLost) => self.after_loss(key, placement.host),
+            (None, End::Final(Final::Stopped))
+                if placement.attached.is_none() && self.shuts_down(placement.host) =>
+            {
+                self.after_shutdown(key, placement.host)
+            }
             (None, End::Rebooted) => self.after_reboot(key, placement.host),
             (None, End::Final(end)) => self.after_final(key, incarnation, &placement, end),
         };
@@ -173,9 +179,9 @@ impl Registry {
     }
 
     /// The stop cannot be confirmed, and need not be waited for: the host is told to once it is back.
-    fn after_stop_on_lost(&self, order: &StopOrder, host: HostId) -> Next {
+    fn after_stop_on_lost(&self, key: ReplicaKey, order: &StopOrder, host: HostId) -> Next {
         let lost = self.loss_of(host);
-        match after_stop(order) {
+        match self.after_stop(key, order, host) {
             Next::End(how, text) => Next::End(how, format!("{text}; {lost}")),
             Next::Remove(text) => Next::Remove(format!("{text}; {lost}")),
             Next::Renew(cause, rest, text) => Next::Renew(cause, rest, format!("{text}; {lost}")),
@@ -187,6 +193,36 @@ impl Registry {
         match self.lost(host) {
             Some(lost) => lost.of(&name),
             None => format!("host {name} lost"),
+        }
+    }
+
+    fn after_stop(&self, key: ReplicaKey, order: &StopOrder, host: HostId) -> Next {
+        let by = &order.by;
+        match order.why {
+            StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
+            StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
+            StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
+            StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+            StopWhy::Drained => {
+                let text = format!("host {} is drained by {by}", self.host_name(host));
+                self.rerun_or_end(key, text, EndKind::HostDrained)
+            }
+            StopWhy::HostShutdown => self.after_shutdown(key, host),
+        }
+    }
+
+    fn after_shutdown(&self, key: ReplicaKey, host: HostId) -> Next {
+        let text = format!("host {} shut down", self.host_name(host));
+        self.rerun_or_end(key, text, EndKind::HostShutdown)
+    }
+
+    /// It left its host: a new incarnation follows, unless its profile says that it is not to be run again.
+    fn rerun_or_end(&self, key: ReplicaKey, text: String, end: EndKind) -> Next {
+        let service = self.truth.services.find(&key.0);
+        if service.is_some_and(|service| service.profile().rerunnable) {
+            Next::Renew(WaitCause::Moved(text.clone()), None, text)
+        } else {
+            Next::End(end, text)
         }
     }
 
@@ -229,6 +265,14 @@ impl Registry {
             Final::Stopped => {
                 let host = self.host_name(placement.host);
                 Next::End(EndKind::Stopped, format!("stopped on host {host}"))
+            }
+            Final::Left(why) => {
+                let text = format!("{why} on host {}", self.host_name(placement.host));
+                if profile.rerunnable {
+                    Next::Renew(WaitCause::Left(*why), None, text)
+                } else {
+                    Next::End(EndKind::LeftHost, text)
+                }
             }
             Final::GaveUp { .. } => {
                 let then = profile.supervision.give_up.as_ref().map(|it| &it.then);
@@ -318,16 +362,8 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::GaveUp(_) => EndKind::GaveUp,
         WaitCause::Rebooted => EndKind::HostRebooted,
         WaitCause::HostLost(_) => EndKind::HostLost,
-    }
-}
-
-fn after_stop(order: &StopOrder) -> Next {
-    let by = &order.by;
-    match order.why {
-        StopWhy::Stopped => Next::End(EndKind::Stopped, format!("stopped by {by}")),
-        StopWhy::Killed => Next::End(EndKind::Killed, format!("killed by {by}")),
-        StopWhy::ScaledDown => Next::Remove(format!("scaled down by {by}")),
-        StopWhy::Renewed => Next::Renew(WaitCause::Asked, None, format!("renewed by {by}")),
+        WaitCause::Moved(_) => EndKind::HostDrained,
+        WaitCause::Left(_) => EndKind::LeftHost,
     }
 }
 
@@ -342,7 +378,10 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host-rebooted",
             Self::HostLost => "host-lost",
+            Self::LeftHost => "left-host",
             Self::PortConflict => "port-conflict",
+            Self::HostDrained => "host-drained",
+            Self::HostShutdown => "host-shutdown",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::identity::{HostId, ServiceId};
+use crate::identity::{HostId, HostName, ServiceId};
 
 use super::look::{Look, ShownService};
 use super::machine::Registry;
@@ -34,6 +34,8 @@ pub(super) struct Shown {
     pub(super) truth: Touched,
     pub(super) hosts_news: BTreeSet<HostId>,
     pub(super) hosts_truth: BTreeSet<HostId>,
+    /// Names of hosts that were removed.
+    pub(super) hosts_gone: BTreeSet<HostName>,
     /// Hosts that gave a sign of life, which alone is no change.
     pub(super) hosts_seen: BTreeSet<HostId>,
     /// Hosts whose wanted set changed by what they told.
@@ -111,12 +113,17 @@ impl Registry {
         let mut looks: Vec<Look> = looks.collect();
         let mut seen = std::mem::take(&mut self.shown.hosts_seen);
         seen.extend(hosts);
+        let gone = std::mem::take(&mut self.shown.hosts_gone);
         let hosts: Vec<HostView> = seen.iter().filter_map(|id| self.host_view(*id)).collect();
         let stale = self.now_stale();
         let before = |host: &HostView| self.shown.view.hosts.get(&host.host);
         // To have been heard of, or not, is no change that anybody waits for.
         let is_news = |host: &HostView| before(host).is_none_or(|old| !host.same_but_for_age(old));
-        let changes = looks.iter().any(Look::is_change) || hosts.iter().any(is_news);
+        let changes = looks.iter().any(Look::is_change)
+            || hosts.iter().any(is_news)
+            || gone
+                .iter()
+                .any(|host| self.shown.view.hosts.contains_key(host));
         let is_as_before = |host: &HostView| before(host).is_some_and(|old| **old == *host);
         let is_aged = looks.iter().any(Look::is_news);
         if !changes && !is_aged && stale.is_none() && hosts.iter().all(is_as_before) {
@@ -129,6 +136,9 @@ impl Registry {
         let at = self.now.mono;
         let view = Arc::make_mut(&mut self.shown.view);
         view.revision = revision;
+        for host in gone {
+            view.hosts.remove(&host);
+        }
         for host in hosts {
             view.hosts.insert(Arc::new(host));
         }

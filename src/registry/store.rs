@@ -31,6 +31,8 @@ pub struct Write {
 /// Everything a store holds, by table and key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
+    /// How many batches made it.
+    pub commits: u64,
     /// Table, then key, then record.
     pub tables: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
 }
@@ -157,6 +159,7 @@ impl Store for MemoryStore {
                 reason: "a commit that shall fail".into(),
             });
         }
+        self.stored.commits += 1;
         for write in &batch.writes {
             let table = self
                 .stored

@@ -119,7 +119,7 @@ impl Registry {
         });
         // Who offers such a number on a host lets everybody bind it.
         let is_offered = |number| {
-            let mut hosts = self.truth.hosts.iter();
+            let mut hosts = self.truth.known_hosts();
             hosts.any(|(_, host)| host.facts.fixed.contains(number))
         };
         match privileged {
@@ -137,7 +137,7 @@ impl Registry {
 
     /// Why no known host could ever answer a block of the profile; nothing while no host is known.
     fn too_long_a_block(&self, profile: &Profile) -> Option<String> {
-        let offers = self.truth.hosts.iter().map(|(_, host)| {
+        let offers = self.truth.known_hosts().map(|(_, host)| {
             let facts = &host.facts;
             facts.dynamic.difference(&facts.reserved)
         });
@@ -265,6 +265,7 @@ impl Registry {
             incarnation_floor,
             skipped: Vec::new(),
             attached: kept == Kept::ByJobs,
+            moving: None,
         };
         service.skip(known, incarnation_floor);
         self.truth.services.insert(id, service);

@@ -67,6 +67,8 @@ pub(super) enum Obstruction {
     Allocator(Cause),
     /// The host has a replica of a service that runs one on each.
     OnePerHost,
+    /// The host goes down in order: a `HOST DRAINED`.
+    ShutsDown,
     /// The owner, or its group, holds as many numbers there as it may.
     Limit(Box<LimitReached>),
     /// The host has no address in the network that a port names: a `NO ADDRESS` for that port.
@@ -291,6 +293,7 @@ impl Obstacle {
         match &self.cause {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
+            Obstruction::ShutsDown => Code::Allocator(CauseCode::HostDrained),
             Obstruction::Limit(_) => Code::Limit,
             Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
         }

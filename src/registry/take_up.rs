@@ -72,7 +72,8 @@ impl Registry {
         self.shown.last_order = self.shown.revision;
         let rights = self.meta().rights;
         Arc::make_mut(&mut self.shown.view).rights = rights;
-        for (id, host) in self.truth.hosts.iter() {
+        self.drop_old_names();
+        for (id, host) in self.truth.known_hosts() {
             self.host_names.insert(host.name().clone(), *id);
             let life = HostLife {
                 last_seen: host.reported_at,
@@ -112,7 +113,7 @@ impl Registry {
         }
         let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
         self.shown.truth.extend(all);
-        let hosts: Vec<_> = self.truth.hosts.iter().map(|(id, _)| *id).collect();
+        let hosts: Vec<_> = self.truth.known_hosts().map(|(id, _)| *id).collect();
         self.shown.hosts_truth.extend(hosts);
         self.rebuild();
         Ok(())
@@ -155,6 +156,7 @@ impl Registry {
             .map(|(id, service)| (service.name.clone(), *id))
             .collect();
         self.fill_pools();
+        self.take_up_drains();
         let replicas = &self.truth.replicas;
         self.waits.keep(|key| {
             let replica = replicas.find(key);

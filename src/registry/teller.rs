@@ -100,6 +100,7 @@ impl Teller<'_> {
             Obstruction::OnePerHost => {
                 return format!("host {host} has a replica of the service already");
             }
+            Obstruction::ShutsDown => return format!("host {host} shuts down"),
             Obstruction::Limit(limit) => return format!("LIMIT: {limit}"),
             Obstruction::NotInNetwork { network, prefixes } => {
                 let port = it.port.as_ref().map_or("", |port| port.name.as_str());

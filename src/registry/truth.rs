@@ -146,9 +146,14 @@ impl Truth {
         self.hosts.revert();
         self.resting.revert();
         self.events.revert();
-        self.stranded.revert();
         self.host_events.revert();
         self.history.revert();
+        self.stranded.revert();
+    }
+
+    /// Hosts that were not removed.
+    pub(super) fn known_hosts(&self) -> impl Iterator<Item = (&HostId, &Host)> {
+        self.hosts.iter().filter(|(_, host)| host.removed.is_none())
     }
 
     /// The replicas of a service, by index, with every change.

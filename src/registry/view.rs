@@ -92,6 +92,9 @@ pub struct ServiceView {
     /// When its hosts were last heard of.
     #[serde(skip)]
     pub(super) heard: HeardOf,
+    /// The tag of its definition.
+    #[serde(skip)]
+    pub(super) definition: String,
 }
 
 /// One replica as people see it.
@@ -186,8 +189,11 @@ pub(super) struct Waits {
 pub struct HostView {
     /// Its name.
     pub host: HostName,
-    /// `up`, `not reported`, `drained`, `suspect` or `lost`.
+    /// `up`, `not reported`, `draining`, `drained`, `shutting down`, `suspect` or `lost`.
     pub state: String,
+    /// That it is taken out of service, and how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainView>,
     /// The published address.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<IpAddr>,
@@ -230,6 +236,44 @@ pub struct HostView {
     pub labels: BTreeMap<String, String>,
 }
 
+/// How far a host is out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DrainView {
+    /// Who ordered it.
+    pub by: String,
+    /// When.
+    pub since: WallClock,
+    /// When whatever is left is stopped at once; none: what has nowhere to go stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<WallClock>,
+    /// How many replicas were to leave when it began.
+    pub replicas: u32,
+    /// How many of those are still there.
+    pub left: u32,
+    /// Replicas in jobs of another scheduler, which are not moved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attached: u32,
+    /// The first 20 replicas that stay for now, with the reason, as far as the reader may see them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stays: Vec<StayView>,
+    /// How many more stay.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stays_more: u32,
+}
+
+/// A replica that stays on a drained host for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StayView {
+    /// Whose copy.
+    pub service: ServiceName,
+    /// Which copy.
+    pub replica: u32,
+    /// Why it stays.
+    pub why: String,
+}
+
 /// One network of the site, as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -247,7 +291,7 @@ pub struct NetworkView {
 pub struct HostPorts {
     /// The host.
     pub host: HostName,
-    /// `up`, `not reported`, `drained`, `suspect` or `lost`.
+    /// `up`, `not reported`, `draining`, `drained`, `shutting down`, `suspect` or `lost`.
     pub state: String,
     /// Which numbers it offers.
     pub ranges: HostRanges,
@@ -401,6 +445,12 @@ impl ServiceView {
         self.heard.age(now)
     }
 
+    /// The tag of what its owner wants: another one once that is something else, and the same however its replicas fare.
+    #[must_use]
+    pub fn definition(&self) -> &str {
+        &self.definition
+    }
+
     /// Whether a replica has no place, so that what is told of it differs by reader and moment.
     #[must_use]
     pub fn waits(&self) -> bool {
@@ -505,6 +555,14 @@ const fn once() -> u32 {
 )]
 const fn is_once(times: &u32) -> bool {
     *times == 1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 #[expect(

@@ -65,6 +65,7 @@ impl Registry {
             attached: service.attached,
             id: service.id,
             heard: self.heard_of(replicas),
+            definition: self.definition(service),
         };
         view.told_as_found(&service.owner)
     }
@@ -179,9 +180,12 @@ impl Registry {
     fn fill_waiting(&self, view: &mut ReplicaView, key: ReplicaKey, waiting: &Waiting) {
         let cause = match &waiting.cause {
             WaitCause::Asked => None,
-            WaitCause::Conflict(why) | WaitCause::GaveUp(why) => Some(why.clone()),
+            WaitCause::Conflict(why) | WaitCause::GaveUp(why) | WaitCause::Moved(why) => {
+                Some(why.clone())
+            }
             WaitCause::Rebooted => Some("its host rebooted".to_owned()),
             WaitCause::HostLost(why) => Some(why.clone()),
+            WaitCause::Left(why) => Some(format!("it was stopped: {why}")),
         };
         let left = self.waits.rest_left(key, self.now.mono);
         view.job_state = "PEND".to_owned();
@@ -204,6 +208,9 @@ impl Registry {
 
     pub(super) fn host_view(&self, id: HostId) -> Option<HostView> {
         let host = self.truth.hosts.find(&id)?;
+        if self.truth.hosts.durable(&id)?.removed.is_some() {
+            return None;
+        }
         let life = self.lives.get(&id);
         let facts = &host.facts;
         Some(HostView {
@@ -225,6 +232,7 @@ impl Registry {
             },
             dynamic: facts.dynamic.clone(),
             counts: self.port_counts(id, &self.port_views(id)),
+            drain: self.drain_view(id),
             warnings: self.warnings(id),
             capabilities: facts.capabilities.clone(),
             labels: facts.labels.clone(),
@@ -233,12 +241,20 @@ impl Registry {
 
     /// The state of a host as people read it.
     pub(super) fn host_state(&self, id: HostId) -> &'static str {
-        if self.shown_lost(id).is_some() {
+        let durable = self.truth.hosts.durable(&id);
+        let is_drained = durable.is_some_and(|host| host.drain.is_some());
+        if self.shuts_down(id) {
+            "shutting down"
+        } else if self.shown_lost(id).is_some() {
             "lost"
         } else if !self.has_reported(id) {
             "not reported"
         } else if self.unknown_since(id).is_some() {
             "suspect"
+        } else if is_drained && self.left_on(id).ours > 0 {
+            "draining"
+        } else if is_drained {
+            "drained"
         } else {
             "up"
         }
@@ -406,7 +422,10 @@ impl EndKind {
             Self::Killed => "killed",
             Self::HostRebooted => "host rebooted",
             Self::HostLost => "host lost",
+            Self::LeftHost => "stopped by its host",
             Self::PortConflict => "port conflict",
+            Self::HostDrained => "host drained",
+            Self::HostShutdown => "host shut down",
         }
     }
 }

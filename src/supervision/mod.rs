@@ -21,7 +21,7 @@ pub use config::{Backoff, Config, GiveUp, ProbeTiming, RestartPolicy, StopRule, 
 pub use forecast::{Between, Forecast, GivesUp, ProbeForm, ProbeForms};
 pub use machine::{Machine, RunFailure, Standing};
 pub use stall::{LONGEST_STALL, is_stall};
-pub use status::{Failure, Final, State, Status};
+pub use status::{Failure, Final, Leaving, State, Status};
 pub use vocabulary::{
     Effect, Event, ExitCause, ExitStatus, HOST_GRACE, ProbeKind, ProbeNumber, ProbeOutcome, Reason,
     Report, StartFailure,

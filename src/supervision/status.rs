@@ -114,6 +114,8 @@ pub enum Final {
     Failed(Reason),
     /// It was told to end.
     Stopped,
+    /// Its host ended it by itself, without an order of the controller; nothing was charged.
+    Left(Leaving),
     /// The restart rule ended it.
     GaveUp {
         /// The last cause.
@@ -132,6 +134,17 @@ pub enum Final {
         /// Its command name, where readable.
         comm: Option<String>,
     },
+}
+
+/// Why a host ends a replica by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leaving {
+    /// The host was cut off from the controller for longer than the grace, after which the replica may run elsewhere, and
+    /// its profile says `on_cut_off = "stop"`.
+    CutOff,
+    /// The host is being shut down.
+    Shutdown,
 }
 
 /// One failure, kept for people: the first and the last of an incarnation.

@@ -402,7 +402,7 @@ fn report_words(report: &Report) -> String {
         Report::Final(end) => match end {
             Final::Succeeded => "SUCCEEDED".to_owned(),
             Final::Failed(reason) => format!("FAILED({})", reason_words(reason)),
-            Final::Stopped => "STOPPED".to_owned(),
+            Final::Stopped | Final::Left(_) => "STOPPED".to_owned(),
             Final::GaveUp { reason, count } => format!("GAVEUP({},{count})", reason_words(reason)),
             Final::PortConflict { .. } => "PORT_CONFLICT".to_owned(),
         },

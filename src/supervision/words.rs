@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::status::Final;
+use super::status::{Final, Leaving};
 use super::vocabulary::{ExitStatus, Reason, Report, StartFailure};
 use crate::time::Spelled;
 
@@ -77,6 +77,7 @@ impl fmt::Display for Report {
                 Final::Succeeded => f.write_str("SUCCEEDED"),
                 Final::Failed(reason) => write!(f, "FAILED {reason}"),
                 Final::Stopped => f.write_str("STOPPED"),
+                Final::Left(why) => write!(f, "STOPPED {why}"),
                 Final::GaveUp { reason, count: 1 } => write!(f, "GAVEUP after 1 restart: {reason}"),
                 Final::GaveUp { reason, count } => {
                     write!(f, "GAVEUP after {count} restarts: {reason}")
@@ -87,12 +88,22 @@ impl fmt::Display for Report {
     }
 }
 
+impl fmt::Display for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CutOff => "cut off from the controller for longer than the grace",
+            Self::Shutdown => "host shutting down",
+        })
+    }
+}
+
 impl fmt::Display for Final {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Succeeded => f.write_str("succeeded"),
             Self::Failed(reason) => write!(f, "failed: {reason}"),
             Self::Stopped => f.write_str("stopped"),
+            Self::Left(why) => write!(f, "stopped: {why}"),
             Self::GaveUp { reason, count: 1 } => write!(f, "gave up after 1 restart: {reason}"),
             Self::GaveUp { reason, count } => write!(f, "gave up after {count} restarts: {reason}"),
             Self::PortConflict {

@@ -13,12 +13,14 @@ use tracing::warn;
 
 use crate::attached::{self, Moorage, Socket, SocketError};
 use crate::config::{Config, SocketPlace};
+use crate::contact::ContactPage;
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household, open_through};
 use crate::identity;
 use crate::lock::{LockError, StateLock};
 use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
 use crate::orders::{Orders, Reads};
+use crate::shutdown::Closer;
 use crate::uplink::{Joined, Uplink};
 
 /// Messages on their way to the household; a sender waits when there are more.
@@ -60,6 +62,9 @@ impl Agent {
         _ = ladder.sweep();
 
         let (living, living_seen) = watch::channel(0);
+        let (heeding, heeding_seen) = watch::channel(false);
+        let (closing, progress) = watch::channel(None);
+        let (begun, closing_seen) = watch::channel(false);
         let (granted, granted_seen) = watch::channel(Granted::new());
         let (observed, observed_seen) = watch::channel(facts::Observed::default());
         let (to_household, inbox) = mpsc::channel(INBOX);
@@ -70,7 +75,9 @@ impl Agent {
             ends,
             granted,
             living,
+            heeding,
             observed: observed_seen.clone(),
+            closing,
         };
         let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
@@ -115,6 +122,7 @@ impl Agent {
             config: config.clone(),
             identity: identity.clone(),
             skew_ms: None,
+            contact: ContactPage::of(&config.state, heeding_seen),
             period: portreeve_api::lease::PERIOD,
             capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
@@ -123,10 +131,22 @@ impl Agent {
             moorage: to_moorage.clone(),
             ends: ends_seen,
             rejoin: rejoin.clone(),
+            closing: closing_seen,
             joined,
         };
         let serving = socket.map(|socket| {
-            attached::serve(socket, config.clone(), client.clone(), to_moorage.clone())
+            let closer = Closer {
+                household: to_household.clone(),
+                begun,
+                progress,
+            };
+            attached::serve(
+                socket,
+                config.clone(),
+                client.clone(),
+                to_moorage.clone(),
+                closer,
+            )
         });
         let orders = Orders {
             config,

@@ -14,6 +14,7 @@ mod attached;
 mod check;
 mod clock;
 mod config;
+mod contact;
 mod facts;
 mod household;
 mod identity;
@@ -23,6 +24,7 @@ mod log_read;
 mod neighbours;
 mod orders;
 mod owner;
+mod shutdown;
 mod uplink;
 
 pub use agent::{Agent, StartError};

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::Config;
 use crate::attached;
 use crate::clock;
+use crate::contact::{self, ContactPage};
 use crate::facts::Observed;
 use crate::household::Message;
 
@@ -29,6 +30,7 @@ pub(crate) struct Uplink {
     pub(crate) identity: AgentIdentity,
     /// How far the clock here was ahead of the controller's at the last lease.
     pub(crate) skew_ms: Option<i64>,
+    pub(crate) contact: ContactPage,
     /// How often the controller wants a sign of life.
     pub(crate) period: Duration,
     pub(crate) capabilities: Vec<String>,
@@ -40,6 +42,8 @@ pub(crate) struct Uplink {
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
     /// Somebody found that the controller misses our full report.
     pub(crate) rejoin: Arc<Notify>,
+    /// Whether the host is being shut down.
+    pub(crate) closing: watch::Receiver<bool>,
     pub(crate) joined: watch::Sender<Joined>,
 }
 
@@ -91,6 +95,10 @@ impl Uplink {
         _ = self.moorage.send(attached::Message::Newest(ask)).await;
         replicas.extend(answer.await.unwrap_or_default());
         self.report(&observed, replicas, Completeness::Full).await?;
+        if *self.closing.borrow_and_update() {
+            // A full report alone reads as a host that is there for good.
+            self.tell_shutdown().await?;
+        }
         Ok((self.lease().await?, observed))
     }
 
@@ -133,6 +141,17 @@ impl Uplink {
                     Some(end) => { untold.insert(end.name(), end); }
                     None => return,
                 },
+                Ok(()) = self.closing.changed() => {
+                    if *self.closing.borrow_and_update()
+                        && let Err(cause) = self.tell_shutdown().await
+                    {
+                        warn!("the controller is not told that this host is being shut down: {cause}");
+                        tokio::time::sleep(contact.failed(&cause, self.period)).await;
+                        // Joined anew, it is told again.
+                        return;
+                    }
+                }
+                () = self.contact.is_read() => self.contact.note(),
                 () = self.rejoin.notified() => return,
             }
         }
@@ -161,6 +180,7 @@ impl Uplink {
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
             capabilities: self.capabilities.clone(),
+            shutting_down: false,
             conditions: observed.conditions.clone(),
             replicas,
             full: completeness == Completeness::Full,
@@ -183,6 +203,28 @@ impl Uplink {
         Ok(())
     }
 
+    /// Says that nothing is to be placed here any more, and that what is here ends.
+    async fn tell_shutdown(&self) -> Result<(), ClientError> {
+        let path = paths::host_part(&self.config.host, "shutdown");
+        let ask = LeaseAsk {
+            agent: Some(self.identity.clone()),
+            skew_ms: None,
+        };
+        let told = self.client.call(Method::POST, &path, &ask, PATIENCE);
+        let told: Result<Lease, _> = told.await;
+        match told {
+            // One that does not know the word: what ends here is told all the same.
+            Err(ClientError::Refused(problem)) => {
+                warn!(
+                    "the controller refuses the word that this host is being shut down: {}",
+                    problem.detail
+                );
+                Ok(())
+            }
+            told => told.map(drop),
+        }
+    }
+
     async fn lease(&mut self) -> Result<String, ClientError> {
         let path = paths::host_part(&self.config.host, "lease");
         let ask = LeaseAsk {
@@ -190,8 +232,11 @@ impl Uplink {
             skew_ms: self.skew_ms,
         };
         let asked = clock::Moment::now();
+        // The controller counts from when it hears, which is later.
+        let sent = contact::now();
         let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
         let lease: Lease = answered.await?;
+        self.contact.heard(sent, lease.host_grace_ms);
         let period = lease.period_ms.map_or(lease::PERIOD, Duration::from_millis);
         self.period = period.clamp(lease::SHORTEST_PERIOD, lease::PERIOD);
         if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {

@@ -1,4 +1,5 @@
-//! What `portreeve run` and its host's agent say to each other: one JSON line each, over the agent's Unix socket.
+//! What `portreeve run`, and who shuts a host down, and the host's agent say to each other: one JSON line each, over the
+//! agent's Unix socket.
 //!
 //! The run begins with one [`Opening`] and then sends its [`Status`] whenever it changes; the agent answers with
 //! [`FromAgent`] lines. The connection is kept: it carries what the owner wants, and after an agent's restart the run
@@ -21,7 +22,7 @@ pub const MAX_LINE: u64 = 4 << 20;
 /// The name of an agent's socket in its run directory.
 pub const SOCKET: &str = "agent.sock";
 
-/// The first line of a run.
+/// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Opening {
@@ -29,6 +30,28 @@ pub enum Opening {
     Attach(Box<Ask>),
     /// It has them and was cut off from the agent.
     Again(Box<Again>),
+    /// The host is being shut down: everything that was placed here is to end. Answered with [`FromAgent::Closing`] lines
+    /// until nothing of it is left. Only root's or the agent's own account may say it.
+    Shutdown,
+}
+
+/// How far the shutdown of a host is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// Replicas of which something still runs.
+    pub running: usize,
+    /// Those that ended and whose end the controller does not know yet.
+    pub untold: usize,
+    /// Replicas inside jobs of another scheduler, which ends them.
+    pub attached: usize,
+}
+
+impl Closing {
+    /// Whether nothing is left to do here.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        self.running == 0 && self.untold == 0
+    }
 }
 
 /// What a job asks for. Who it is, the kernel tells.
@@ -96,6 +119,8 @@ pub enum FromAgent {
     Known,
     /// What is wanted of it now; idempotent.
     Order(WorkerCommand),
+    /// How far the shutdown is, whenever that changed.
+    Closing(Closing),
 }
 
 /// `POST /hosts/{host}/attach`: what an agent relays.

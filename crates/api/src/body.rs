@@ -12,9 +12,10 @@ use portreeve::supervision::Forecast;
 use portreeve::time::WallClock;
 
 pub use portreeve::registry::{
-    AgentIdentity, Answer, CauseSum, Desired, EventView, FitView, HolderView, HostFacts, HostFit,
-    HostPorts, HostRanges, HostSums, HostView, PortCounts, PortHistory, PortView, ReasonView,
-    ReplicaReport, ReplicaView, ReportedAddress, ServiceView, TenureView, UnusableAddress, Want,
+    AgentIdentity, Answer, CauseSum, Desired, DrainView, EventView, FitView, HolderView, HostFacts,
+    HostFit, HostPorts, HostRanges, HostSums, HostView, PortCounts, PortHistory, PortView,
+    ReasonView, ReplicaReport, ReplicaView, ReportedAddress, ServiceView, StayView, TenureView,
+    UnusableAddress, Want,
 };
 
 /// `GET /services`.
@@ -36,7 +37,10 @@ pub struct ServiceList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostList {
-    /// Every host, by name.
+    /// There are more: give it back as `cursor=` for the next page of the same moment. Without it this is the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// The hosts, by name.
     pub hosts: Vec<HostView>,
 }
 
@@ -66,6 +70,43 @@ const fn is_none(count: &u64) -> bool {
 pub struct Scale {
     /// How many replicas there shall be.
     pub replicas: u32,
+}
+
+/// `POST /hosts/{host}/drain`. Empty: one replica of a service after the other, for as long as that takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DrainAsk {
+    /// What is left after this time, such as `1h`, is stopped at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// Everything is stopped at once.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub now: bool,
+}
+
+/// `POST /hosts/{host}/down`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DownAsk {
+    /// Nothing runs there any more, by the asker's word: its numbers are free again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fenced: bool,
+}
+
+/// `POST /hosts/{host}/adopt` and `/fence`: a replica that runs there and is not known here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UnknownReplica {
+    /// Its service; a label alone is in the asker's own namespace.
+    pub service: String,
+    /// Its index.
+    pub replica: u32,
+    /// Which placement; needed where several of the index run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u32>,
 }
 
 /// `GET /services/{service}/endpoints`: one atomic snapshot.
@@ -269,6 +310,10 @@ pub struct Lease {
     /// The controller's time, for the host to measure its skew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<WallClock>,
+    /// How long the silence of a host is forgiven, in milliseconds; after it what runs there is given up and may be run
+    /// elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_grace_ms: Option<u64>,
     /// How often it wants a sign of life, in milliseconds; `None`: every 5 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u64>,

@@ -1,5 +1,5 @@
-//! What all workers of one host share beyond their folders: how many probes by a command run at once, and how fast
-//! services are started again.
+//! What all workers of one host share beyond their folders: how many probes by a command run at once, how fast services
+//! are started again, and when the controller last heard of the host.
 //!
 //! The agent keeps one small page, 0600, and hands it to every worker as standard input, whatever user that runs
 //! as; a new agent hands on the same page. A probe holds one of the page's bytes by a record lock, which the kernel
@@ -12,6 +12,7 @@ use std::io::{self, Stdin};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -35,6 +36,20 @@ pub struct Tallies {
     pub shortages: u64,
     /// The error number of the last shortage.
     pub last_shortage: i32,
+}
+
+/// When the controller last heard of this host for sure, and how long it forgives silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// When the lease was sent that the controller acknowledged last, by CLOCK_MONOTONIC.
+    pub at: Monotonic,
+    /// From then on; in whole milliseconds, more than zero and at most [`Contact::LONGEST`].
+    pub grace: Duration,
+}
+
+impl Contact {
+    /// A longer grace is no configuration but damage.
+    pub const LONGEST: Duration = Duration::from_hours(24 * 366);
 }
 
 /// What a worker notes.
@@ -128,6 +143,34 @@ impl HostLimits {
             };
             self.write(at, &self.number(at)?.wrapping_add(1).to_ne_bytes())
         });
+    }
+
+    /// Notes when the controller last heard of this host.
+    ///
+    /// # Errors
+    ///
+    /// The page cannot be used.
+    pub fn note_contact(&self, contact: Contact) -> io::Result<()> {
+        let grace = u64::try_from(contact.grace.as_millis()).unwrap_or(u64::MAX);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&contact.at.as_millis().to_ne_bytes());
+        bytes[8..].copy_from_slice(&grace.to_ne_bytes());
+        self.write(CONTACT, &bytes)
+    }
+
+    /// When that was; `None` if no agent noted it, or what stands there cannot be.
+    #[must_use]
+    pub fn contact(&self) -> Option<Contact> {
+        let bytes: [u8; 16] = self.bytes(CONTACT).ok()?;
+        let number = |from: usize| {
+            let part = bytes[from..from + 8].try_into();
+            u64::from_ne_bytes(part.expect("a number has eight bytes"))
+        };
+        let contact = Contact {
+            at: Monotonic::from_millis(number(0)),
+            grace: Duration::from_millis(number(8)),
+        };
+        (!contact.grace.is_zero() && contact.grace <= Contact::LONGEST).then_some(contact)
     }
 
     /// What was noted.
@@ -231,6 +274,8 @@ const DUE: i64 = 16;
 const LATE: i64 = 24;
 const SHORTAGES: i64 = 32;
 const LAST_SHORTAGE: i64 = 40;
+/// The last contact and the grace, both in ms.
+const CONTACT: i64 = 48;
 /// The first of the bytes that stand for probes in flight.
 const SLOTS: i64 = 64;
 
@@ -354,6 +399,24 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             let page = HostLimits::open(&path).unwrap();
             assert_eq!(page.tallies().unwrap(), Tallies::default());
+        }
+    }
+
+    #[test]
+    fn the_last_contact_is_what_the_agent_noted_and_damage_is_none() {
+        let (_folder, path, page) = page();
+        assert_eq!(page.contact(), None);
+        let contact = Contact {
+            at: Monotonic::from_millis(7_000),
+            grace: Duration::from_secs(90),
+        };
+        page.note_contact(contact).unwrap();
+        page.note(Note::Late);
+        let worker = HostLimits::open(&path).unwrap();
+        assert_eq!(worker.contact(), Some(contact));
+        for damage in [&b""[..], &[0xFF; 4096]] {
+            std::fs::write(&path, damage).unwrap();
+            assert_eq!(page.contact(), None);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use portreeve::identity::{HostName, Incarnation, ServiceName};
 use portreeve::port::{PortName, PortRanges};
 use portreeve::registry::{Desired, Want};
-use portreeve::supervision::Status;
+use portreeve::supervision::{Leaving, Status};
 use serde::{Deserialize, Serialize};
 
 pub use crate::account::{Ids, JobUser, ParseIdsError};
@@ -289,6 +289,11 @@ pub enum WorkerCommand {
     Stop {
         /// From now until the group is killed; `None`: the profile's.
         grace: Option<Duration>,
+    },
+    /// The host ends the replica by itself: a stop by the profile's rule, told as what it is.
+    Leave {
+        /// Why.
+        why: Leaving,
     },
     /// One restart, now.
     Restart,

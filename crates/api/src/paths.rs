@@ -38,6 +38,15 @@ pub fn with_given(path: &str, parameters: &[(&str, Option<String>)]) -> String {
 /// The root of the native tree.
 pub const ROOT: &str = "/api/v1";
 
+/// Everything that is stored, to be restored by `portreeve restore`.
+#[must_use]
+pub fn backup(with_secrets: bool) -> String {
+    format!(
+        "{ROOT}/backup{}",
+        if with_secrets { "?secrets" } else { "" }
+    )
+}
+
 /// All visible services.
 #[must_use]
 pub fn services() -> String {
@@ -54,6 +63,12 @@ pub fn service(service: &dyn Display) -> String {
 #[must_use]
 pub fn service_part(service: &dyn Display, part: &str) -> String {
     format!("{ROOT}/services/{service}/{part}")
+}
+
+/// One replica of a service.
+#[must_use]
+pub fn replica(service: &dyn Display, index: u32) -> String {
+    format!("{ROOT}/services/{service}/replicas/{index}")
 }
 
 /// One replica of a service, and what can be asked of it: `kill`, `restart`, `logs`.
@@ -92,7 +107,8 @@ pub fn host(host: &HostName) -> String {
     format!("{ROOT}/hosts/{host}")
 }
 
-/// What a host's agent says and asks: `report`, `lease`, `desired`; also `ports` for readers.
+/// What a host's agent says and asks: `report`, `lease`, `desired`; also `ports` for readers, and what operators order:
+/// `drain`, `undrain`, `down`, `remove`, `adopt`, `fence`.
 #[must_use]
 pub fn host_part(host: &HostName, part: &str) -> String {
     format!("{ROOT}/hosts/{host}/{part}")

@@ -1,5 +1,6 @@
 //! What every request handler shares.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use crate::account::Accounts;
 use crate::clock;
 use crate::driver::Shown;
 use crate::limits::Limits;
+use crate::meters::Meters;
 use crate::queue::Queue;
+use crate::rate::Rates;
 use crate::reads::Reads;
 use crate::rest::counters::Heard;
-use crate::rest::pages::Pages;
+use crate::rest::pages::{Pages, Wanted, WantedHosts};
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
 use crate::rest::synced::Synced;
@@ -37,19 +40,30 @@ pub(crate) struct App {
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
     /// Lists that are read in pages.
-    pub(crate) pages: Pages,
+    pub(crate) pages: Pages<Wanted>,
+    /// The same of hosts.
+    pub(crate) host_pages: Pages<WantedHosts>,
     pub(crate) synced: Synced,
     pub(crate) key: TokenKey,
+    /// Where the store and the secret lie.
+    pub(crate) data: PathBuf,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
     pub(crate) single_host: bool,
     /// How often hosts are to give a sign of life.
     pub(crate) lease_period: Duration,
+    /// How long the silence of a host is forgiven, as its agent is told.
+    pub(crate) host_grace: Duration,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.
     pub(crate) polls: Shares<String>,
     pub(crate) limits: Limits,
+    /// What was asked since the start.
+    pub(crate) meters: Meters,
+    pub(crate) rates: Rates,
+    /// Where the store is.
+    pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
     /// Which agent speaks for which host.

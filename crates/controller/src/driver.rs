@@ -8,16 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use portreeve::endpoints::EndpointTable;
 use portreeve::identity::HostName;
 use portreeve::registry::{
-    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Ticket, View,
+    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Stored,
+    Ticket, View,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::desk::{Desks, Orders};
+use crate::meters::Commits;
 use crate::queue::{Fact, Question, Queue, Reply};
 use crate::stop::Stop;
 use crate::vital;
@@ -38,6 +41,9 @@ pub(crate) struct Shown {
     pub(crate) commits: AtomicU64,
     /// Whether the newest commit was accepted.
     pub(crate) writable: AtomicBool,
+    /// Why the newest commit was refused, where it was.
+    pub(crate) refused: Mutex<Option<String>>,
+    pub(crate) commit_meters: Commits,
 }
 
 /// Owns the registry and the store.
@@ -55,12 +61,32 @@ pub(crate) struct Driver {
     with_store: Vec<oneshot::Sender<Result<(), String>>>,
     /// Taken in after that batch left: acknowledged with the next one.
     behind: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Who waits for everything that is stored.
+    reader: Option<oneshot::Sender<Result<Stored, StoreError>>>,
+    /// A batch that waits for the store to be read.
+    deferred: Option<Batch>,
+    /// What was said last of a refused commit, and when.
+    complained: Option<(Instant, String)>,
 }
 
-/// A store that came back from a commit.
+/// A store that came back.
 struct Done {
     store: Box<dyn Store>,
+    work: Work,
+}
+
+/// What it did.
+enum Work {
+    Committed(Committed),
+    /// It was read and told.
+    Read,
+}
+
+/// What became of a batch.
+struct Committed {
     batch: BatchNumber,
+    records: usize,
+    took: Duration,
     result: Result<(), StoreError>,
 }
 
@@ -69,6 +95,8 @@ impl Driver {
     const ROUND: usize = 256;
     /// How many commands may wait for a store that is slow: their askers may leave, they do not.
     const MOST_UNANSWERED: usize = 1024;
+    /// How often the log says that the store refuses commits for one and the same reason.
+    const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
     /// How long a stopping controller waits for news that is not yet written.
     const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
@@ -85,6 +113,8 @@ impl Driver {
             desks: Desks::default(),
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
+            refused: Mutex::default(),
+            commit_meters: Commits::default(),
         });
         let (queue, facts, questions) = Queue::new();
         let (report_done, done) = mpsc::channel(1);
@@ -100,6 +130,9 @@ impl Driver {
             tickets: BTreeMap::new(),
             with_store: Vec::new(),
             behind: Vec::new(),
+            reader: None,
+            deferred: None,
+            complained: None,
         };
         (driver, shown, queue)
     }
@@ -113,8 +146,11 @@ impl Driver {
         self.perform(effects);
         while self.store.is_none() {
             if let Some(done) = self.done.recv().await {
-                let result = done.result.clone();
-                self.stored(done);
+                let result = match &done.work {
+                    Work::Committed(commit) => commit.result.clone(),
+                    Work::Read => Ok(()),
+                };
+                self.came_back(done);
                 result?;
             }
         }
@@ -136,7 +172,7 @@ impl Driver {
                 }
             };
             tokio::select! {
-                Some(done) = self.done.recv() => self.stored(done),
+                Some(done) = self.done.recv() => self.came_back(done),
                 fact = self.facts.recv() => match fact {
                     Some(fact) => self.round(fact),
                     None => break,
@@ -173,6 +209,12 @@ impl Driver {
             } => {
                 let _ = reply.send(self.registry.host_ports(clock::now(), &reader, &host));
             }
+            // One at a time: the other is told so by the dropped reply.
+            Question::Stored { reply } if self.reader.is_none() => {
+                self.reader = Some(reply);
+                self.read();
+            }
+            Question::Stored { .. } => {}
             Question::Explain { by, what, reply } => {
                 let _ = reply.send(self.registry.explain(clock::now(), &by, &what));
             }
@@ -228,24 +270,44 @@ impl Driver {
         self.perform(effects);
     }
 
-    /// Takes the store back and tells the registry what became of its batch.
-    fn stored(&mut self, done: Done) {
+    /// Takes the store back.
+    fn came_back(&mut self, done: Done) {
         self.store = Some(done.store);
+        match done.work {
+            Work::Committed(commit) => self.stored(&commit),
+            Work::Read => match self.deferred.take() {
+                Some(batch) => self.send(batch),
+                None => self.perform(Vec::new()),
+            },
+        }
+        self.read();
+    }
+
+    /// Tells the registry what became of its batch.
+    fn stored(&mut self, commit: &Committed) {
         let mut effects = Vec::new();
-        let outcome = match &done.result {
+        let outcome = match &commit.result {
             Ok(()) => {
                 self.shown.commits.fetch_add(1, Ordering::Relaxed);
-                self.registry.committed(done.batch, &mut effects);
+                let meters = &self.shown.commit_meters;
+                meters.accepted(commit.took, commit.records);
+                if !self.shown.writable.load(Ordering::Relaxed) {
+                    tracing::info!("the store takes commits again");
+                }
+                self.registry.committed(commit.batch, &mut effects);
                 Ok(())
             }
             Err(cause) => {
-                tracing::error!(%cause, "a commit was refused; nothing of it was changed");
                 let reason = cause.to_string();
+                let meters = &self.shown.commit_meters;
+                meters.refused.fetch_add(1, Ordering::Relaxed);
+                self.complain(&reason);
                 self.registry
-                    .commit_failed(done.batch, &reason, &mut effects);
+                    .commit_failed(commit.batch, &reason, &mut effects);
                 Err(reason)
             }
         };
+        *self.shown.refused.lock() = outcome.clone().err();
         self.shown
             .writable
             .store(outcome.is_ok(), Ordering::Relaxed);
@@ -253,6 +315,21 @@ impl Driver {
         self.registry.flush(clock::now(), &mut effects);
         self.perform(effects);
         acknowledge(waited, &outcome);
+    }
+
+    /// Says that a commit was refused: again after a while, or with other words. A full disk is asked each second, and
+    /// may be the log's too.
+    fn complain(&mut self, reason: &str) {
+        let now = Instant::now();
+        let said = self.complained.as_ref();
+        if said.is_some_and(|(at, said)| said == reason && now < *at + Self::COMPLAINS_EVERY) {
+            return;
+        }
+        tracing::error!(
+            cause = reason,
+            "a commit was refused; nothing of it was changed"
+        );
+        self.complained = Some((now, reason.to_owned()));
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
@@ -318,20 +395,56 @@ impl Driver {
     }
 
     fn commit(&mut self, batch: Batch) {
+        self.with_store.append(&mut self.behind);
+        // Whoever waits to read comes first, or under load never.
+        self.read();
+        if self.store.is_some() {
+            self.send(batch);
+        } else {
+            assert!(
+                self.deferred.replace(batch).is_none(),
+                "the registry gives one batch at a time"
+            );
+        }
+    }
+
+    fn send(&mut self, batch: Batch) {
+        self.have_store(move |store| {
+            let begun = Instant::now();
+            let result = store.commit(&batch);
+            Work::Committed(Committed {
+                batch: batch.number,
+                records: batch.writes.len(),
+                took: begun.elapsed(),
+                result,
+            })
+        });
+    }
+
+    /// Has the store read to who waits for that, once it is here.
+    fn read(&mut self) {
+        if self.store.is_some()
+            && let Some(reader) = self.reader.take()
+        {
+            self.have_store(move |store| {
+                // The asker may have left.
+                let _ = reader.send(store.load());
+                Work::Read
+            });
+        }
+    }
+
+    /// Has the store, which is here, do something on a thread of its own.
+    fn have_store(&mut self, work: impl FnOnce(&mut dyn Store) -> Work + Send + 'static) {
         let mut store = self
             .store
             .take()
-            .expect("the registry gives one batch at a time");
-        self.with_store.append(&mut self.behind);
+            .expect("who has the store do something sees that it is here");
         let report = self.report_done.clone();
         vital::spawn("store", async move {
             let done = vital::blocking("store", move || {
-                let result = store.commit(&batch);
-                Done {
-                    store,
-                    batch: batch.number,
-                    result,
-                }
+                let work = work(store.as_mut());
+                Done { store, work }
             });
             // The driver that would hear of it may be gone.
             let _ = report.send(done.await).await;
@@ -348,7 +461,7 @@ impl Driver {
         loop {
             if self.store.is_none() {
                 match self.done.recv().await {
-                    Some(done) => self.stored(done),
+                    Some(done) => self.came_back(done),
                     None => return,
                 }
                 continue;

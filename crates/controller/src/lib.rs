@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 mod account;
 mod app;
+mod backup;
 mod clock;
 mod data_dir;
 mod desk;
@@ -31,8 +32,10 @@ mod limits;
 mod limits_file;
 mod lineage;
 mod listen;
+mod meters;
 mod peer;
 mod queue;
+mod rate;
 mod reads;
 mod rest;
 mod share;
@@ -45,6 +48,7 @@ mod token;
 mod vital;
 mod watch;
 
+pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use limits::raise_open_files;
 pub use limits_file::LimitsError;
 pub use start_error::StartError;
@@ -58,6 +62,8 @@ use limits::Limits;
 use limits_file::LimitsFile;
 use lineage::Lineage;
 use listen::Listener;
+use meters::Meters;
+use rate::Rates;
 use reads::Reads;
 use share::Shares;
 use socket::SocketPlace;
@@ -96,6 +102,9 @@ pub struct Config {
     /// Streams at once of each listener; by default three quarters of its connections. One user has at most
     /// half of them.
     pub max_streams: Option<usize>,
+    /// Requests a second that one user may send on the long run, five times as many at once; by default 1,000. Root
+    /// and the controller's account may send as many as they like.
+    pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
 }
@@ -148,15 +157,15 @@ impl Controller {
         }
         let lease_period = config.lease_period()?;
         let data = DataDir::take(&config.data)?;
-        let (store, stored, commits, lineage) = {
+        let (store, stored, lineage) = {
             let folder = data.path().to_owned();
             vital::blocking("store", move || {
-                let noted = Tally::of(&folder).noted();
+                let noted = Tally::of(&folder).noted().map(|noted| noted.commits);
                 let mut store = RedbStore::open(&folder)?;
-                let (stored, commits) = (store.load()?, store.commits()?);
-                let lineage = Lineage::of(&folder, commits, noted);
+                let stored = store.load()?;
+                let lineage = Lineage::of(&folder, stored.commits, noted);
                 let store = Box::new(store) as Box<dyn Store>;
-                Ok::<_, StartError>((store, stored, commits, lineage))
+                Ok::<_, StartError>((store, stored, lineage))
             })
             .await?
         };
@@ -181,6 +190,7 @@ impl Controller {
         };
         let epoch = random_name()?;
         let registry = Registry::load(registry, &stored, epoch, clock::now())?;
+        let commits = stored.commits;
         drop(stored);
         let (mut driver, shown, queue) = Driver::new(registry, store);
         driver.begin().await?;
@@ -206,13 +216,19 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::new(own_uid),
             pages: rest::pages::Pages::default(),
+            host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
             key,
             instance: random_name()?,
             polls: Shares::default(),
+            data: data.path().to_owned(),
+            meters: Meters::new(rest::routed()),
+            rates: Rates::new(config.requests_per_second.unwrap_or(Rates::PER_SECOND)),
+            store_file: data.path().join(RedbStore::FILE),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
             single_host: config.single_host,
             lease_period,
+            host_grace: config.silence.host_grace(),
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             seats: Mutex::new(seats),
@@ -369,6 +385,8 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod backup;
+    mod conditions;
     mod described;
     mod epoch;
     mod golden;
@@ -377,6 +395,8 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod metrics;
+    mod past;
     mod rest;
     mod services;
     pub(crate) mod watch;

@@ -47,6 +47,14 @@ impl Lineage {
         lineage
     }
 
+    /// Has the next start of the directory begin an epoch of its own.
+    pub(crate) fn forget(folder: &Path) -> io::Result<()> {
+        for witness in witnesses(folder) {
+            fs::remove_file(witness)?;
+        }
+        Ok(())
+    }
+
     /// Why it is not the directory that the last controller left; `None`: it is, or there was none.
     pub(crate) fn copied(&self) -> Option<&str> {
         self.copied.as_deref()

@@ -107,6 +107,7 @@ async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: St
     let Some(share) = terms.connections.take(uid, bounds) else {
         return turn_away(wire, &too_many_connections()).await;
     };
+    let present = terms.api.meters().connections.enter();
     // In a box that is gone before a stream begins: HTTP's state is large, a stream's is not.
     let conversation = Box::pin(converse(wire, peer, Arc::clone(&terms), stop.clone()));
     let Some((wire, departed)) = conversation.await else {
@@ -116,7 +117,8 @@ async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: St
         return turn_away(wire, &too_many_streams()).await;
     };
     // A watcher counts among the streams alone: its user's workers still find room to speak.
-    drop(share);
+    drop((share, present));
+    let _present = terms.api.meters().streams.enter();
     departed.run(wire, &terms.limits, stop).await;
 }
 

@@ -3,7 +3,7 @@
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::registry::{
     Answer, Command, EventView, Explain, FitView, HistoryQuestion, HostPorts, Input, PortHistory,
-    Refusal,
+    Refusal, StoreError, Stored,
 };
 use portreeve::rights::Caller;
 use tokio::sync::{mpsc, oneshot};
@@ -60,6 +60,10 @@ pub(crate) enum Question {
         reader: Caller,
         host: HostName,
         reply: oneshot::Sender<Option<HostPorts>>,
+    },
+    /// Everything that is stored.
+    Stored {
+        reply: oneshot::Sender<Result<Stored, StoreError>>,
     },
     /// Where a replica would fit.
     Explain {
@@ -165,6 +169,14 @@ impl Queue {
             reply,
         };
         self.ask(question).await
+    }
+
+    /// Everything that is stored, of one moment; changes of truth wait while it is read. `Some(None)`: somebody else
+    /// is being told already.
+    pub(crate) async fn stored(&self) -> Option<Option<Result<Stored, StoreError>>> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::Stored { reply }).await.ok()?;
+        Some(answer.await.ok())
     }
 
     /// Where a replica would fit now.

@@ -48,6 +48,11 @@ impl<K> Clone for Shares<K> {
 }
 
 impl<K: Clone + Ord> Shares<K> {
+    /// How many are taken.
+    pub(crate) fn all(&self) -> usize {
+        self.0.lock().all
+    }
+
     /// One more for this user; `None` if it, or all together, have as many as they may.
     pub(crate) fn take(&self, by: K, bounds: Bounds) -> Option<Share<K>> {
         let mut taken = self.0.lock();

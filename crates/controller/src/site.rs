@@ -161,6 +161,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         site_profiles: SiteFolder::at(Some(folder.path().join("profiles"))),
         max_connections: None,
         max_streams: None,
+        requests_per_second: None,
         limits: None,
     }
 }
@@ -280,6 +281,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     }

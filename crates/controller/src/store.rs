@@ -3,25 +3,24 @@
 //! Invariant: what [`RedbStore::commit`] accepted survives a power loss, what it refused leaves no trace,
 //! and a file that cannot be read whole is named and never written to.
 
-use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+mod migration;
+mod place;
 
-use crate::tally::Tally;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::tally::{Noted, Tally};
+use place::Place;
 use portreeve::registry::{Batch, Store, StoreError, Stored, Write, tables};
-use redb::backends::FileBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// The embedded store: `portreeve.redb` in the data directory.
 pub struct RedbStore {
     place: String,
-    open: Box<dyn Fn() -> Result<Database, redb::Error> + Send>,
+    medium: Box<dyn Medium>,
     /// `None` after a refused commit: redb must be opened anew after an I/O error.
     database: Option<Database>,
     doubt: Option<Doubt>,
-    /// `None`: a store that is not a file of ours.
-    tally: Option<Tally>,
 }
 
 /// A commit whose outcome the system did not tell; settled before anything else is written.
@@ -30,95 +29,83 @@ struct Doubt {
     undo: Vec<Write>,
 }
 
+/// What the database lies on.
+pub(crate) trait Medium: Send {
+    /// Opens the database, and checks every page of it.
+    fn open(&self) -> Result<Database, redb::Error>;
+
+    /// Leaves a copy of the database, which is closed, as the one of an older format.
+    fn keep_older(&self, format: u32) -> std::io::Result<()>;
+
+    /// Writes every byte of the database, which is closed, to where it is.
+    ///
+    /// After a sync that failed, the system may hold pages that it takes for written and that are not: they are read
+    /// back, also by a check, until the power goes. Only what is written anew and synced is sure to be there.
+    fn rewrite(&self) -> std::io::Result<()>;
+
+    /// What was noted last, if anything was.
+    fn noted(&self) -> Option<Noted>;
+
+    /// Notes it, where a process that dies leaves it to the next one.
+    fn note(&self, noted: Noted);
+}
+
 impl RedbStore {
     /// The file's name in the data directory.
     pub const FILE: &'static str = "portreeve.redb";
     /// The stored format this version reads and writes.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
     /// The most memory that redb keeps pages in, in bytes.
     const CACHE: usize = 32 << 20;
 
-    /// Opens the store in `folder`, making it if there is none. Every page is checked once.
+    /// Opens the store in `folder`, making it if there is none. Every page is checked once. One of an older format
+    /// becomes one of [`RedbStore::FORMAT`]; as it was, it stays beside it as `portreeve.redb.format-N`.
     ///
     /// # Errors
     ///
     /// [`StoreError`] names the file and what is wrong with it, which is then left as it was.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let path = folder.join(Self::FILE);
-        let place = path.display().to_string();
-        let exists = path.try_exists();
-        if !exists.map_err(|cause| io_error(&place, &cause))? {
-            Self::make(folder, &path, &place)?;
+        let file = Place::of(folder);
+        let place = file.path().display().to_string();
+        if !file.exists().map_err(|cause| io_error(&place, &cause))? {
+            file.make().map_err(|cause| refused(&place, cause))?;
         }
         // An emptied file is a truncated one: `create` would begin anew in it.
-        let mut store = Self::with(place, move || Ok(builder().open(&path)?))?;
-        let tally = Tally::of(folder);
-        store.refuse_older(&tally)?;
-        store.tally = Some(tally);
-        Ok(store)
+        Self::on(place, Box::new(file))
     }
 
-    /// How many commits it holds.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`] if it cannot be read.
-    pub(crate) fn commits(&mut self) -> Result<u64, StoreError> {
-        let place = self.place.clone();
-        let (_, commits) = read_format(self.database()?).map_err(|cause| refused(&place, cause))?;
-        Ok(commits)
+    /// Makes a store that holds this, beside the one of `folder`, and says where: to be moved into its place.
+    pub(crate) fn restored(folder: &Path, stored: &Stored) -> Result<PathBuf, StoreError> {
+        let file = Place::of(folder);
+        let place = file.path().display().to_string();
+        file.make_holding("restored", stored)
+            .map_err(|cause| refused(&place, cause))
     }
 
-    /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
-    fn refuse_older(&mut self, tally: &Tally) -> Result<(), StoreError> {
-        let commits = self.commits()?;
-        match tally.noted() {
-            Some(noted) if noted > commits => Err(StoreError::Damaged {
-                place: self.place.clone(),
-                reason: format!(
-                    "it ends with commit {commits}, but {noted} were accepted (remove {} to go on without the others)",
-                    tally.path().display()
-                ),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn with(
-        place: String,
-        open: impl Fn() -> Result<Database, redb::Error> + Send + 'static,
-    ) -> Result<Self, StoreError> {
+    fn on(place: String, medium: Box<dyn Medium>) -> Result<Self, StoreError> {
         let mut store = Self {
             place,
-            open: Box::new(open),
+            medium,
             database: None,
             doubt: None,
-            tally: None,
         };
         store.database()?;
         Ok(store)
     }
 
-    /// Makes the store under another name first, so that a crash leaves none or a whole one.
-    fn make(folder: &Path, path: &Path, place: &str) -> Result<(), StoreError> {
-        let io = |cause: std::io::Error| io_error(place, &cause);
-        let begun = folder.join(format!("{}.new", Self::FILE));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&begun)
-            .map_err(io)?;
-        let made = || -> Result<(), redb::Error> {
-            let database = builder().create_with_backend(FileBackend::new(file)?)?;
-            write_format(&database)
-        };
-        made().map_err(|cause| refused(place, cause))?;
-        std::fs::rename(&begun, path).map_err(io)?;
-        let folder = File::open(folder).map_err(io)?;
-        folder.sync_all().map_err(io)
+    /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
+    fn refuse_older(&self, noted: Option<Noted>, commits: u64) -> Result<(), StoreError> {
+        match noted {
+            Some(noted) if noted.commits > commits => Err(StoreError::Damaged {
+                place: self.place.clone(),
+                reason: format!(
+                    "it ends with commit {commits}, but {} were accepted (remove {} beside it to go on without the others)",
+                    noted.commits,
+                    Tally::FILE
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The open database; opens it if a refused commit closed it, and settles what that left in doubt.
@@ -132,36 +119,80 @@ impl RedbStore {
 
     fn reopened(&mut self) -> Result<Database, StoreError> {
         let failed = |cause| refused(&self.place, cause);
-        let database = (self.open)().map_err(failed)?;
-        let (format, commits) = read_format(&database).map_err(failed)?;
-        match format {
-            Some(Self::FORMAT) => {}
-            Some(found) if found > Self::FORMAT => {
-                return Err(StoreError::Newer {
-                    place: self.place.clone(),
-                    found,
-                    known: Self::FORMAT,
-                });
-            }
-            other => {
-                return Err(StoreError::Damaged {
-                    place: self.place.clone(),
-                    reason: match other {
-                        Some(found) => format!("it says format {found}, which never was"),
-                        None => "it is a database, but not of portreeve".to_owned(),
-                    },
-                });
-            }
+        let noted = self.medium.noted();
+        let doubt = noted.is_some_and(|noted| noted.doubt);
+        if doubt || self.doubt.is_some() {
+            let rewritten = self.medium.rewrite();
+            rewritten.map_err(|cause| io_error(&self.place, &cause))?;
         }
+        let mut database = self.medium.open().map_err(failed)?;
+        let (format, commits) = read_format(&database).map_err(failed)?;
+        let format = self.known(format)?;
+        self.refuse_older(noted, commits)?;
+        if format < Self::FORMAT {
+            drop(database);
+            database = self.migrated(format)?;
+        }
+        let mut commits = commits;
         if let Some(doubt) = &self.doubt
             && doubt.commits == commits
         {
             // It was refused to its askers, so it must not stand.
-            write(&database, doubt.undo.iter().rev())
-                .and_then(|written| Ok(written.transaction.commit()?))
-                .map_err(failed)?;
+            let undone = write(&database, doubt.undo.iter().rev()).and_then(|written| {
+                written.transaction.commit()?;
+                Ok(written.commits)
+            });
+            commits = undone.map_err(failed)?;
+        }
+        if doubt {
+            self.medium.note(Noted {
+                commits,
+                doubt: false,
+            });
         }
         self.doubt = None;
+        Ok(database)
+    }
+
+    /// The format, if this version reads it.
+    fn known(&self, format: Option<u32>) -> Result<u32, StoreError> {
+        match format {
+            Some(known) if (migration::OLDEST..=Self::FORMAT).contains(&known) => Ok(known),
+            Some(found) if found > Self::FORMAT => Err(StoreError::Newer {
+                place: self.place.clone(),
+                found,
+                known: Self::FORMAT,
+            }),
+            other => Err(StoreError::Damaged {
+                place: self.place.clone(),
+                reason: match other {
+                    Some(found) => format!("it says format {found}, which never was"),
+                    None => "it is a database, but not of portreeve".to_owned(),
+                },
+            }),
+        }
+    }
+
+    /// The database, which is closed and of an older format, as one of this. A crash at any step leaves it of the
+    /// older one, or as it shall be.
+    fn migrated(&self, from: u32) -> Result<Database, StoreError> {
+        let kept = self.medium.keep_older(from);
+        kept.map_err(|cause| StoreError::Io {
+            place: self.place.clone(),
+            reason: format!(
+                "it has format {from}, and a copy of it could not be left beside it before it becomes format {}: {cause}",
+                Self::FORMAT
+            ),
+        })?;
+        let failed = |cause| refused(&self.place, cause);
+        let database = self.medium.open().map_err(failed)?;
+        migration::migrate(&database, from).map_err(failed)?;
+        tracing::info!(
+            "{} had format {from} and has format {} now; as it was, it is beside it as {}.format-{from}",
+            self.place,
+            Self::FORMAT,
+            Self::FILE
+        );
         Ok(database)
     }
 }
@@ -180,12 +211,17 @@ impl Store for RedbStore {
             Err(cause) => cause,
             Ok(written) => match written.transaction.commit() {
                 Ok(()) => {
-                    if let Some(tally) = &self.tally {
-                        tally.note(written.commits);
-                    }
+                    self.medium.note(Noted {
+                        commits: written.commits,
+                        doubt: false,
+                    });
                     return Ok(());
                 }
                 Err(cause) => {
+                    self.medium.note(Noted {
+                        commits: written.commits - 1,
+                        doubt: true,
+                    });
                     self.doubt = Some(Doubt {
                         commits: written.commits,
                         undo: written.undo,
@@ -261,15 +297,28 @@ fn write<'a>(
     })
 }
 
-fn write_format(database: &Database) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
+/// Has the database, which may be empty, be one of this format with every table.
+fn write_format(transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
     transaction
         .open_table(HEAD)?
         .insert(FORMAT, u64::from(RedbStore::FORMAT))?;
     for name in tables::ALL {
         transaction.open_table(records(name))?;
     }
-    Ok(transaction.commit()?)
+    Ok(())
+}
+
+/// Has the database, which is empty, hold this.
+fn fill(transaction: &redb::WriteTransaction, stored: &Stored) -> Result<(), redb::Error> {
+    for name in tables::ALL {
+        let mut table = transaction.open_table(records(name))?;
+        for (key, record) in stored.tables.get(name).into_iter().flatten() {
+            table.insert(key.as_str(), record.as_slice())?;
+        }
+    }
+    let mut head = transaction.open_table(HEAD)?;
+    head.insert(COMMITS, stored.commits)?;
+    Ok(())
 }
 
 fn read_format(database: &Database) -> Result<(Option<u32>, u64), redb::Error> {
@@ -289,6 +338,8 @@ fn read_format(database: &Database) -> Result<(Option<u32>, u64), redb::Error> {
 fn read_all(database: &Database) -> Result<Stored, redb::Error> {
     let transaction = database.begin_read()?;
     let mut stored = Stored::default();
+    let head = transaction.open_table(HEAD)?;
+    stored.commits = head.get(COMMITS)?.map_or(0, |commits| commits.value());
     for name in tables::ALL {
         let table = match transaction.open_table(records(name)) {
             Ok(table) => table,
@@ -337,6 +388,10 @@ fn refused(place: &str, cause: redb::Error) -> StoreError {
     }
 }
 
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod faults_test;
 #[cfg(test)]
 #[path = "store_test.rs"]
 mod tests;

@@ -1,14 +1,11 @@
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use portreeve::registry::BatchNumber;
-use redb::StorageBackend;
 
+use super::disk::{Disk, Faults};
 use super::*;
 
-fn set(table: &'static str, key: &str, value: &str) -> Write {
+pub(super) fn set(table: &'static str, key: &str, value: &str) -> Write {
     Write {
         table,
         key: key.into(),
@@ -16,7 +13,7 @@ fn set(table: &'static str, key: &str, value: &str) -> Write {
     }
 }
 
-fn forget(table: &'static str, key: &str) -> Write {
+pub(super) fn forget(table: &'static str, key: &str) -> Write {
     Write {
         table,
         key: key.into(),
@@ -24,7 +21,7 @@ fn forget(table: &'static str, key: &str) -> Write {
     }
 }
 
-fn batch(number: u64, writes: Vec<Write>) -> Batch {
+pub(super) fn batch(number: u64, writes: Vec<Write>) -> Batch {
     Batch {
         number: BatchNumber(number),
         writes,
@@ -114,7 +111,7 @@ fn a_newer_format_is_refused_and_left_alone() {
                 refused,
                 Some(StoreError::Newer {
                     found: 7,
-                    known: 1,
+                    known: RedbStore::FORMAT,
                     ..
                 })
             ),
@@ -206,67 +203,6 @@ fn damaged_bytes_are_detected_or_do_not_matter() {
     assert!(refusals > 0, "no damage hit a page in use");
 }
 
-/// A disk that can be told to fail, and that keeps its bytes over a reopen.
-#[derive(Clone, Debug, Default)]
-struct Disk {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    full: Arc<AtomicBool>,
-    sync_fails: Arc<AtomicBool>,
-}
-
-impl Disk {
-    fn check(flag: &AtomicBool) -> std::io::Result<()> {
-        if flag.load(Ordering::SeqCst) {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        Ok(())
-    }
-
-    fn store(&self) -> Result<RedbStore, StoreError> {
-        let disk = self.clone();
-        RedbStore::with("disk".into(), move || {
-            let fresh = disk.bytes.lock().is_empty();
-            let database = builder().create_with_backend(disk.clone())?;
-            if fresh {
-                write_format(&database)?;
-            }
-            Ok(database)
-        })
-    }
-}
-
-impl StorageBackend for Disk {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.bytes.lock().len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let from = usize::try_from(offset).unwrap();
-        let bytes = self.bytes.lock();
-        let piece = bytes.get(from..from + out.len());
-        out.copy_from_slice(piece.ok_or(ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        Self::check(&self.full)?;
-        self.bytes.lock().resize(usize::try_from(len).unwrap(), 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        Self::check(&self.full)?;
-        Self::check(&self.sync_fails)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        Self::check(&self.full)?;
-        let from = usize::try_from(offset).unwrap();
-        self.bytes.lock()[from..from + data.len()].copy_from_slice(data);
-        Ok(())
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
     let disk = Disk::default();
@@ -275,16 +211,24 @@ fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
         .commit(&batch(1, vec![set(tables::HOSTS, "n1", "a")]))
         .unwrap();
     let before = store.load().unwrap();
-    for flag in [&disk.full, &disk.sync_fails] {
-        flag.store(true, Ordering::SeqCst);
+    let full = Faults {
+        full: true,
+        ..Faults::default()
+    };
+    let unsyncable = Faults {
+        syncs: true,
+        ..Faults::default()
+    };
+    for faults in [full, unsyncable] {
+        disk.fails(faults);
         for number in 2..4 {
             let writes = vec![set(tables::HOSTS, "n1", "b"), set(tables::HOSTS, "n2", "b")];
             let refused = store.commit(&batch(number, writes)).unwrap_err();
             assert!(matches!(refused, StoreError::Io { .. }), "{refused}");
         }
-        flag.store(false, Ordering::SeqCst);
+        disk.fails(Faults::default());
         // Whatever reached the platter meanwhile: the refused batches are gone.
-        assert_eq!(store.load().unwrap(), before);
+        assert_eq!(store.load().unwrap().tables, before.tables);
     }
     store
         .commit(&batch(4, vec![set(tables::HOSTS, "n3", "c")]))

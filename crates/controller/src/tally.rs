@@ -3,6 +3,9 @@
 //! The store falls back to its last but one commit where the newest is damaged, as it must after a crash in
 //! the middle of one. Only this number tells a commit that never was from one that was acknowledged and lost.
 //! It is written after the store's sync and without one of its own, so it never runs ahead of the store.
+//!
+//! It also says whether a refused commit may be half there. A power loss may lose that word, and with it everything that
+//! it warns of; a process that dies loses neither.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,28 +24,40 @@ impl Tally {
         Self(folder.join(Self::FILE))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The number noted last; `None` where there is none that can be read: then it tells nothing.
-    pub(crate) fn noted(&self) -> Option<u64> {
+    /// What was noted last; `None` where there is nothing that can be read: then it tells nothing.
+    pub(crate) fn noted(&self) -> Option<Noted> {
         let text = std::fs::read_to_string(&self.0).ok()?;
-        text.trim().parse().ok()
+        let number = text.trim_end().trim_end_matches('?');
+        Some(Noted {
+            commits: number.parse().ok()?,
+            doubt: text.contains('?'),
+        })
     }
 
-    /// Notes that the store accepted so many. Failing, it only tells less after the next start.
-    pub(crate) fn note(&self, commits: u64) {
+    /// Notes it. Failing, it only tells less after the next start.
+    pub(crate) fn note(&self, noted: Noted) {
+        let Noted { commits, doubt } = noted;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
             .open(&self.0);
+        let end = if doubt { '?' } else { '\n' };
         // Always as long, and so in place: also a full disk takes it.
-        let noted = file.and_then(|mut file| file.write_all(format!("{commits:020}\n").as_bytes()));
+        let noted =
+            file.and_then(|mut file| file.write_all(format!("{commits:020}{end}").as_bytes()));
         if let Err(cause) = noted {
             tracing::debug!(%cause, "the number of commits was not noted");
         }
     }
+}
+
+/// What stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// How many commits the store accepted.
+    pub(crate) commits: u64,
+    /// One more was refused, and it is not known yet what of it is on the disk.
+    pub(crate) doubt: bool,
 }

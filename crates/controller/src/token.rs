@@ -55,27 +55,43 @@ impl Bearer {
 }
 
 impl TokenKey {
-    const LENGTH: usize = 32;
+    pub(crate) const LENGTH: usize = 32;
+    const FILE: &str = "secret";
     /// The longest text that is looked at.
     const MAX_TEXT: usize = 512;
 
     /// Reads `folder/secret`, making it (0600) from the system's randomness if it is not there.
     pub(crate) fn of(folder: &Path) -> Result<Self, KeyError> {
-        let path = folder.join("secret");
-        let bytes = match read(&path) {
-            Ok(bytes) => bytes,
-            Err(cause) if cause.kind() == ErrorKind::NotFound => {
-                make(folder, &path).map_err(|cause| KeyError::io(&path, &cause))?
-            }
-            Err(cause) => return Err(KeyError::io(&path, &cause)),
-        };
-        match <[u8; Self::LENGTH]>::try_from(bytes.as_slice()) {
-            Ok(secret) => Ok(Self::from_bytes(&secret)),
-            Err(_) => Err(KeyError {
-                reason: format!("it has {} bytes, not {}", bytes.len(), Self::LENGTH),
-                path,
-            }),
+        if !Self::is_in(folder) {
+            let mut secret = [0; Self::LENGTH];
+            getrandom::fill(&mut secret).map_err(|cause| KeyError {
+                path: folder.join(Self::FILE),
+                reason: cause.to_string(),
+            })?;
+            Self::put(folder, &secret)?;
         }
+        Self::bytes_of(folder).map(|secret| Self::from_bytes(&secret))
+    }
+
+    /// Whether `folder` has a secret, or something in its place.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        std::fs::symlink_metadata(folder.join(Self::FILE)).is_ok()
+    }
+
+    /// The secret itself, for a backup that shall have it.
+    pub(crate) fn bytes_of(folder: &Path) -> Result<[u8; Self::LENGTH], KeyError> {
+        let path = folder.join(Self::FILE);
+        let bytes = read(&path).map_err(|cause| KeyError::io(&path, &cause))?;
+        <[u8; Self::LENGTH]>::try_from(bytes.as_slice()).map_err(|_| KeyError {
+            reason: format!("it has {} bytes, not {}", bytes.len(), Self::LENGTH),
+            path,
+        })
+    }
+
+    /// Leaves this secret in `folder` (0600).
+    pub(crate) fn put(folder: &Path, secret: &[u8; Self::LENGTH]) -> Result<(), KeyError> {
+        let path = folder.join(Self::FILE);
+        put(folder, &path, secret).map_err(|cause| KeyError::io(&path, &cause))
     }
 
     fn from_bytes(secret: &[u8; Self::LENGTH]) -> Self {
@@ -163,9 +179,7 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn make(folder: &Path, path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut secret = vec![0; TokenKey::LENGTH];
-    getrandom::fill(&mut secret).map_err(std::io::Error::other)?;
+fn put(folder: &Path, path: &Path, secret: &[u8]) -> std::io::Result<()> {
     // Under another name first: a crash must not leave half a secret.
     let begun = folder.join("secret.new");
     let mut file = OpenOptions::new()
@@ -174,11 +188,10 @@ fn make(folder: &Path, path: &Path) -> std::io::Result<Vec<u8>> {
         .truncate(true)
         .mode(0o600)
         .open(&begun)?;
-    file.write_all(&secret)?;
+    file.write_all(secret)?;
     file.sync_all()?;
     std::fs::rename(&begun, path)?;
-    File::open(folder)?.sync_all()?;
-    Ok(secret)
+    File::open(folder)?.sync_all()
 }
 
 /// Why the secret could not be read or made.

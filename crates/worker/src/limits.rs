@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use portreeve::residency::Pace;
 use portreeve::time::Monotonic;
-use portreeve_api::host_limits::{HostLimits, MOST_COMMAND_PROBES, Note};
+use portreeve_api::host_limits::{Contact, HostLimits, MOST_COMMAND_PROBES, Note};
 use tokio::time::Instant;
 
 /// The limits as one worker sees them. A copy is the same limits.
@@ -62,6 +62,17 @@ impl Limits {
     /// Whether all workers of the host share them.
     pub(crate) fn are_shared(&self) -> bool {
         self.0.page.is_some()
+    }
+
+    /// When the controller last heard of this host, if an agent notes that.
+    pub(crate) fn contact(&self) -> Option<Contact> {
+        self.0.page.as_ref()?.contact()
+    }
+
+    /// Those of this page.
+    #[cfg(test)]
+    pub(crate) fn on(page: HostLimits) -> Self {
+        Self::of(Some(page))
     }
 
     /// Takes the token of a service that is started again.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use portreeve::identity::Run;
 use portreeve::port::PortName;
-use portreeve::supervision::{Failure, Final, Machine, ProbeKind, Reason, State, Status};
+use portreeve::supervision::{Failure, Final, Leaving, Machine, ProbeKind, Reason, State, Status};
 use portreeve::time::{Monotonic, Now, WallClock};
 use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
@@ -41,9 +41,12 @@ pub(crate) struct Record {
     pub(crate) status: Option<Status>,
     pub(crate) first_failure: Option<Failure>,
     pub(crate) last_failure: Option<Failure>,
-    /// When the replica began, for people who read its record.
+    /// When the replica began, for people who read its record; the controller was heard of then at the latest.
     #[serde(default)]
     pub(crate) began: Option<Monotonic>,
+    /// Why the host ends it by itself, if it does: what the machine calls a stop is told as this.
+    #[serde(default)]
+    pub(crate) leaving: Option<Leaving>,
 }
 
 impl Record {
@@ -100,7 +103,10 @@ impl Record {
         let standing = self.machine.standing();
         let state = match &self.refused {
             Some(reason) => State::Final(Final::Failed(reason.clone())),
-            None => standing.state.clone(),
+            None => match (standing.state, self.leaving) {
+                (State::Final(Final::Stopped), Some(why)) => State::Final(Final::Left(why)),
+                (state, _) => state,
+            },
         };
         let next_start = match (&state, standing.next_start) {
             (State::Backoff | State::Reaping, Some(at)) => Some(WallClock::from_unix_millis(
@@ -147,6 +153,9 @@ impl Record {
             State::Final(end) => Some(end.to_string()),
             State::Idle | State::Starting => None,
             State::Stopping | State::Reaping | State::Backoff | State::Stuck => {
+                if let Some(why) = self.leaving {
+                    return Some(why.to_string());
+                }
                 let left = self.machine.standing().not_ready.map(ToString::to_string);
                 let failed = self.last_failure.as_ref().map(|one| one.reason.to_string());
                 left.or(failed)

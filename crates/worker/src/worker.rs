@@ -327,6 +327,7 @@ pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Resu
         first_failure: None,
         last_failure: None,
         began: None,
+        leaving: None,
     })
 }
 

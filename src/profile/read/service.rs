@@ -99,12 +99,6 @@ impl<'d> Reader<'d> {
         let min_up = self.span_or(root.field("min_up"), &(Duration::ZERO..=secs(3600)), min_up);
         let words = [("keep", OnCutOff::Keep), ("stop", OnCutOff::Stop)];
         let on_cut_off = self.word_or(root.field("on_cut_off"), &words, OnCutOff::Keep);
-        if let (OnCutOff::Stop, Some(field)) = (on_cut_off, root.field("on_cut_off")) {
-            self.warn(
-                &field,
-                "is not acted on in this version: a service that is cut off goes on",
-            );
-        }
         let rerunnable = self.flag_or(root.field("rerunnable"), true);
         let working_dir = (root.field("working_dir")).and_then(|field| self.path(&field));
         let env_file = (root.field("env_file")).and_then(|field| self.path(&field));

@@ -280,7 +280,7 @@ impl Story {
     fn end(&self, config: &Config, before: &Machine, end: &Final) -> Turn {
         match end {
             Final::GaveUp { reason, .. } => self.gave_up(config, before, reason),
-            Final::Stopped => (
+            Final::Stopped | Final::Left(_) => (
                 "stop",
                 None,
                 "stopped: ordered, and the last process is gone".to_owned(),

@@ -25,6 +25,7 @@ use super::line::{IN_TIME, Room, line_of, read, read_long, say, unavailable};
 use super::message::{Message, Mooring};
 use super::socket::Socket;
 use crate::Config;
+use crate::shutdown::Closer;
 
 /// How many jobs may be connected at once; more are turned away at once.
 const MAX_CONNECTIONS: usize = 2048;
@@ -52,6 +53,7 @@ pub(crate) async fn serve(
     config: Arc<Config>,
     client: Client,
     moorage: mpsc::Sender<Message>,
+    closer: Closer,
 ) {
     let Some(listener) = socket.listener.take() else {
         return;
@@ -105,9 +107,11 @@ pub(crate) async fn serve(
         *count += 1;
         let room = room.clone();
         let (config, client, moorage) = (config.clone(), client.clone(), moorage.clone());
+        let closer = closer.clone();
         connections.spawn(async move {
             let uid = job.uid;
-            if let Err(cause) = converse(stream, job, room, &config, &client, &moorage).await {
+            let conversed = converse(stream, job, room, (&config, &client), &moorage, closer).await;
+            if let Err(cause) = conversed {
                 debug!("a job's connection ended: {cause}");
             }
             uid
@@ -153,9 +157,9 @@ async fn converse(
     stream: UnixStream,
     job: Job,
     room: Room,
-    config: &Config,
-    client: &Client,
+    (config, client): (&Config, &Client),
     moorage: &mpsc::Sender<Message>,
+    closer: Closer,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     if let Some(problem) = not_served(job.uid) {
@@ -166,6 +170,7 @@ async fn converse(
     let (orders, to_job) = mpsc::channel(ORDERS);
     let name = match opening.map_err(|_| io::ErrorKind::TimedOut)?? {
         None => return Ok(()),
+        Some((Opening::Shutdown, _place)) => return shut_down(writer, &job, moorage, closer).await,
         Some((Opening::Attach(ask), _place)) => {
             match attach(&job, *ask, orders, config, client, moorage).await {
                 Ok((name, granted)) => {
@@ -202,6 +207,36 @@ fn not_served(uid: u32) -> Option<Box<Problem>> {
         "not_allowed",
         reason,
     )))
+}
+
+/// Ends everything that was placed here, and tells how far that is until nothing is left or the asker is gone; the
+/// shutdown goes on without it.
+async fn shut_down(
+    mut writer: OwnedWriteHalf,
+    job: &Job,
+    moorage: &mpsc::Sender<Message>,
+    mut closer: Closer,
+) -> io::Result<()> {
+    // Any account may connect, and its jobs are its own; the services of this host are not.
+    if job.uid != 0 && job.uid != rustix::process::geteuid().as_raw() {
+        let reason = "only root and the agent's own account may shut this host down";
+        let problem = Problem::new(StatusCode::FORBIDDEN, "not_allowed", reason);
+        return say(&mut writer, &FromAgent::Refused(Box::new(problem))).await;
+    }
+    closer.begin().await;
+    loop {
+        let (reply, attached) = oneshot::channel();
+        // Both fail only while the agent is being stopped.
+        _ = moorage.send(Message::Living(reply)).await;
+        let attached = attached.await.unwrap_or_default();
+        let now = closer.now(attached);
+        if let Some(now) = now {
+            say(&mut writer, &FromAgent::Closing(now)).await?;
+        }
+        if now.is_some_and(|now| now.is_done()) || !closer.changed().await {
+            return Ok(());
+        }
+    }
 }
 
 /// Passes statuses one way and orders the other until either side ends.

@@ -19,6 +19,8 @@ use crate::facts::{Granted, Observed};
 pub(crate) enum Message {
     /// Everything attached that the controller wants of this host.
     Wanted(Vec<DesiredReplica>),
+    /// How many replicas live inside jobs.
+    Living(oneshot::Sender<usize>),
     /// A controller wants to know everything.
     Newest(oneshot::Sender<Vec<ReplicaReport>>),
     /// A job of this account is about to ask: whether one more may be had.

@@ -174,6 +174,11 @@ impl Moorage {
                 // The asker may have given up; it will ask again.
                 _ = answer.send(reports.collect());
             }
+            Message::Living(answer) => {
+                let living = self.berths.values().filter(|it| it.ended.is_none());
+                // The asker may be gone.
+                _ = answer.send(living.count());
+            }
             // The asker may be gone.
             Message::Room { uid, reply } => _ = reply.send(self.has_room(uid)),
             Message::Moor(mooring) => {

@@ -31,6 +31,8 @@ pub(super) struct Keeping {
     pub(super) started: Option<Instant>,
     pub(super) start_after: Option<Instant>,
     pub(super) talk_after: Option<Instant>,
+    /// Its worker knows that the host is being shut down, and asks nobody whether it may end.
+    pub(super) is_leaving: bool,
     /// When its logs have been kept long enough, once it ended.
     pub(super) expires: Option<Instant>,
 }
@@ -51,6 +53,7 @@ impl Keeping {
             started: None,
             start_after: None,
             talk_after: None,
+            is_leaving: false,
             expires: None,
         }
     }
@@ -65,6 +68,7 @@ impl Keeping {
         self.worker = Some(pid);
         self.started = Some(Instant::now());
         self.talk_after = None;
+        self.is_leaving = false;
         watches.spawn(async move {
             if let Err(cause) = worker.ended().await {
                 error!("the worker {pid} of {name} cannot be waited for: {cause}");

@@ -4,6 +4,7 @@
 //! [`portreeve::residency`]; here it is done, and what failed is tried again later.
 
 mod clearing;
+mod closing;
 mod expiry;
 mod folder;
 mod keeping;
@@ -16,9 +17,11 @@ use std::io;
 use std::sync::Arc;
 
 use portreeve::port::{PortRange, Protocol};
+use portreeve::profile::OnCutOff;
 use portreeve::registry::{Desired, ReplicaReport};
 use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
 use portreeve::supervision::Status;
+use portreeve_api::attach::Closing;
 use portreeve_api::body::{DesiredReplica, DesiredSet};
 use portreeve_api::containment::Ladder;
 use portreeve_api::local::ReplicaFolder;
@@ -46,6 +49,8 @@ pub(crate) enum Message {
     Newest(oneshot::Sender<Vec<ReplicaReport>>),
     /// The controller acknowledged what was reported of these.
     Reported(Vec<ReplicaName>),
+    /// The host is being shut down.
+    Close,
 }
 
 /// Owns the replicas of this host.
@@ -67,7 +72,11 @@ pub(crate) struct Household {
     ends: mpsc::UnboundedSender<ReplicaReport>,
     granted: watch::Sender<Granted>,
     living: watch::Sender<usize>,
+    heeding: watch::Sender<bool>,
     observed: watch::Receiver<Observed>,
+    /// Whether the host is being shut down: nothing begins here any more.
+    is_closing: bool,
+    closing: watch::Sender<Option<Closing>>,
 }
 
 struct Wanted {
@@ -82,7 +91,11 @@ pub(crate) struct Channels {
     pub(crate) granted: watch::Sender<Granted>,
     /// How many replicas have, or may have, a process here.
     pub(crate) living: watch::Sender<usize>,
+    /// Whether one of them ends when the controller does not hear of this host for long.
+    pub(crate) heeding: watch::Sender<bool>,
     pub(crate) observed: watch::Receiver<Observed>,
+    /// How far the shutdown of the host is; `None` while it is not being shut down.
+    pub(crate) closing: watch::Sender<Option<Closing>>,
 }
 
 impl Household {
@@ -115,7 +128,10 @@ impl Household {
             ends: channels.ends,
             granted: channels.granted,
             living: channels.living,
+            heeding: channels.heeding,
             observed: channels.observed,
+            is_closing: false,
+            closing: channels.closing,
         };
         for found in found {
             household.take_in(found);
@@ -213,6 +229,7 @@ impl Household {
                 // The asker may have given up; it will ask again.
                 _ = answer.send(reports);
             }
+            Message::Close => self.close(),
             Message::Reported(names) => {
                 for name in names {
                     self.reporting.remove(&name);
@@ -232,9 +249,13 @@ impl Household {
             let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
             let actions = residency::difference(&self.residents, wanted);
             let mut talks = self.address_news();
+            talks.extend(self.farewells());
             let mut changed = false;
             for action in actions {
                 match action {
+                    Action::Start { name } if self.is_closing => {
+                        info!("{name} does not begin: this host is being shut down");
+                    }
                     Action::Start { name } => changed |= self.start(&name).await,
                     Action::TakeOver { name, told } => changed |= self.take_over(&name, told).await,
                     Action::Tell { name, told } => talks.push((name, talk::Talk::Want(told))),
@@ -358,6 +379,7 @@ impl Household {
 
     /// Tells the observer which listeners are no strangers, and who waits for the end how many live.
     fn tell_living(&self) {
+        self.tell_closing();
         let living = self
             .residents
             .iter()
@@ -368,8 +390,14 @@ impl Household {
         });
         let here = living.filter_map(|(name, _)| {
             let assignment = self.keeping.get(name)?.assignment.as_ref()?;
-            Some(&assignment.desired.grant)
+            Some(&assignment.desired)
         });
+        self.heeding.send_if_modified(|before| {
+            let heeds = |desired: &Desired| desired.profile.on_cut_off == OnCutOff::Stop;
+            let now = here.clone().any(heeds);
+            std::mem::replace(before, now) != now
+        });
+        let here = here.map(|desired| &desired.grant);
         let wanted = self
             .wanted
             .iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portreeve::registry::ReplicaReport;
 use portreeve::residency::{Life, ReplicaName, Told};
-use portreeve::supervision::Status;
+use portreeve::supervision::{Leaving, Status};
 use portreeve_api::local::{WorkerAnswer, WorkerCommand};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ pub(super) enum Talk {
     Ask,
     /// Where clients are sent.
     Address(Addresses),
+    /// That the host ends it.
+    Leave(Leaving),
 }
 
 impl Talk {
@@ -41,6 +43,7 @@ impl Talk {
                 restart_no: told.restart_no,
             },
             Self::Ask => WorkerCommand::Tell,
+            Self::Leave(why) => WorkerCommand::Leave { why: *why },
             Self::Address((address, ports)) => WorkerCommand::Address {
                 address: *address,
                 ports: ports.clone(),
@@ -145,6 +148,10 @@ impl Household {
             }
             Talk::Address(address) => {
                 keeping.addresses = Some(address);
+                true
+            }
+            Talk::Leave(_) => {
+                keeping.is_leaving = true;
                 true
             }
             Talk::Want(told) => {

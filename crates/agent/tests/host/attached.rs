@@ -17,11 +17,11 @@ use crate::controller::{Controller, PATIENCE};
 use crate::house::{House, wanted};
 use crate::worker::status;
 
-fn socket(house: &House) -> PathBuf {
+pub(crate) fn socket(house: &House) -> PathBuf {
     house.state().with_file_name("agent.sock")
 }
 
-async fn agent(house: &House) -> Agent {
+pub(crate) async fn agent(house: &House) -> Agent {
     let config = Config {
         socket: Some(SocketPlace::At(socket(house))),
         ..house.config()
@@ -61,10 +61,10 @@ fn again(token: &str) -> Opening {
 }
 
 /// A job as it speaks with the agent.
-struct Job(BufReader<UnixStream>);
+pub(crate) struct Job(BufReader<UnixStream>);
 
 impl Job {
-    async fn open(socket: &Path, opening: &Opening) -> Self {
+    pub(crate) async fn open(socket: &Path, opening: &Opening) -> Self {
         let mut job = Self(BufReader::new(UnixStream::connect(socket).await.unwrap()));
         job.say(opening).await;
         job
@@ -77,7 +77,7 @@ impl Job {
     }
 
     /// The next line; `None`: it was cut off.
-    async fn hear(&mut self) -> Option<FromAgent> {
+    pub(crate) async fn hear(&mut self) -> Option<FromAgent> {
         let mut line = String::new();
         let read = tokio::time::timeout(PATIENCE, self.0.read_line(&mut line)).await;
         // Cut off with something unread is told as an error.
@@ -184,7 +184,7 @@ async fn a_job_whose_record_is_lost_is_known_by_its_token_and_no_other_is() {
     let job = tokio::time::timeout(PATIENCE, known).await.unwrap();
     let stranger = Opening::Again(Box::new(match again("guessed") {
         Opening::Again(again) => Again { index: 7, ..*again },
-        Opening::Attach(_) => panic!("it is no ask"),
+        other => panic!("{other:?} is no job that comes back"),
     }));
     let mut stranger = Job::open(&socket(&house), &stranger).await;
     assert!(matches!(stranger.hear().await, Some(FromAgent::Refused(_))));

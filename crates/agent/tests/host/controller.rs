@@ -40,6 +40,10 @@ pub(crate) struct Heard {
     pub(crate) instance: String,
     pub(crate) reports: Vec<HostFacts>,
     pub(crate) leases: u32,
+    /// How often the host said that it is being shut down.
+    pub(crate) shutdowns: u32,
+    /// How long it forgives silence.
+    pub(crate) grace_ms: Option<u64>,
     pub(crate) asks: Vec<LeaseAsk>,
     /// How far its clock is behind.
     pub(crate) behind: Duration,
@@ -70,6 +74,7 @@ impl Controller {
         let routes = Router::new()
             .route("/api/v1/hosts/{host}/report", put(report))
             .route("/api/v1/hosts/{host}/lease", post(lease))
+            .route("/api/v1/hosts/{host}/shutdown", post(shutdown))
             .route("/api/v1/hosts/{host}/attach", post(attach))
             .route("/api/v1/hosts/{host}/desired", get(desired))
             .route("/api/v1/hosts/{host}/reads/{read}", put(piece))
@@ -149,6 +154,19 @@ async fn lease(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> 
     Json(Lease {
         instance: heard.instance.clone(),
         now: Some(now.before(heard.behind)),
+        host_grace_ms: heard.grace_ms,
+        period_ms: None,
+    })
+}
+
+async fn shutdown(State(shared): State<Arc<Shared>>, Json(ask): Json<LeaseAsk>) -> Json<Lease> {
+    assert!(ask.agent.is_some());
+    shared.hear(|heard| heard.shutdowns += 1);
+    let instance = shared.heard.lock().unwrap().instance.clone();
+    Json(Lease {
+        instance,
+        now: None,
+        host_grace_ms: None,
         period_ms: None,
     })
 }

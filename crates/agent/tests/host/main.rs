@@ -8,5 +8,6 @@ mod attached;
 mod controller;
 mod house;
 mod reports;
+mod shutdown;
 mod wanted;
 mod worker;

@@ -132,6 +132,12 @@ fn serve(replica: &ReplicaFolder, mut stream: UnixStream, newest: &mut Status) -
         *newest = status(newest.seq + 1, State::Final(Final::Stopped));
         store(replica, newest);
     }
+    if let WorkerCommand::Leave { why } = command
+        && !matches!(newest.state, State::Final(_))
+    {
+        *newest = status(newest.seq + 1, State::Final(Final::Left(why)));
+        store(replica, newest);
+    }
     let answer = WorkerAnswer {
         status: Some(newest.clone()),
         refused: None,

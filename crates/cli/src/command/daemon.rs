@@ -18,7 +18,7 @@ use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::check;
+use crate::command::{check, shutdown};
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::output::{self, Format};
@@ -67,6 +67,10 @@ pub(crate) struct Controller {
     /// Of these, streams that watch endpoints; by default three quarters. One user has at most half of them
     #[arg(long, value_name = "N")]
     max_streams: Option<u32>,
+    /// Requests a second that one user may send on the long run, five times as many at once; root and the controller's
+    /// account are not bound by it
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests: u32,
     /// How much users and groups may hold: tables such as [user.default], [user.alice] and [group.chem] with
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
@@ -141,6 +145,7 @@ impl Controller {
         let config = ControllerConfig {
             max_connections: self.max_connections.map(number),
             max_streams: self.max_streams.map(number),
+            requests_per_second: Some(self.max_requests),
             limits: self.limits,
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
@@ -306,7 +311,22 @@ pub(crate) struct Agent {
     /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, clock
     #[arg(long, conflicts_with = "check_address")]
     check: bool,
-    /// How to print a check
+    /// End everything that was placed on this host, and wait for it: for a service manager, before the machine goes down
+    ///
+    /// Asks the running agent, as root or its own account. Each service is unpublished, drained and stopped by its
+    /// profile, then placed on other hosts with the reason `host shutting down`; nothing begins here until the agent is
+    /// started again. A mere stop of the agent touches nothing.
+    #[arg(long, conflicts_with_all = ["check", "check_address"])]
+    shutdown: bool,
+    /// How long to wait for that
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "90s",
+        requires = "shutdown"
+    )]
+    timeout: Span,
+    /// How to print a check or a shutdown
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
@@ -316,6 +336,11 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
+        if self.shutdown {
+            let usual = || places::agent_socket(&Places::here().run);
+            let socket = self.socket.unwrap_or_else(usual);
+            return shutdown::run(&socket, self.timeout.0, self.output).await;
+        }
         let checks = self.check || self.check_address;
         if !checks {
             log_to_stderr();

@@ -1,12 +1,10 @@
-//! `hosts`, `host` and `whoami`.
+//! `hosts` and `whoami`.
 
-use std::time::Duration;
+use std::str::FromStr;
 
 use clap::Args;
-use portreeve::host_addr::Prefix;
-use portreeve::identity::HostName;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
-use portreeve_api::paths;
+use portreeve_api::{Client, ClientError, Problem, paths};
 
 use crate::connect::Connect;
 use crate::exit::Failure;
@@ -14,9 +12,14 @@ use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
 
 use super::services::PATIENCE;
 
-/// List hosts.
+/// List hosts: their state, their address, and what is special about each.
+///
+/// In a pipe: one line per host with name, state, address, dynamic ports, held ports, last seen, notes.
 #[derive(Args, Debug)]
 pub(crate) struct Hosts {
+    /// Only hosts with this label; several: with all of them
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    label: Vec<LabelArg>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -24,7 +27,7 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let list: HostList = connect.client()?.get(&paths::hosts(), PATIENCE).await?;
+        let list = all(&connect.client()?, &self.label).await?;
         if self.output == Format::Json {
             return print_json(&list);
         }
@@ -36,110 +39,115 @@ impl Hosts {
                 host.dynamic.to_string(),
                 host.counts.held.to_string(),
                 moment(host.last_seen),
+                or_dash(notes(host)),
             ]
         });
         if list.hosts.is_empty() {
-            tell!("no host has reported; `portreeve agent` on a host makes it one");
+            tell!("{}", nobody(&self.label));
             return Ok(());
         }
-        let heading = ["HOST", "STATE", "ADDRESS", "DYNAMIC", "HELD", "LAST SEEN"];
+        let heading = [
+            "HOST",
+            "STATE",
+            "ADDRESS",
+            "DYNAMIC",
+            "HELD",
+            "LAST SEEN",
+            "NOTES",
+        ];
         print(&rows(&heading, lines.collect()))
     }
 }
 
-/// Show one host: its address and the rule that chose it, its ranges, what it can do.
-#[derive(Args, Debug)]
-pub(crate) struct Host {
-    /// The host
-    name: HostName,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
-}
-
-impl Host {
-    pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        let path = paths::host(&self.name);
-        let host: HostView = connect.client()?.get(&path, PATIENCE).await?;
-        if self.output == Format::Json {
-            return print_json(&host);
-        }
-        let mut text = format!(
-            "{}: {}, last seen {}\naddress: {} ({})\n",
-            host.host,
-            host.state,
-            moment(host.last_seen),
-            or_dash(host.address),
-            host.address_rule,
-        );
-        for one in &host.addresses {
-            let usage = if host.address == Some(one.address) {
-                "published"
-            } else {
-                "usable"
-            };
-            let route = if one.default_route {
-                ", carries the default route"
-            } else {
-                ""
-            };
-            text.push_str(&format!(
-                "  {} {}/{}: {usage}{route}\n",
-                one.interface, one.address, one.prefix
-            ));
-        }
-        for one in &host.unusable {
-            text.push_str(&format!(
-                "  {} {}/{}: not published, {}\n",
-                one.interface, one.address, one.prefix, one.reason
-            ));
-        }
-        for (name, network) in &host.networks {
-            let address = match network.address {
-                Some(address) => address.to_string(),
-                None => "no address here, so no port that names it".to_owned(),
-            };
-            let parts = Prefix::alternatives(&network.prefixes);
-            text.push_str(&format!("network {name} ({parts}): {address}\n"));
-        }
-        text.push_str(&format!("dynamic ports: {}\n", host.dynamic));
-        text.push_str(&machine(&host));
-        text.push_str(&abilities(&host.capabilities));
-        for warning in &host.warnings {
-            text.push_str(&format!("warning: {warning}\n"));
-        }
-        print(&text)
+fn nobody(labels: &[LabelArg]) -> &'static str {
+    if labels.is_empty() {
+        "no host has reported; `portreeve agent` on a host makes it one"
+    } else {
+        "no host has these labels; `portreeve host NAME` shows those that one has"
     }
 }
 
-/// The machine, its agent and its clock.
-fn machine(host: &HostView) -> String {
-    let clock = match host.clock_skew_ms {
-        None => "not compared with the controller's yet".to_owned(),
-        Some(skew) => {
-            let side = if skew < 0 { "behind" } else { "ahead of" };
-            let off = Duration::from_millis(skew.unsigned_abs()).as_secs_f64();
-            format!("{off:.1} s {side} the controller's")
+/// What is special about a host, in a few words.
+fn notes(host: &HostView) -> Option<String> {
+    let mut notes = Vec::new();
+    if let Some(drain) = &host.drain {
+        if drain.left > 0 {
+            notes.push(format!("{} of {} left", drain.left, drain.replicas));
         }
-    };
-    let machine = host.agent.as_ref().map(|agent| &agent.machine);
-    format!(
-        "machine: {}, boot {}, agent {}\nclock: {clock}\n",
-        or_dash(machine),
-        host.boot_id,
-        host.agent_version,
-    )
-}
-
-/// What the host can do, and what it means where something is missing.
-fn abilities(can: &[String]) -> String {
-    let mut text = format!("can: {}\n", portreeve_agent::told_abilities(can));
-    for (word, means) in portreeve_agent::ABILITIES {
-        if !can.iter().any(|one| one == word) {
-            text.push_str(&format!("cannot: {word}: {means}\n"));
+        if drain.attached > 0 {
+            notes.push(format!("{} attached", drain.attached));
         }
     }
-    text
+    match host.warnings.len() {
+        0 => {}
+        1 => notes.push("1 warning".to_owned()),
+        many => notes.push(format!("{many} warnings")),
+    }
+    (!notes.is_empty()).then(|| notes.join(", "))
+}
+
+/// How often a list is begun anew whose pages were forgotten meanwhile.
+const BEGUN_AGAIN: u32 = 3;
+
+/// Every page of the list.
+async fn all(client: &Client, labels: &[LabelArg]) -> Result<HostList, Failure> {
+    let written: Vec<String> = labels.iter().map(LabelArg::written).collect();
+    let filters: Vec<(&str, &str)> = written.iter().map(|it| ("label", it.as_str())).collect();
+    let first = paths::with_parameters(&paths::hosts(), &filters);
+    let mut begun = 0;
+    loop {
+        let mut list: HostList = client.get(&first, PATIENCE).await?;
+        let whole = loop {
+            let Some(cursor) = list.next_cursor.take() else {
+                break true;
+            };
+            let path = paths::with_parameters(&paths::hosts(), &[("cursor", &cursor)]);
+            match client.get::<HostList>(&path, PATIENCE).await {
+                Ok(page) => {
+                    list.hosts.extend(page.hosts);
+                    list.next_cursor = page.next_cursor;
+                }
+                Err(ClientError::Refused(problem))
+                    if problem.code == Problem::CURSOR_EXPIRED && begun < BEGUN_AGAIN =>
+                {
+                    break false;
+                }
+                Err(other) => return Err(other.into()),
+            }
+        };
+        if whole {
+            return Ok(list);
+        }
+        begun += 1;
+    }
+}
+
+/// A label of a host: `NAME=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LabelArg {
+    name: String,
+    value: String,
+}
+
+impl LabelArg {
+    /// As the query has it.
+    fn written(&self) -> String {
+        format!("{}:{}", self.name, self.value)
+    }
+}
+
+impl FromStr for LabelArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err("write NAME=VALUE".to_owned()),
+        }
+    }
 }
 
 /// Show who you are to the controller.

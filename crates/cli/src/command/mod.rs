@@ -1,15 +1,18 @@
 //! The command line: what each command is called and where it lives.
 
+mod backup;
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
 mod events;
 mod explain;
+mod host;
 mod hosts;
 mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
 mod verbs;
@@ -71,9 +74,11 @@ enum Command {
     Why(why::Why),
     Events(events::Events),
     Hosts(hosts::Hosts),
-    Host(hosts::Host),
+    Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     Controller(daemon::Controller),
     Agent(daemon::Agent),
     Worker(worker::Worker),
@@ -114,6 +119,8 @@ impl Cli {
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
             Command::Ports(ports) => on_one_core(ports.run(connect)).map(done),
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
+            Command::Backup(backup) => on_one_core(backup.run(connect)).map(done),
+            Command::Restore(restore) => restore.run().map(done),
             Command::Controller(controller) => on_all_cores(controller.run()).map(done),
             Command::Agent(agent) => on_one_core(agent.run(connect)),
             Command::Worker(worker) => worker.run(),

@@ -130,7 +130,7 @@ fn usage(words: impl Into<String>) -> Failure {
 
 fn code_of(end: &Final) -> ExitCode {
     match end {
-        Final::Stopped | Final::Succeeded => ExitCode::SUCCESS,
+        Final::Stopped | Final::Left(_) | Final::Succeeded => ExitCode::SUCCESS,
         Final::Failed(_) | Final::GaveUp { .. } => ExitCode::FAILURE,
         Final::PortConflict { .. } => ExitCode::from(PORT_CONFLICT),
     }

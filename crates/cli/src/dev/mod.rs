@@ -90,6 +90,7 @@ impl Dev {
             new_epoch: false,
             max_connections: None,
             max_streams: None,
+            requests_per_second: None,
             limits: None,
             networks,
             site_profiles: places::site_profiles(self.site_profiles.clone()),

@@ -19,7 +19,9 @@ pub(super) fn exit_code(outcome: &Outcome, signal: Option<u8>) -> u8 {
             u8::try_from(128 + signal).unwrap_or(OUR_FAILURE)
         }
         // Stopped before anything ran.
-        (None, State::Final(Final::Stopped)) => signal.map_or(0, |signal| 128 + signal),
+        (None, State::Final(Final::Stopped | Final::Left(_))) => {
+            signal.map_or(0, |signal| 128 + signal)
+        }
         _ => OUR_FAILURE,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use portreeve::supervision::{State, Status};
 use portreeve_api::Problem;
-use portreeve_api::attach::{Again, Ask, FromAgent, MAX_LINE, Opening};
+use portreeve_api::attach::{Again, Ask, Closing, FromAgent, MAX_LINE, Opening};
 use portreeve_api::local::{Assignment, SocketPath, WorkerCommand};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -88,6 +88,44 @@ pub(crate) async fn ask(socket: &Path, ask: &Ask) -> io::Result<Answered> {
     tokio::time::timeout(ANSWERED_WITHIN, exchange)
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// The shutdown of a host, as its agent tells of it.
+#[derive(Debug)]
+pub(crate) struct Shutdown(Connected);
+
+/// What the agent says about it.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// How far it is.
+    Closing(Closing),
+    Refused(Box<Problem>),
+}
+
+impl Shutdown {
+    /// Says to the agent at `socket` that its host is being shut down.
+    ///
+    /// # Errors
+    ///
+    /// The system's: nobody answers there.
+    pub(crate) async fn begin(socket: &Path) -> io::Result<Self> {
+        Connected::open(socket, &Opening::Shutdown).await.map(Self)
+    }
+
+    /// The next word.
+    ///
+    /// # Errors
+    ///
+    /// The system's; the agent hangs up when nothing is left to end.
+    pub(crate) async fn next(&mut self) -> io::Result<Answer> {
+        match self.0.hear().await? {
+            FromAgent::Closing(now) => Ok(Answer::Closing(now)),
+            FromAgent::Refused(problem) => Ok(Answer::Refused(problem)),
+            other => Err(io::Error::other(format!(
+                "the agent answers what was not asked: {other:?}"
+            ))),
+        }
+    }
 }
 
 /// What a cut-off run meets at its agent.

@@ -2,7 +2,7 @@
 
 mod end;
 mod job;
-mod link;
+pub(crate) mod link;
 mod notices;
 mod seek;
 mod signals;

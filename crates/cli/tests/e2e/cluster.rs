@@ -31,7 +31,7 @@ pub(crate) struct Cluster {
 struct Host {
     agent: Option<Running>,
     network: Namespace,
-    _relay: Relay,
+    relay: Relay,
 }
 
 /// The controller's side of all links.
@@ -105,7 +105,7 @@ impl Cluster {
         self.hosts.push(Host {
             agent: None,
             network,
-            _relay: relay,
+            relay,
         });
     }
 
@@ -202,6 +202,36 @@ impl Cluster {
             self.world.network(),
             &format!("ip link set link{number} up"),
         );
+    }
+
+    /// Takes the power of a host away: its cable is dead, and everything that ran there is gone without a word.
+    pub(crate) fn power_off(&mut self, number: usize) {
+        self.link_down(number);
+        self.kill_agent(number);
+        let host = &self.hosts[number - 1];
+        // The relay is ours and not the host's.
+        let relay = host.relay.0.id().cast_signed();
+        let gone = eventually(|| {
+            let mut left = host.network.processes();
+            left.retain(|(pid, _)| *pid != relay);
+            for (pid, _) in &left {
+                kill(*pid, "KILL");
+            }
+            left.is_empty()
+        });
+        assert!(gone, "{:?}", host.network.processes());
+    }
+
+    /// Boots it: the kernel there says that this is another boot.
+    pub(crate) fn power_on(&mut self, number: usize, boot_id: &str) {
+        let file = self
+            .world
+            .profile(&format!("boot{number}"), &format!("{boot_id}\n"));
+        let line =
+            format!("mount --bind {file} /proc/sys/kernel/random/boot_id && exec \"$0\" \"$@\"");
+        self.link_up(number);
+        let through = ["unshare", "--mount", "sh", "-c", &line];
+        self.start_agent_through(number, &through, &["--host", &format!("n{number}")], &[]);
     }
 
     /// Runs a line of shell in the network of a host, which must succeed.

@@ -30,7 +30,11 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
         said.contains("backoff: restart 2 in a row, delay "),
         "{said}"
     );
+    // P33: the state, the count and the window are there, and the command that reverts it.
+    assert!(said.contains("`portreeve start broken."), "{said}");
+    assert!(said.contains("what led there:"), "{said}");
     let turns = world.json(&["why", "broken"]);
+    assert_eq!(turns["state"], "gave up");
     let newest = turns["turns"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(newest["rule"], "gave-up");
     assert_eq!(newest["boundary"], "restart.give_up.max_restarts = 2");
@@ -50,9 +54,17 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     while let Some(record) = find(Path::new(data), "supervision.jsonl") {
         std::fs::remove_file(record).unwrap();
     }
+    // Without the record the controller still knows what came of it, and what to do.
     let gone = world.run(&["why", "broken"]);
-    assert_eq!(gone.code, Some(1));
+    assert_eq!(gone.code, Some(0));
     assert!(gone.stderr.contains("is gone"), "{}", gone.stderr);
+    assert!(
+        gone.stdout
+            .starts_with("broken/0: gave up: gave up after 2 restarts: exit 3\n"),
+        "{}",
+        gone.stdout
+    );
+    assert!(gone.stdout.contains("next: "), "{}", gone.stdout);
     assert_eq!(world.run(&["why", "nobody"]).code, Some(4));
 }
 

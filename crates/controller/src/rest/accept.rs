@@ -13,6 +13,8 @@ pub(crate) enum Form {
     Events,
     /// A stream of JSON objects, one a line.
     Lines,
+    /// What `/metrics` tells, as OpenMetrics.
+    OpenMetrics,
 }
 
 impl Form {
@@ -23,6 +25,7 @@ impl Form {
             Self::Text => "text/plain",
             Self::Events => "text/event-stream",
             Self::Lines => "application/x-ndjson",
+            Self::OpenMetrics => "application/openmetrics-text",
         }
     }
 }

@@ -93,6 +93,23 @@ pub(crate) async fn lease(
     Ok(acknowledged(&app))
 }
 
+/// `POST /hosts/{host}/shutdown`: answered once it is decided, so that what the agent ends then is told as what it is.
+pub(crate) async fn shutdown(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    asker.agent()?;
+    let host = names.host()?;
+    let LeaseAsk { agent, .. } = body::json(request, body::MAX).await?;
+    if let Some(agent) = &agent {
+        app.seat(&host, agent)?;
+    }
+    app.queue.tell(Input::HostShutdown { host }).await?;
+    Ok(acknowledged(&app))
+}
+
 /// `GET /hosts/{host}/desired`.
 pub(crate) async fn desired(
     State(app): State<Arc<App>>,
@@ -255,6 +272,7 @@ fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
+        host_grace_ms: u64::try_from(app.host_grace.as_millis()).ok(),
         period_ms: u64::try_from(app.lease_period.as_millis()).ok(),
     })
 }

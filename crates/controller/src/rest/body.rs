@@ -60,6 +60,24 @@ pub(crate) async fn json<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(Refused::body)
 }
 
+/// The same, where no body, and `null`, say what leaving every member out does.
+pub(crate) async fn json_or_nothing<T: DeserializeOwned + Default>(
+    request: Request<Body>,
+    max: usize,
+) -> Result<T, Refused> {
+    let kind = MediaType::of(request.headers());
+    let body = whole(request, max).await?;
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    match kind {
+        MediaType::Json | MediaType::Unsaid => {}
+        _ => return Err(unsupported("application/json")),
+    }
+    let read: Option<T> = serde_json::from_slice(&body).map_err(Refused::body)?;
+    Ok(read.unwrap_or_default())
+}
+
 /// What a body says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediaType {

@@ -17,9 +17,11 @@ use portreeve_api::Problem;
 use tower::ServiceExt;
 
 use crate::app::App;
+use crate::meters::Meters;
 use crate::vital;
 use crate::watch;
 
+use super::accept::Form;
 use super::answer::stamp;
 
 /// The number of a request, in the log and in a refusal of it.
@@ -70,6 +72,11 @@ impl Api {
         format!("req-{:016x}", mixed ^ (mixed >> 31))
     }
 
+    /// What is counted of requests and connections.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.app.meters
+    }
+
     /// Serves one request.
     pub(crate) async fn answer(&self, mut request: Request) -> Response {
         let app = &self.app;
@@ -81,12 +88,15 @@ impl Api {
         }
         let reads = *request.method() == Method::GET;
         let takes_gzip = reads && takes_gzip(request.headers());
+        let place = app.meters.place(request.method(), request.uri().path());
         // Before the snapshots that the answer is made of: they are at least as new.
         let revision = app.shown.table.revision();
         // Around the routes, not a layer of each: that would be made anew, in boxes, for every request.
         let answer = self.routes.clone().oneshot(request).await;
         let mut response = answer.unwrap_or_else(|never| match never {});
+        app.meters.answered(place, response.status());
         if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {
+            app.meters.refused(&problem.code);
             response = refusal(response, *problem, &number);
         } else if reads
             && (response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED)
@@ -173,7 +183,13 @@ fn gzip(plain: &[u8]) -> Option<Vec<u8>> {
 fn is_text(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.starts_with("application/json") || kind.starts_with("text/plain")
+    [
+        "application/json",
+        "text/plain",
+        Form::OpenMetrics.media_type(),
+    ]
+    .iter()
+    .any(|text| kind.starts_with(text))
 }
 
 /// Whether `Accept-Encoding` names gzip, or everything, and not with `q=0`.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
@@ -71,6 +72,22 @@ impl Asker {
         )))
     }
 
+    /// Refuses who asks faster than one user may. Agents and the operator are not bound: they speak for others.
+    fn within_rate(&self, app: &App) -> Result<(), Refused> {
+        let caller = self.caller();
+        if caller.admin {
+            return Ok(());
+        }
+        app.rates.take(&caller.user, Instant::now()).map_err(|_| {
+            let reason = format!(
+                "{} asks more than {} times a second; ask again in a second, or hold one question with wait or a stream",
+                caller.user,
+                app.rates.per_second()
+            );
+            Refused::too_many("too_many_requests", reason)
+        })
+    }
+
     /// The service of the path; a label alone is the asker's own.
     pub(crate) fn service(&self, names: &Names) -> Result<ServiceName, Refused> {
         self.named(names.text("service"))
@@ -106,29 +123,35 @@ impl FromRequestParts<Arc<App>> for Asker {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
-        if let Some(text) = bearer(&parts.headers)? {
-            return by_token(&text, app).await;
-        }
-        let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::clone);
-        let peer = peer.expect("the listener puts the peer on every request");
-        let means = match *peer {
-            Peer::Unix { .. } => Means::Socket,
-            Peer::Loopback { .. } => {
-                refuse_foreign_pages(&parts.uri, &parts.headers)?;
-                Means::Loopback
-            }
+        let asker = match bearer(&parts.headers)? {
+            Some(text) => by_token(&text, app).await?,
+            None => by_peer(parts, app).await?,
         };
-        let Some(uid) = peer.uid().await else {
-            return Err(Refused::unauthenticated(
-                "the socket you ask from cannot be found on this machine; ask over the Unix socket, or with a token",
-            ));
-        };
-        Ok(Self {
-            caller: app.accounts.of_uid(uid).await,
-            means,
-            token: None,
-        })
+        asker.within_rate(app)?;
+        Ok(asker)
     }
+}
+
+async fn by_peer(parts: &Parts, app: &App) -> Result<Asker, Refused> {
+    let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::clone);
+    let peer = peer.expect("the listener puts the peer on every request");
+    let means = match *peer {
+        Peer::Unix { .. } => Means::Socket,
+        Peer::Loopback { .. } => {
+            refuse_foreign_pages(&parts.uri, &parts.headers)?;
+            Means::Loopback
+        }
+    };
+    let Some(uid) = peer.uid().await else {
+        return Err(Refused::unauthenticated(
+            "the socket you ask from cannot be found on this machine; ask over the Unix socket, or with a token",
+        ));
+    };
+    Ok(Asker {
+        caller: app.accounts.of_uid(uid).await,
+        means,
+        token: None,
+    })
 }
 
 /// A worker that speaks for its incarnation, whether or not that is still the newest one.

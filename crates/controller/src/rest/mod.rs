@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post, put};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use portreeve::registry::Command;
 use portreeve_api::paths;
 
@@ -20,13 +20,16 @@ pub(crate) mod accept;
 mod agents;
 pub(crate) mod answer;
 mod attach;
+mod backup;
 mod body;
 pub(crate) mod counters;
 pub(crate) mod endpoints;
 mod envelope;
 mod explain;
+mod host_orders;
 mod hosts;
 pub(crate) mod identity;
+pub(crate) mod metrics;
 mod names;
 pub(crate) mod openapi;
 pub(crate) mod pages;
@@ -61,6 +64,7 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/services/{service}/events", get(past::events)),
         ("/services/{service}/explain", get(explain::service)),
         ("/services/{service}/endpoints", get(endpoints::endpoints)),
+        ("/services/{service}/replicas/{index}", get(replicas::show)),
         (
             "/services/{service}/replicas/{index}/kill",
             post(replicas::kill),
@@ -79,10 +83,17 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/hosts", get(hosts::list)),
         ("/hosts/{host}", get(hosts::show)),
         ("/hosts/{host}/ports", get(hosts::ports)),
+        ("/hosts/{host}/drain", post(host_orders::drain)),
+        ("/hosts/{host}/undrain", post(host_orders::undrain)),
+        ("/hosts/{host}/down", post(host_orders::down)),
+        ("/hosts/{host}/remove", post(host_orders::remove)),
+        ("/hosts/{host}/adopt", post(host_orders::adopt)),
+        ("/hosts/{host}/fence", post(host_orders::fence)),
         ("/hosts/{host}/ports/history", get(past::ports)),
         ("/hosts/{host}/events", get(past::host_events)),
         ("/hosts/{host}/report", put(agents::report)),
         ("/hosts/{host}/lease", post(agents::lease)),
+        ("/hosts/{host}/shutdown", post(agents::shutdown)),
         ("/hosts/{host}/attach", post(attach::attach)),
         ("/hosts/{host}/desired", get(agents::desired)),
         ("/hosts/{host}/reads/{read}", put(agents::log_piece)),
@@ -93,12 +104,14 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/check", post(services::check)),
         ("/explain", post(explain::profile)),
         ("/counters", get(counters::show)),
+        ("/backup", get(backup::make)),
         ("/whoami", get(identity::whoami)),
     ];
     let api = api.map(|(path, methods)| (format!("{}{path}", paths::ROOT), methods));
     let at_root = [
         ("/healthz", get(healthz)),
         ("/readyz", get(readyz)),
+        ("/metrics", get(metrics::show)),
         ("/openapi.json", get(openapi::show)),
     ];
     let at_root = at_root.map(|(path, methods)| (path.to_owned(), methods));
@@ -117,8 +130,7 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The paths of every route, for the tests.
-#[cfg(test)]
+/// The paths of every route.
 pub(crate) fn routed() -> Vec<String> {
     routes().into_iter().map(|(path, _)| path).collect()
 }
@@ -127,36 +139,49 @@ async fn start(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Start { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Start {
+        service,
+    })
+    .await
 }
 
 async fn stop(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Stop { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Stop {
+        service,
+    })
+    .await
 }
 
 async fn restart(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let all = |service| Command::Restart {
         service,
         index: None,
     };
-    services::act(app, asker, names, all).await
+    services::act(app, asker, names, &headers, all).await
 }
 
 async fn delete(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    services::act(app, asker, names, |service| Command::Delete { service }).await
+    services::act(app, asker, names, &headers, |service| Command::Delete {
+        service,
+    })
+    .await
 }
 
 /// Whether the process answers.
@@ -169,8 +194,12 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.shown.writable.load(Ordering::Relaxed) {
         return "ready\n".into_response();
     }
-    let reason = "the store refuses writes: reads go on, changes are refused; see the log";
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "not_writable", reason).into_response()
+    let cause = app.shown.refused.lock().clone().unwrap_or_default();
+    let reason = format!(
+        "the store refuses writes: {cause}; reads go on, changes are refused, and it is tried again by itself"
+    );
+    let refused = Refused::unavailable("not_writable", reason);
+    refused.with("cause", cause).into_response()
 }
 
 async fn no_such_route(uri: Uri) -> Refused {

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use portreeve::identity::ServiceName;
-use portreeve::registry::{ServiceView, View};
+use portreeve::registry::{HostView, ServiceView, View};
 use portreeve_api::Problem;
 
 use super::query::Query;
@@ -40,20 +39,47 @@ impl Wanted {
     }
 }
 
-/// The moments that unfinished lists show. Each holds what has changed since, so they are few and end soon.
-#[derive(Debug, Default)]
-pub(crate) struct Pages(Mutex<VecDeque<Moment>>);
+/// Which hosts a list has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WantedHosts {
+    labels: BTreeMap<String, String>,
+}
+
+impl WantedHosts {
+    /// Takes `label` out of the query.
+    pub(crate) fn take(query: &mut Query) -> Result<Self, Refused> {
+        let labels = super::endpoints::view::labels(query)?;
+        Ok(Self { labels })
+    }
+
+    /// Whether the list has this one.
+    pub(crate) fn includes(&self, host: &HostView) -> bool {
+        let mut wanted = self.labels.iter();
+        wanted.all(|(name, value)| host.labels.get(name) == Some(value))
+    }
+}
+
+/// The moments that unfinished lists show, each with which entries it has. They hold what has changed since, so they
+/// are few and end soon.
+#[derive(Debug)]
+pub(crate) struct Pages<W>(Mutex<VecDeque<Moment<W>>>);
+
+impl<W> Default for Pages<W> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 #[derive(Debug)]
-struct Moment {
+struct Moment<W> {
     number: u64,
     user: String,
-    wanted: Wanted,
+    wanted: W,
     view: Arc<View>,
     used: Instant,
 }
 
-impl Pages {
+impl<W: Clone> Pages<W> {
     /// A list that nobody read on for so long is forgotten.
     const KEPT: Duration = Duration::from_secs(300);
     /// The most unfinished lists of all; the one longest unused goes first.
@@ -62,14 +88,14 @@ impl Pages {
     const MOST_OF_USER: usize = 4;
 
     /// Keeps `view` for the pages after the first; the number finds it again.
-    pub(crate) fn keep(&self, user: &str, wanted: Wanted, view: Arc<View>, now: Instant) -> u64 {
+    pub(crate) fn keep(&self, user: &str, wanted: W, view: Arc<View>, now: Instant) -> u64 {
         let mut random = [0; 8];
         // Whoever guesses a number still has to be its user: without randomness two lists of one user mix.
         let _ = getrandom::fill(&mut random);
         let number = u64::from_ne_bytes(random);
         let mut kept = self.0.lock();
         Self::forget(&mut kept, now);
-        let of_user = |moment: &Moment| moment.user == user;
+        let of_user = |moment: &Moment<W>| moment.user == user;
         if kept.iter().filter(|moment| of_user(moment)).count() >= Self::MOST_OF_USER
             && let Some(oldest) = kept.iter().position(of_user)
         {
@@ -89,12 +115,12 @@ impl Pages {
     }
 
     /// The moment that a cursor of this user goes on from.
-    pub(crate) fn find(
+    pub(crate) fn find<N>(
         &self,
         user: &str,
-        cursor: &Cursor,
+        cursor: &Cursor<N>,
         now: Instant,
-    ) -> Result<(Wanted, Arc<View>), Refused> {
+    ) -> Result<(W, Arc<View>), Refused> {
         let mut kept = self.0.lock();
         Self::forget(&mut kept, now);
         let place = kept
@@ -112,7 +138,7 @@ impl Pages {
     }
 
     /// The longest unused are in front.
-    fn forget(kept: &mut VecDeque<Moment>, now: Instant) {
+    fn forget(kept: &mut VecDeque<Moment<W>>, now: Instant) {
         while kept
             .front()
             .is_some_and(|moment| now.saturating_duration_since(moment.used) > Self::KEPT)
@@ -124,13 +150,13 @@ impl Pages {
 
 /// Where the next page begins. Askers give it back as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct Cursor<N> {
     pub(crate) number: u64,
-    /// The last service that was told.
-    pub(crate) after: ServiceName,
+    /// The name of the last entry that was told.
+    pub(crate) after: N,
 }
 
-impl fmt::Display for Cursor {
+impl<N: fmt::Display> fmt::Display for Cursor<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.number)?;
         let after = self.after.to_string();
@@ -138,7 +164,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-impl FromStr for Cursor {
+impl<N: FromStr> FromStr for Cursor<N> {
     type Err = ParseCursorError;
 
     fn from_str(text: &str) -> Result<Self, ParseCursorError> {
@@ -167,9 +193,11 @@ pub(crate) struct ParseCursorError;
 
 #[cfg(test)]
 mod tests {
+    use portreeve::identity::ServiceName;
+
     use super::*;
 
-    fn cursor(number: u64) -> Cursor {
+    fn cursor(number: u64) -> Cursor<ServiceName> {
         let after = "web.alice".parse().unwrap();
         Cursor { number, after }
     }
@@ -187,32 +215,36 @@ mod tests {
             "ä",
             &"0".repeat(2048),
         ] {
-            assert_eq!(bad.parse::<Cursor>(), Err(ParseCursorError), "{bad:?}");
+            assert_eq!(
+                bad.parse::<Cursor<ServiceName>>(),
+                Err(ParseCursorError),
+                "{bad:?}"
+            );
         }
     }
 
     #[test]
     fn moments_are_kept_for_their_user_for_a_while_and_in_bounded_number() {
-        let pages = Pages::default();
+        let pages = Pages::<Wanted>::default();
         let begin = Instant::now();
         let keep = |user: &str, now| pages.keep(user, Wanted::default(), Arc::default(), now);
         let first = keep("alice", begin);
         let found = |user: &str, number, now| pages.find(user, &cursor(number), now).is_ok();
         assert!(found("alice", first, begin));
         assert!(!found("bob", first, begin), "another's cursor is unknown");
-        let used = begin + Pages::KEPT;
+        let used = begin + Pages::<Wanted>::KEPT;
         assert!(found("alice", first, used), "each use keeps it longer");
-        assert!(found("alice", first, used + Pages::KEPT));
-        let late = used + Pages::KEPT * 2 + Duration::from_millis(1);
+        assert!(found("alice", first, used + Pages::<Wanted>::KEPT));
+        let late = used + Pages::<Wanted>::KEPT * 2 + Duration::from_millis(1);
         assert!(!found("alice", first, late));
-        let of_alice: Vec<_> = (0..=Pages::MOST_OF_USER)
+        let of_alice: Vec<_> = (0..=Pages::<Wanted>::MOST_OF_USER)
             .map(|_| keep("alice", late))
             .collect();
         assert!(!found("alice", of_alice[0], late), "the oldest went");
         assert!(found("alice", of_alice[1], late));
-        for nth in 0..2 * Pages::MOST {
+        for nth in 0..2 * Pages::<Wanted>::MOST {
             keep(&nth.to_string(), late);
         }
-        assert_eq!(pages.0.lock().len(), Pages::MOST);
+        assert_eq!(pages.0.lock().len(), Pages::<Wanted>::MOST);
     }
 }

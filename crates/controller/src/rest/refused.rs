@@ -40,6 +40,12 @@ impl Refused {
         Self::new(StatusCode::BAD_REQUEST, "bad_parameter", detail).with("parameter", name)
     }
 
+    /// A header that is wrong.
+    pub(crate) fn header(name: &str, reason: impl std::fmt::Display) -> Self {
+        let detail = format!("header {name}: {reason}");
+        Self::new(StatusCode::BAD_REQUEST, "bad_header", detail).with("header", name)
+    }
+
     /// A part of the path that is no name.
     pub(crate) fn name(reason: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_name", reason.to_string())
@@ -140,6 +146,12 @@ impl From<Refusal> for Refused {
             }
             Refusal::HostUnfit { host, .. } => {
                 Self::new(StatusCode::CONFLICT, "host_unfit", detail).with("host", host.to_string())
+            }
+            Refusal::Changed { service, tag } => {
+                let tag = tag.map(|tag| format!("\"s-{tag}\""));
+                Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+                    .with("service", service.to_string())
+                    .with("tag", tag)
             }
             Refusal::BeyondLimit { service, limit } => {
                 Self::new(StatusCode::CONFLICT, "beyond_limit", detail)

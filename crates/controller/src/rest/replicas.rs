@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use portreeve::identity::HostName;
 use portreeve::registry::{Command, Refusal, ServiceView};
 use portreeve::rights::Caller;
@@ -20,17 +20,39 @@ use super::identity::Asker;
 use super::names::Names;
 use super::query::Query;
 use super::refused::Refused;
-use super::{seen, services};
+use super::{seen, services, tag};
+
+/// `GET /services/{service}/replicas/{index}`.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    asker: Asker,
+    names: Names,
+    query: Query,
+) -> Result<Response, Refused> {
+    query.end()?;
+    let name = asker.service(&names)?;
+    let index = names.number("index")?;
+    let service = app.visible(asker.caller(), &name)?;
+    let service = seen::service(&service, asker.caller());
+    match service.replicas.of(index) {
+        Some(replica) => Ok(json(replica)),
+        None => {
+            let service = service.service.clone();
+            Err(Refusal::NoSuchReplica { service, index }.into())
+        }
+    }
+}
 
 /// `POST /services/{service}/replicas/{index}/kill`.
 pub(crate) async fn kill(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let index = names.number("index")?;
-    let kill = Command::Kill { service, index };
+    let kill = tag::conditional(&headers, Command::Kill { service, index })?;
     Ok(json(&services::command(&app, asker.acting()?, kill).await?))
 }
 
@@ -39,10 +61,11 @@ pub(crate) async fn restart(
     State(app): State<Arc<App>>,
     asker: Asker,
     names: Names,
+    headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let index = Some(names.number("index")?);
-    let restart = Command::Restart { service, index };
+    let restart = tag::conditional(&headers, Command::Restart { service, index })?;
     Ok(json(
         &services::command(&app, asker.acting()?, restart).await?,
     ))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portreeve::profile::{Probe, Profile, Template};
-use portreeve::registry::ServiceView;
+use portreeve::registry::{HostView, ServiceView, View};
 use portreeve::rights::Caller;
 
 use crate::clock;
@@ -31,6 +31,21 @@ pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<Servic
     seen.waits_for = None;
     hide_secrets(Arc::make_mut(&mut seen.profile));
     Arc::new(seen)
+}
+
+/// The host for this caller: what stays on it, of the services that may be seen.
+pub(crate) fn host(host: &HostView, caller: &Caller, view: &View) -> HostView {
+    let mut seen = host.clone();
+    if let Some(drain) = &mut seen.drain {
+        let all = drain.stays.len();
+        drain.stays.retain(|stay| {
+            let service = view.services.get(&stay.service);
+            service.is_some_and(|it| caller.may_see(&it.owner, &it.profile.visibility))
+        });
+        let hidden = u32::try_from(all - drain.stays.len()).unwrap_or(u32::MAX);
+        drain.stays_more = drain.stays_more.saturating_add(hidden);
+    }
+    seen
 }
 
 /// Whether the caller reads what the service's processes and probes write.

@@ -26,7 +26,7 @@ use super::names::Names;
 use super::pages::{Cursor, Wanted};
 use super::query::{Hold, Query};
 use super::refused::Refused;
-use super::{body, profile, seen};
+use super::{body, profile, seen, tag};
 
 /// `GET /services`: in pages that all show the moment of the first.
 pub(crate) async fn list(
@@ -39,7 +39,7 @@ pub(crate) async fn list(
     let filters = query.has("prefix") || query.has("label");
     let wanted = Wanted::take(&mut query)?;
     let limit = query.limit(MAX_PAGE)?;
-    let cursor = query.parsed::<Cursor>("cursor")?;
+    let cursor = query.parsed::<Cursor<ServiceName>>("cursor")?;
     let polls = query.has("revision") || query.has("wait");
     let hold = query.hold()?;
     query.end()?;
@@ -93,7 +93,7 @@ fn page(
     caller: &Caller,
     view: &Arc<View>,
     wanted: &Wanted,
-    cursor: Option<&Cursor>,
+    cursor: Option<&Cursor<ServiceName>>,
     limit: usize,
     as_text: bool,
 ) -> Result<Response, Refused> {
@@ -198,6 +198,7 @@ pub(crate) async fn show(
     let age = service.age(clock::now().mono).as_millis();
     let age = u64::try_from(age).unwrap_or(u64::MAX);
     response.headers_mut().insert(&SYNCED_HEADER, age.into());
+    stamp(response.headers_mut(), "etag", &tag::of_service(&service));
     hold.mark(&mut response);
     Ok(response)
 }
@@ -215,6 +216,7 @@ pub(crate) async fn submit(
     query.end()?;
     let service = asker.service(&names)?;
     let caller = asker.acting()?;
+    let headers = request.headers().clone();
     let (checked, source) = profile::read(&app, request, flags).await?;
     let written = &checked.profile;
     let namespace_differs = |written| *service.namespace() != written;
@@ -245,11 +247,12 @@ pub(crate) async fn submit(
         source: Some(source),
         replace,
     };
-    let mut answer = command(&app, caller, Command::Submit(submission)).await?;
+    let order = tag::conditional(&headers, Command::Submit(submission))?;
+    let mut answer = command(&app, caller, order).await?;
     answer
         .notes
         .extend(checked.warnings.iter().map(ToString::to_string));
-    Ok(json(&answer))
+    Ok(answered(&app, &answer))
 }
 
 /// `POST /check`.
@@ -279,9 +282,11 @@ pub(crate) async fn scale(
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let caller = asker.acting()?;
+    let headers = request.headers().clone();
     let Scale { replicas } = body::json(request, body::MAX).await?;
-    let scale = Command::Scale { service, replicas };
-    Ok(json(&command(&app, caller, scale).await?))
+    let scale = tag::conditional(&headers, Command::Scale { service, replicas })?;
+    let answer = command(&app, caller, scale).await?;
+    Ok(answered(&app, &answer))
 }
 
 /// `POST /services/{service}/start`, `stop`, `restart`, and `DELETE /services/{service}`.
@@ -289,11 +294,25 @@ pub(crate) async fn act(
     app: Arc<App>,
     asker: Asker,
     names: Names,
+    headers: &HeaderMap,
     verb: fn(ServiceName) -> Command,
 ) -> Result<Response, Refused> {
     let service = asker.service(&names)?;
     let caller = asker.acting()?;
-    Ok(json(&command(&app, caller, verb(service)).await?))
+    let order = tag::conditional(headers, verb(service))?;
+    let answer = command(&app, caller, order).await?;
+    Ok(answered(&app, &answer))
+}
+
+/// The answer, with the tag that the service has after it.
+fn answered(app: &App, answer: &Answer) -> Response {
+    let mut response = json(answer);
+    let view = newest(app);
+    let service = answer.service.as_ref();
+    if let Some(service) = service.and_then(|name| view.services.get(name)) {
+        stamp(response.headers_mut(), "etag", &tag::of_service(service));
+    }
+    response
 }
 
 /// Puts a command to the registry, which checks the right to it.
@@ -327,6 +346,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Kill { .. } => "kill",
         Command::Attach(_) => "attach",
         Command::Delete { .. } => "delete",
+        Command::OnlyIf { command, .. } => kind(command),
         Command::Host { verb, .. } => verb.word(),
     }
 }

@@ -118,7 +118,7 @@ impl Format {
         match form {
             Form::Events => Some(Self::Events),
             Form::Lines => Some(Self::Lines),
-            Form::Json | Form::Text => None,
+            Form::Json | Form::Text | Form::OpenMetrics => None,
         }
     }
 }

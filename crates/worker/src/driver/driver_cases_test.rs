@@ -411,6 +411,11 @@ fn stops_and_groups() -> Vec<Case> {
     ]
 }
 
+/// One that runs until it is told to end, which takes it a second.
+pub(super) fn stays_up() -> Case {
+    case(0, RestartPolicy::Always, &[stays(1000, signal(15))], "")
+}
+
 fn case(number: u32, policy: RestartPolicy, runs: &[RunScript], expected: &'static str) -> Case {
     Case {
         number,

@@ -8,11 +8,14 @@ use std::rc::Rc;
 use portreeve::identity::{Incarnation, ServiceId};
 use portreeve::port::PortRanges;
 use portreeve::port_pool::PortGrant;
-use portreeve::profile::Profile;
+use portreeve::profile::{OnCutOff, Profile};
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::record::replay;
-use portreeve::supervision::{Config, ExitStatus, ProbeKind, ProbeOutcome, Reason, Report};
+use portreeve::supervision::{
+    Config, ExitStatus, Leaving, ProbeKind, ProbeOutcome, Reason, Report, Status,
+};
 use portreeve_api::containment::Containment;
+use portreeve_api::host_limits::{Contact, HostLimits};
 use portreeve_api::local::{LogBounds, LogStream, Tokens, WorkerCommand};
 use portreeve_api::service_manager::BackendKind;
 use tokio::sync::{mpsc, oneshot};
@@ -49,6 +52,12 @@ pub(super) enum Bad {
 
 /// What is seen of a row, and the record the driver kept of it.
 async fn play(case: &Case) -> (Vec<String>, String) {
+    let (seen, record, _) = play_on(case, Limits::of_process()).await;
+    (seen, record)
+}
+
+/// The same under the limits of a host, by a profile that stops when cut off; with the status that was told last.
+async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<Status>) {
     let place = tempfile::tempdir().unwrap();
     let folder = ReplicaFolder::at(place.path());
     let begin = Instant::now();
@@ -109,7 +118,8 @@ async fn play(case: &Case) -> (Vec<String>, String) {
             None => Some((Duration::ZERO, ProbeOutcome::Ok)),
         }
     }));
-    let assignment = assignment(case);
+    let mut assignment = assignment(case);
+    assignment.desired.profile.on_cut_off = OnCutOff::Stop;
     let record = new_record(&assignment, &assignment.boot_id).unwrap();
     let driver = Driver {
         clock,
@@ -119,7 +129,7 @@ async fn play(case: &Case) -> (Vec<String>, String) {
         journal: Journal::new(folder.clone(), clock.monotonic()),
         backend: Box::new(SimulatedBackend::new(case.runs.clone(), send_event, done)),
         probing,
-        limits: Limits::of_process(),
+        limits,
         teller: Teller::Test(heard),
         progress: Progress::default(),
     };
@@ -136,7 +146,8 @@ async fn play(case: &Case) -> (Vec<String>, String) {
     tokio::task::yield_now().await;
     let record = std::fs::read_to_string(folder.log(LogStream::Events)).unwrap_or_default();
     let seen = seen.borrow().clone();
-    (seen, record)
+    let status = std::fs::read(folder.status()).unwrap();
+    (seen, record, serde_json::from_slice(&status).ok())
 }
 
 fn assignment(case: &Case) -> Assignment {
@@ -213,7 +224,7 @@ fn words(report: &Report) -> String {
         Report::Stuck => "STUCK".into(),
         Report::Final(Final::Succeeded) => "SUCCEEDED".into(),
         Report::Final(Final::Failed(reason)) => format!("FAILED({})", why(reason)),
-        Report::Final(Final::Stopped) => "STOPPED".into(),
+        Report::Final(Final::Stopped | Final::Left(_)) => "STOPPED".into(),
         Report::Final(Final::GaveUp { reason, count }) => {
             format!("GAVEUP({},{count})", why(reason))
         }
@@ -231,4 +242,73 @@ async fn the_driver_tells_what_the_page_says_at_the_same_times() {
         assert_eq!(replayed.differences, [], "case {}", case.number);
         assert_eq!(replayed.unread, 0, "case {}", case.number);
     }
+}
+
+/// What is seen of a service that runs on a host of which the controller hears at these seconds, and its last status.
+async fn heard_of_at(seconds: &'static [u64], orders: &[(f64, WorkerCommand)]) -> (String, Status) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("limits");
+    let agent = HostLimits::open(&path).unwrap();
+    let limits = Limits::on(HostLimits::open(&path).unwrap());
+    let begin = Instant::now();
+    let noting = async move {
+        for second in seconds {
+            tokio::time::sleep_until(begin + Duration::from_secs(*second)).await;
+            let contact = Contact {
+                at: Monotonic::from_millis(second * 1000),
+                grace: Duration::from_secs(90),
+            };
+            agent.note_contact(contact).unwrap();
+        }
+    };
+    let case = Case {
+        until_s: 300,
+        orders: orders.to_vec(),
+        ..cases::stays_up()
+    };
+    let local = tokio::task::LocalSet::new();
+    local.spawn_local(noting);
+    let (seen, _, status) = local.run_until(play_on(&case, limits)).await;
+    (seen.join("; "), status.unwrap())
+}
+
+// hosts 4: `on_cut_off = "stop"`.
+#[tokio::test(start_paused = true)]
+async fn a_service_ends_once_its_host_was_not_heard_of_for_the_grace_and_says_why() {
+    let (seen, status) = heard_of_at(&[0, 5, 10, 100], &[]).await;
+    assert_eq!(seen, "1 R; 190 N(stop); 190 T; 191 STOPPED");
+    assert_eq!(status.state, State::Final(Final::Left(Leaving::CutOff)));
+    let why = "stopped: cut off from the controller for longer than the grace";
+    assert_eq!(status.not_ready_reason.as_deref(), Some(why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_heard_of_within_the_grace_ends_nothing() {
+    let (seen, status) = heard_of_at(&[0, 89, 178, 267], &[]).await;
+    assert_eq!((seen.as_str(), status.state), ("1 R", State::Up));
+}
+
+// An agent that notes nothing, or a controller that tells no grace.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_notes_when_the_host_was_heard_of_nothing_ends() {
+    assert_eq!(heard_of_at(&[], &[]).await.0, "1 R");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_to_end_by_its_owner_is_not_called_cut_off() {
+    let stop = WorkerCommand::Want {
+        want: Want::Stop,
+        restart_no: 0,
+    };
+    let (_, status) = heard_of_at(&[0], &[(89.9, stop)]).await;
+    assert_eq!(status.state, State::Final(Final::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_shut_down_ends_its_services_and_says_so() {
+    let why = Leaving::Shutdown;
+    let leave = (50.0, WorkerCommand::Leave { why });
+    let (seen, status) = heard_of_at(&[0, 80], &[leave]).await;
+    assert_eq!(seen, "1 R; 50 N(stop); 50 T; 51 STOPPED");
+    assert_eq!(status.state, State::Final(Final::Left(why)));
 }

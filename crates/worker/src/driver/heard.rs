@@ -42,6 +42,7 @@ impl Driver {
                 self.record.restart_no += 1;
                 self.event(now, Event::UserRestart, effects);
             }
+            WorkerCommand::Leave { why } => self.leave(why, now, effects),
             WorkerCommand::Tell => {}
             WorkerCommand::Hurry => {
                 let grace = Some(Duration::ZERO);

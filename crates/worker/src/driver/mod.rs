@@ -7,6 +7,7 @@
 
 mod act;
 mod begin;
+mod cut_off;
 mod heard;
 
 use std::collections::BTreeMap;
@@ -81,6 +82,8 @@ pub(crate) struct Progress {
     write_again: Option<Monotonic>,
     /// A restart that waits for the limits of the host.
     waiting: Option<Waiting>,
+    /// When to look whether the host is cut off; `None`: that ends nothing.
+    look_for_contact: Option<Monotonic>,
     /// Where connections of probes begin.
     sources: SourcePorts,
     forget: bool,
@@ -93,6 +96,7 @@ impl Driver {
     /// Begins, or takes over from an earlier worker, and drives until nothing is left to do.
     pub(crate) async fn run(mut self, mut sources: Sources) -> Ended {
         self.begin(&mut sources).await;
+        self.watch_contact();
         loop {
             if let Some(ended) = self.ended() {
                 self.journal.end();
@@ -144,6 +148,7 @@ impl Driver {
             .chain(self.probing.next_deadline())
             .chain(write_again)
             .chain(self.progress.waiting.as_ref().map(Waiting::at))
+            .chain(self.progress.look_for_contact)
             .min()
     }
 
@@ -156,6 +161,7 @@ impl Driver {
             self.progress.lifeline_ended = true;
             self.stop(now, &mut effects);
         }
+        self.look_for_contact(now, &mut effects);
         let mut answers = Vec::new();
         for (command, answer) in happened.orders {
             let refused = self.on_command(now, &command, &mut effects);

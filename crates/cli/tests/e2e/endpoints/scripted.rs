@@ -200,6 +200,7 @@ fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<HostFacts> {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        shutting_down: false,
         replicas: Vec::new(),
         full: true,
     })

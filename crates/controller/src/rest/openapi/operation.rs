@@ -72,6 +72,23 @@ impl Operation {
         self
     }
 
+    /// Takes `If-Match` and `If-None-Match: *`.
+    pub(super) fn conditional(mut self) -> Self {
+        let headers = [
+            (
+                "If-Match",
+                "only if the service has this tag (ETag of GET /services/{service}); *: if it is there",
+            ),
+            ("If-None-Match", "*: only if it is not there"),
+        ];
+        for (name, what) in headers {
+            self.parameters.push(json!({
+                "name": name, "in": "header", "description": what, "schema": text(),
+            }));
+        }
+        self.also(&[412])
+    }
+
     /// Takes `revision` and `wait`.
     pub(super) fn held(self) -> Self {
         let number = json!({"type": "integer", "minimum": 0, "maximum": (1_u64 << 53) - 1});
@@ -197,7 +214,7 @@ impl Operation {
             &[]
         };
         // Of every route: wrong parameters, nobody known, somebody without the right, and a time to ask again.
-        let common = [400, 401, 403, 503];
+        let common = [400, 401, 403, 429, 503];
         for status in common.iter().chain(named).chain(read).chain(&self.statuses) {
             let response = match *status {
                 304 => json!({"description": "the asker has this very answer"}),
@@ -264,11 +281,12 @@ fn meaning(status: u16) -> &'static str {
         408 => "the body did not arrive in time",
         409 => "the state does not allow it; nothing was changed",
         410 => "the list that the cursor goes on with is not kept any more",
+        412 => "the service is not as the asker knows it; nothing was changed",
         413 => "the body is too long",
         415 => "the body is of another kind than the route takes",
         422 => "the profile is refused, with every error in it",
         429 => {
-            "the asker has as many of these under way as it may have; ask again after Retry-After"
+            "the asker asks too often, or has as many of these under way as it may have; ask again after Retry-After"
         }
         503 => "not now; ask again after Retry-After",
         504 => "the host concerned does not answer",

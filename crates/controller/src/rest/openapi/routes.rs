@@ -2,8 +2,9 @@
 
 use portreeve::registry::Answer;
 use portreeve_api::body::{
-    Checked, Counters, Endpoints, EventList, Explained, HostList, HostPorts, HostView, Lease,
-    PortHistory, Scale, ServiceList, ServiceView, WhoAmI,
+    Checked, Counters, DownAsk, DrainAsk, Endpoints, EventList, Explained, HostList, HostPorts,
+    HostView, Lease, PortHistory, ReplicaView, Scale, ServiceList, ServiceView, UnknownReplica,
+    WhoAmI,
 };
 use serde_json::{Value, json};
 use utoipa::PartialSchema;
@@ -20,6 +21,7 @@ const OTHERS: &str = "others";
 pub(super) fn all() -> Vec<Operation> {
     let mut all = reads();
     all.extend(orders());
+    all.extend(of_operators());
     all.extend(of_agents());
     all
 }
@@ -50,6 +52,7 @@ fn reads() -> Vec<Operation> {
             .json::<Explained>()
             .form("text/plain")
             .also(&[409]),
+        get("/services/{service}/replicas/{index}", SERVICES, "One replica").json::<ReplicaView>(),
         get("/services/{service}/replicas/{index}/logs", SERVICES, "A piece of what a replica wrote")
             .query("stream", words(&["stdout", "stderr", "events", "events-before"]), "which file; without it stdout")
             .query("offset", json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}), "from this byte; without it the last ones")
@@ -78,7 +81,12 @@ fn reads() -> Vec<Operation> {
         .query("prefix", text(), "all whose full name begins so"),
         resolve("/resolve/{service}"),
         resolve("/resolve/{service}/{port}"),
-        get("/hosts", HOSTS, "Every host").json::<HostList>(),
+        get("/hosts", HOSTS, "The hosts, in pages of one moment")
+            .query("label", labels(), "only those with all of these labels, each NAME:VALUE")
+            .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1000}), "how many on a page; without it 1000")
+            .query("cursor", text(), "next_cursor of the page before; then only limit may stand beside it")
+            .json::<HostList>()
+            .also(&[410]),
         get("/hosts/{host}", HOSTS, "One host").json::<HostView>(),
         get("/hosts/{host}/ports", HOSTS, "Every number of a host that is not free").json::<HostPorts>(),
         get("/hosts/{host}/ports/history", HOSTS, "Who had which numbers of a host, earliest first")
@@ -91,9 +99,15 @@ fn reads() -> Vec<Operation> {
             .query("limit", json!({"type": "integer", "minimum": 1, "maximum": 1010}), "the newest so many; without it all")
             .json::<EventList>(),
         get("/counters", OTHERS, "What came in and was written since the controller's start").json::<Counters>(),
+        get("/backup", OTHERS, "Everything that is stored, of one moment, for `portreeve restore`; for admins")
+            .query("secrets", flag(), "with the secret that signs the tokens of replicas")
+            .form("application/gzip"),
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
+        get("//metrics", OTHERS, "What there is and what was done, for Prometheus")
+            .form("text/plain")
+            .form("application/openmetrics-text"),
         get("//openapi.json", OTHERS, "This document").content_json(),
     ]
 }
@@ -133,6 +147,7 @@ fn orders() -> Vec<Operation> {
     let order = |method, path, summary| {
         operation(method, path, SERVICES, summary)
             .json::<Answer>()
+            .conditional()
             .also(&[409])
     };
     let profile = |operation: Operation| {
@@ -199,6 +214,38 @@ fn orders() -> Vec<Operation> {
     ]
 }
 
+fn of_operators() -> Vec<Operation> {
+    let order = |path, summary| {
+        operation("post", path, HOSTS, summary)
+            .json::<Answer>()
+            .also(&[409])
+    };
+    vec![
+        order(
+            "/hosts/{host}/drain",
+            "Takes a host out of service: its replicas move, nothing new comes",
+        )
+        .takes("application/json", inline::<DrainAsk>()),
+        order("/hosts/{host}/undrain", "Puts a host back into service"),
+        order(
+            "/hosts/{host}/down",
+            "Takes a host for lost at once, without waiting for the grace",
+        )
+        .takes("application/json", inline::<DownAsk>()),
+        order("/hosts/{host}/remove", "Forgets a host that is gone"),
+        order(
+            "/hosts/{host}/adopt",
+            "Makes a replica that runs there and is not known here one of its service again",
+        )
+        .takes("application/json", inline::<UnknownReplica>()),
+        order(
+            "/hosts/{host}/fence",
+            "Stops a replica that runs there and is not known here; without a body all of them",
+        )
+        .takes("application/json", inline::<UnknownReplica>()),
+    ]
+}
+
 fn of_agents() -> Vec<Operation> {
     let object = || json!({"type": "object"});
     vec![
@@ -216,6 +263,15 @@ fn of_agents() -> Vec<Operation> {
             "/hosts/{host}/lease",
             AGENTS,
             "A host's sign of life",
+        )
+        .takes("application/json", object())
+        .json::<Lease>()
+        .also(&[409]),
+        operation(
+            "post",
+            "/hosts/{host}/shutdown",
+            AGENTS,
+            "A host is about to be shut down: everything there ends, and nothing is placed there",
         )
         .takes("application/json", object())
         .json::<Lease>()
