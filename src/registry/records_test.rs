@@ -12,7 +12,7 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Reason, StartFailure, State, Status};
+use crate::supervision::{ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status};
 use crate::time::WallClock;
 
 use super::records::{
@@ -262,6 +262,8 @@ fn replicas_survive_in_every_phase_and_state() {
         WaitCause::GaveUp("gave up".into()),
         WaitCause::Rebooted,
         WaitCause::HostLost("host n1 lost".into()),
+        WaitCause::Left(Leaving::CutOff),
+        WaitCause::Left(Leaving::Shutdown),
         WaitCause::Moved("host n1 is drained by root".into()),
     ] {
         let rest = Some(Duration::from_millis(1500));
@@ -276,6 +278,7 @@ fn replicas_survive_in_every_phase_and_state() {
         EndKind::Killed,
         EndKind::HostRebooted,
         EndKind::HostLost,
+        EndKind::LeftHost,
         EndKind::PortConflict,
         EndKind::HostDrained,
         EndKind::HostShutdown,
@@ -309,6 +312,8 @@ fn replicas_survive_in_every_phase_and_state() {
         State::Backoff,
         State::Stuck,
         State::Final(Final::Succeeded),
+        State::Final(Final::Left(Leaving::CutOff)),
+        State::Final(Final::Left(Leaving::Shutdown)),
         State::Final(Final::Stopped),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),

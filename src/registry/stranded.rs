@@ -7,6 +7,8 @@
 //! Every decision is made from the records and from what the host told since it is back, so that one which could not
 //! be stored is made again.
 
+use std::collections::btree_map::Entry;
+
 use crate::identity::{HostId, Incarnation, ReplicaId};
 use crate::port_pool::PortGrant;
 use crate::residency::{ReplicaName, Want};
@@ -272,6 +274,7 @@ impl Registry {
 
     /// What was replaced is stopped where it still runs; its numbers follow with its end.
     fn fence_stranded(&mut self, at: &TenureKey) {
+        let host = at.host;
         let Some(name) = self.stranded_name(at) else {
             return;
         };
@@ -282,17 +285,11 @@ impl Registry {
         let Some(life) = self.lives.get_mut(&at.host) else {
             return;
         };
-        if !life.leftovers.contains_key(&name) {
+        if let Entry::Vacant(place) = life.leftovers.entry(name) {
             let ended = false;
-            life.leftovers.insert(
-                name,
-                Leftover {
-                    ended,
-                    at: now,
-                    desired,
-                },
-            );
-            self.shown.orders.insert(at.host);
+            let at = now;
+            place.insert(Leftover { ended, at, desired });
+            self.shown.orders.insert(host);
         }
     }
 
