@@ -354,7 +354,6 @@ impl Registry {
         }
         self.waits.forget(key);
         self.tell_replica(key, "attached", text);
-        self.history_open(key);
         self.count_attached(key.0);
         self.prune_profiles(key.0);
         self.outbox.order(host);

@@ -97,7 +97,7 @@ impl Registry {
             Phase::Placed(placement) => placement
                 .stop
                 .as_ref()
-                .is_none_or(|order| !matches!(order.why, StopWhy::Stopped | StopWhy::Killed)),
+                .is_none_or(|order| !order.why.is_final()),
             Phase::Ended(_) => false,
         };
         let going = self.truth.replicas_of(id).filter(|(_, it)| goes_on(it));

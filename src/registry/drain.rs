@@ -11,6 +11,7 @@ use crate::profile::Replicas;
 use crate::supervision::State;
 use crate::time::{Monotonic, Spelled, WallClock};
 
+use super::drain_plan::Trial;
 use super::machine::Registry;
 use super::records::{Drain, EndKind, Phase, Replica, StopWhy};
 use super::truth::ReplicaKey;
@@ -53,6 +54,9 @@ struct There {
 
 /// How many replicas of one host are stopped at a time, each of another service.
 const MOVES_AT_ONCE: usize = 10;
+
+/// How the reason begins of what has no place elsewhere.
+pub(super) const NOWHERE: &str = "nowhere to go";
 
 /// How many replicas that stay are named; the others are counted.
 pub(super) const STAYS_NAMED: usize = 20;
@@ -163,7 +167,7 @@ impl Registry {
                     self.order_stop(key, StopWhy::Drained, &by);
                 }
             } else if self.has_reported(host) {
-                stays = self.step(&there, &by);
+                stays = self.step(host, &there, &by);
             }
             if self.drains.stays.get(&host).unwrap_or(&Stays::new()) != &stays {
                 self.drains.stays.insert(host, stays);
@@ -173,40 +177,47 @@ impl Registry {
     }
 
     /// Orders the stops that may come now; gives what stays, and why.
-    fn step(&mut self, there: &There, by: &str) -> Stays {
+    fn step(&mut self, host: HostId, there: &There, by: &str) -> Stays {
         let mut stays = Stays::new();
-        let (mut asked, mut last) = (Vec::new(), Vec::new());
+        let (mut one_each, mut last): (Vec<ReplicaKey>, Vec<ReplicaKey>) = (Vec::new(), Vec::new());
         // The highest index of a service comes first, as in a roll.
         for key in there.left.iter().rev() {
             match self.keeps(*key) {
-                Keeps::Nothing => asked.push(*key),
+                Keeps::Nothing if one_each.last().is_some_and(|it| it.0 == key.0) => {}
+                Keeps::Nothing => one_each.push(*key),
                 Keeps::OnePerHost => last.push(*key),
                 Keeps::For(why) => {
                     stays.insert(*key, why);
                 }
             }
         }
-        let places = self.with_places(&asked);
         let mut room = MOVES_AT_ONCE.saturating_sub(there.leaving);
-        let mut taken = BTreeSet::new();
-        for key in &asked {
-            if !places.contains(key) {
-                if stays.len() < STAYS_NAMED {
-                    let why = self.why_nowhere(*key);
-                    stays.insert(*key, why);
-                } else {
-                    stays.insert(*key, "nowhere to go".to_owned());
-                }
-            } else if room > 0 && taken.insert(key.0) {
+        let places = self.with_places(&one_each, Trial::Likely(room));
+        let mut named = 0;
+        let crowd = self.crowd();
+        for key in &one_each {
+            if room > 0 && places.found.contains(key) {
                 room -= 1;
                 self.order_stop(*key, StopWhy::Drained, by);
                 if let Some(service) = self.truth.services.change(&key.0) {
                     service.moving = Some(key.1);
                 }
+            } else if places.nowhere.contains(key) {
+                named += 1;
+                let why = match named <= STAYS_NAMED {
+                    true => self.why_nowhere(*key, &crowd),
+                    false => NOWHERE.to_owned(),
+                };
+                stays.insert(*key, why);
+            } else if let Some(before) = self.drains.stays.get(&host).and_then(|it| it.get(key))
+                && before.starts_with(NOWHERE)
+            {
+                // It was not looked at, as enough are on their way: what was found stands.
+                stays.insert(*key, before.clone());
             }
         }
         // Who serves the others of a host leaves last.
-        if there.leaving == 0 && asked.is_empty() && stays.is_empty() {
+        if there.leaving == 0 && one_each.is_empty() && stays.is_empty() {
             for key in last {
                 self.order_stop(key, StopWhy::Drained, by);
             }
@@ -216,15 +227,11 @@ impl Registry {
 
     /// What keeps a replica on a host that is drained, before its place elsewhere is looked for.
     pub(super) fn keeps(&self, key: ReplicaKey) -> Keeps {
-        let found = self
-            .truth
-            .services
-            .find(&key.0)
-            .zip(self.truth.replicas.find(&key));
-        let Some((service, replica)) = found else {
+        let Some(service) = self.truth.services.find(&key.0) else {
             return Keeps::Nothing;
         };
-        let profile = service.profile_of(replica.generation);
+        // It would follow with the newest profile.
+        let profile = service.profile();
         if profile.replicas == Replicas::PerHost {
             return Keeps::OnePerHost;
         }

@@ -8,6 +8,7 @@ use crate::time::Spelled;
 
 use super::commands::copies;
 use super::drain::{Keeps, STAYS_NAMED, spelled_deadline};
+use super::drain_plan::Trial;
 use super::host_verbs::host_answer;
 use super::machine::Registry;
 use super::records::{Drain, Phase};
@@ -114,15 +115,12 @@ impl Registry {
             match self.keeps(*key) {
                 Keeps::OnePerHost => one_each.push(name),
                 _ if is_stopping => {}
-                _ if !service.profile_of(replica.generation).rerunnable => rooted.push(name),
+                _ if !service.profile().rerunnable => rooted.push(name),
                 _ => movable.push(*key),
             }
         }
-        let places = self.with_places(&movable);
-        let stuck: Vec<ReplicaKey> = movable
-            .into_iter()
-            .filter(|key| !places.contains(key))
-            .collect();
+        let stuck = self.with_places(&movable, Trial::Any).nowhere;
+        let crowd = self.crowd();
         let until = if at_once {
             "it is stopped and waits"
         } else {
@@ -134,7 +132,7 @@ impl Registry {
             let Some(name) = service.map(|it| format!("{}/{}", it.name, key.1)) else {
                 continue;
             };
-            let why = match self.nowhere(*key, by) {
+            let why = match self.nowhere(*key, by, &crowd) {
                 Some((told, 0)) => told.sentence,
                 _ => "what moves before it takes the room there is".to_owned(),
             };

@@ -122,7 +122,7 @@ fn every_end_has_its_job_state_and_a_reason_in_words() {
             },
             "EXIT",
             "gave up",
-            "gave up after 10 restarts: exit 1",
+            "gave up after 10 restarts: exit 1 (at most 10 within 10m6s)",
         ),
         (
             "always",
@@ -405,4 +405,51 @@ fn a_service_has_no_run_limit_and_nothing_cleans_it_up_while_it_runs() {
     assert_eq!(rig.orders("n1"), orders);
     assert_eq!(rig.everything(), stored);
     assert_eq!(rig.commits, commits);
+}
+
+// P33: what happens after a give-up.
+#[test]
+fn a_replica_that_gave_up_says_the_rule_and_its_last_failure_frees_its_ports_and_begins_anew_with_one_command()
+ {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let rule = "[restart]\ngive_up = { max_restarts = 2, window = \"5m\" }\n";
+    rig.submit(&format!("{}{rule}", web("web", 1))).unwrap();
+    rig.ready("web", 0);
+    rig.status("web", 0, |status| {
+        status.restarts = 2;
+        status.last_failure = Some(failure(exit(1), 3));
+        status.ready = false;
+        status.state = State::Final(Final::GaveUp {
+            reason: exit(1),
+            count: 2,
+        });
+    });
+    let replica = rig.replica("web", 0);
+    assert_eq!(replica.job_state, "EXIT");
+    assert_eq!(replica.state, "gave up");
+    assert_eq!(
+        replica.reason.as_deref(),
+        Some("gave up after 2 restarts: exit 1 (at most 2 within 5m)")
+    );
+    assert_eq!(
+        (replica.restarts, replica.last_failure.as_deref()),
+        (2, Some("exit 1"))
+    );
+    let states: Vec<_> = rig.ports("n1", &alice()).ports;
+    assert!(
+        states.iter().all(|port| port.state == "cooling"),
+        "{states:?}"
+    );
+    // The one command: a new incarnation with no restart counted against it, the total goes on.
+    rig.ask(Command::Start {
+        service: name("web"),
+    })
+    .unwrap();
+    let anew = rig.replica("web", 0);
+    assert_eq!(
+        (anew.incarnation.0, anew.restarts, anew.restarts_total),
+        (1, 0, 2)
+    );
+    assert_eq!(rig.orders("n1").last().unwrap(), "web.alice 0 1 run");
 }

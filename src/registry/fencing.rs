@@ -197,7 +197,6 @@ impl Registry {
         };
         let conflicts = self.pools.restore([record]);
         self.conflicts.extend(conflicts);
-        self.history_open(key);
         self.waits.forget(key);
         let told = self.host_name(host);
         self.tell_replica(

@@ -205,7 +205,10 @@ struct Usage {
 
 /// What some claimants hold, and may.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usages(BTreeMap<Claimant, (Allowance, Usage)>);
+pub(super) struct Usages {
+    users: BTreeMap<String, (Allowance, Usage)>,
+    groups: BTreeMap<String, (Allowance, Usage)>,
+}
 
 /// One more replica, or what would become of a service.
 #[derive(Clone, Debug)]
@@ -220,7 +223,11 @@ impl Usages {
     /// One more replica of the service has a place.
     pub(super) fn add(&mut self, claim: &Claim, host: HostId) {
         for whose in &claim.whose {
-            if let Some((_, usage)) = self.0.get_mut(whose) {
+            let (of_its_kind, name) = match whose {
+                Claimant::User(name) => (&mut self.users, name),
+                Claimant::Group(name) => (&mut self.groups, name),
+            };
+            if let Some((_, usage)) = of_its_kind.get_mut(name) {
                 usage.add(claim.service, host, claim.numbers);
             }
         }
@@ -253,7 +260,7 @@ impl Usages {
     ) -> BTreeMap<HostId, LimitReached> {
         let mut reached = BTreeMap::new();
         for whose in &claim.whose {
-            let Some((allowance, usage)) = self.0.get(whose) else {
+            let Some((allowance, usage)) = self.of(whose) else {
                 continue;
             };
             for (host, has) in &usage.on {
@@ -272,13 +279,20 @@ impl Usages {
         reached
     }
 
+    fn of(&self, whose: &Claimant) -> Option<&(Allowance, Usage)> {
+        match whose {
+            Claimant::User(name) => self.users.get(name),
+            Claimant::Group(name) => self.groups.get(name),
+        }
+    }
+
     fn find<const N: usize>(
         &self,
         claim: &Claim,
         each: impl Fn(&Allowance, &Usage) -> [(Limited, u32, u32, u32); N],
     ) -> Option<LimitReached> {
         claim.whose.iter().find_map(|whose| {
-            let (allowance, usage) = self.0.get(whose)?;
+            let (allowance, usage) = self.of(whose)?;
             let mut all = each(allowance, usage).into_iter();
             let (what, has, most, asks) =
                 all.find(|(_, has, most, asks)| *asks > 0 && has.saturating_add(*asks) > *most)?;
@@ -329,25 +343,32 @@ impl Registry {
     pub(super) fn usages<'a>(&self, claims: impl IntoIterator<Item = &'a Claim>) -> Usages {
         let mut usages = Usages::default();
         for whose in claims.into_iter().flat_map(|claim| &claim.whose) {
-            let allowance = || (self.config.limits.of(whose), Usage::default());
-            if !usages.0.contains_key(whose) {
-                usages.0.insert(whose.clone(), allowance());
+            let (of_its_kind, name) = match whose {
+                Claimant::User(name) => (&mut usages.users, name),
+                Claimant::Group(name) => (&mut usages.groups, name),
+            };
+            if !of_its_kind.contains_key(name) {
+                let allowance = self.config.limits.of(whose);
+                of_its_kind.insert(name.clone(), (allowance, Usage::default()));
             }
         }
-        if usages.0.is_empty() {
+        if usages.users.is_empty() && usages.groups.is_empty() {
             return usages;
         }
         for (id, service) in self.truth.services.iter() {
-            let mut whose = claimants(&service.owner, &service.name);
-            whose.retain(|it| usages.0.contains_key(it));
-            for whose in whose {
-                if let Some((_, usage)) = usages.0.get_mut(&whose) {
-                    usage.known += 1;
-                    usage.desired = usage.desired.saturating_add(service.desired);
-                    for (_, replica) in self.truth.replicas_of(*id) {
-                        if let Phase::Placed(placement) = &replica.phase {
-                            usage.add(*id, placement.host, placement.grant.count());
-                        }
+            let owner = &service.owner;
+            let user = (!owner.admin).then(|| usages.users.get_mut(&owner.user));
+            let group =
+                (!usages.groups.is_empty()).then(|| owner.group_of(service.name.namespace()));
+            let group = group
+                .flatten()
+                .and_then(|group| usages.groups.get_mut(group));
+            for (_, usage) in user.flatten().into_iter().chain(group) {
+                usage.known += 1;
+                usage.desired = usage.desired.saturating_add(service.desired);
+                for (_, replica) in self.truth.replicas_of(*id) {
+                    if let Phase::Placed(placement) = &replica.phase {
+                        usage.add(*id, placement.host, placement.grant.count());
                     }
                 }
             }

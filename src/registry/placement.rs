@@ -234,7 +234,6 @@ impl Registry {
             format!("placed on host {name}: {}", ports.join(", "))
         };
         self.tell_replica(key, "placed", on);
-        self.history_open(key);
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None
@@ -261,7 +260,7 @@ impl Registry {
     }
 
     /// What the waiting replicas would count as, one for each service.
-    fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
+    pub(super) fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
         let mut services: Vec<ServiceId> = waiting.iter().map(|key| key.0).collect();
         services.dedup();
         let services = services

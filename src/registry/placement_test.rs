@@ -310,7 +310,7 @@ fn a_give_up_that_requeues_rests_and_prefers_another_host() {
     );
     assert_eq!(
         replica.reason.unwrap(),
-        "gave up after 1 restart: exit 1; it was placed again 2 times before"
+        "gave up after 1 restart: exit 1 (at most 1 within 10m); it was placed again 2 times before"
     );
 }
 

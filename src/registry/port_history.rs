@@ -1,8 +1,9 @@
-//! Who had which numbers of a host, and when: written with the grant and with its release, kept for 90 days.
+//! Who had which numbers of a host, and when: known from the grant on, and for 90 days after the release.
 //!
-//! Invariant: what holds ports has one open tenure, of its host and its incarnation; it is in the batch that grants them
-//! and ends in the batch that frees them. So a decision that could not be stored leaves none, and one that is made again
-//! writes the same.
+//! Invariant: each incarnation has one tenure on its host. While it is placed there that is told from the placement; in
+//! the batch that takes the placement away it is written down, open where the numbers stay held on a lost host, and it
+//! ends in the batch that frees them. So nothing is written twice, a start reads no more than what is over, and a
+//! decision that could not be stored leaves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceName};
 use crate::port::{Port, PortName, PortRange, Protocol};
+use crate::port_pool::PortState;
 use crate::rights::Caller;
 use crate::time::WallClock;
 
 use super::machine::Registry;
-use super::records::{Phase, Tenure};
+use super::records::{Phase, Replica, Service, Tenure};
 use super::truth::{ReplicaKey, TenureKey};
 
 /// How long it is known who had a number: 90 days.
@@ -117,11 +119,19 @@ const fn is_none(count: &u64) -> bool {
 }
 
 impl Registry {
-    /// Writes down that the replica has its ports, with the batch that grants them.
-    pub(super) fn history_open(&mut self, key: ReplicaKey) {
-        let Some((key, tenure)) = self.tenure(key) else {
+    /// Writes down what ports the replica has, with the batch that takes its placement away.
+    pub(super) fn keep_tenure(&mut self, key: ReplicaKey) {
+        let found = self.truth.services.find(&key.0);
+        let Some((service, replica)) = found.zip(self.truth.replicas.find(&key)) else {
             return;
         };
+        let Some((key, tenure)) = self.tenure(service, key.1, replica) else {
+            return;
+        };
+        if self.truth.history.find(&key).is_some() {
+            // Stranded and taken back before: it goes on.
+            return;
+        }
         self.archive.note(&key, &tenure);
         self.truth.history.insert(key, tenure);
         let written = self.archive.since_look.entry(key.host).or_default();
@@ -162,13 +172,19 @@ impl Registry {
         if ids.is_empty() {
             return None;
         }
-        let mut tenures = Vec::new();
+        let mut known: BTreeMap<TenureKey, Tenure> = BTreeMap::new();
         for id in ids {
-            for (key, tenure) in self.truth.history.durable_range(TenureKey::all_of(id)) {
-                if asked.asks_for(tenure) {
-                    let is_seen = self.may_see_tenure(reader, key, tenure);
-                    tenures.extend(asked.views(key, tenure, is_seen));
-                }
+            let written = self.truth.history.durable_range(TenureKey::all_of(id));
+            known.extend(written.into_iter().map(|(key, it)| (*key, it.clone())));
+            for (key, tenure) in self.tenures_on(id) {
+                known.entry(key).or_insert(tenure);
+            }
+        }
+        let mut tenures = Vec::new();
+        for (key, tenure) in &known {
+            if asked.asks_for(tenure) {
+                let is_seen = self.may_see_tenure(reader, key, tenure);
+                tenures.extend(asked.views(key, tenure, is_seen));
             }
         }
         tenures.sort_by_key(|it| (it.from, it.numbers.first(), it.protocol));
@@ -190,19 +206,28 @@ impl Registry {
         }
     }
 
-    /// Takes up who had what. A store of an earlier version knows only who has: that is written with the next batch.
+    /// The tenures of what is placed on a host, as the disk has it.
+    fn tenures_on(&self, host: HostId) -> Vec<(TenureKey, Tenure)> {
+        let holders = self.pools.listed(host).into_iter();
+        let holders = holders.filter_map(|listed| match listed.state {
+            PortState::Held { by } | PortState::Releasing { by } => Some((by.service, by.index)),
+            _ => None,
+        });
+        // The pools are ahead of the disk: what they freed may still be its holder's there.
+        let undurable = self.truth.replicas.undurable().map(|(key, ..)| *key);
+        let keys: BTreeSet<ReplicaKey> = holders.chain(undurable).collect();
+        let tenures = keys.into_iter().filter_map(|key| {
+            let service = self.truth.services.durable(&key.0)?;
+            let replica = self.truth.replicas.durable(&key)?;
+            self.tenure(service, key.1, replica)
+        });
+        tenures.filter(|(key, _)| key.host == host).collect()
+    }
+
+    /// Takes up of which hosts something is known.
     pub(super) fn take_up_history(&mut self) {
         for (key, tenure) in self.truth.history.iter() {
             self.archive.note(key, tenure);
-        }
-        let all: Vec<ReplicaKey> = self.truth.replicas.iter().map(|(key, _)| *key).collect();
-        for key in all {
-            if let Some((key, tenure)) = self.tenure(key)
-                && self.truth.history.find(&key).is_none()
-            {
-                self.archive.note(&key, &tenure);
-                self.truth.history.note_whole(key, tenure);
-            }
         }
     }
 
@@ -227,19 +252,22 @@ impl Registry {
     }
 
     /// The tenure of a placed replica that has ports.
-    fn tenure(&self, key: ReplicaKey) -> Option<(TenureKey, Tenure)> {
-        let replica = self.truth.replicas.find(&key)?;
+    fn tenure(
+        &self,
+        service: &Service,
+        index: u32,
+        replica: &Replica,
+    ) -> Option<(TenureKey, Tenure)> {
         let Phase::Placed(placement) = &replica.phase else {
             return None;
         };
-        let service = self.truth.services.find(&key.0)?;
         let host = self.truth.hosts.find(&placement.host)?;
         if placement.grant.ports.is_empty() {
             return None;
         }
         let id = ReplicaId {
-            service: key.0,
-            index: key.1,
+            service: service.id,
+            index,
             incarnation: replica.incarnation,
         };
         let tenure = Tenure {

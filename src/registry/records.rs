@@ -254,6 +254,13 @@ pub(super) enum StopWhy {
     HostShutdown,
 }
 
+impl StopWhy {
+    /// Whether no other incarnation follows, unless its owner wants one.
+    pub(super) const fn is_final(self) -> bool {
+        matches!(self, Self::Stopped | Self::Killed | Self::ScaledDown)
+    }
+}
+
 /// How a replica ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ended {

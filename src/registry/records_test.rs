@@ -12,17 +12,21 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
-use crate::supervision::{ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status};
+use crate::supervision::{
+    ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status,
+};
 use crate::time::WallClock;
 
+use super::ledger::Ledger;
 use super::records::{
     Attached, DecodeError, Drain, EndKind, Ended, Former, Host, Lost, Meta, Orphan, Phase,
     Placement, Replica, Resting, Roll, RollKind, Service, StopOrder, StopWhy, Stranded, Tenure,
     Tombstone, WaitCause, Waiting, Wish, decode, encode,
 };
 use super::rig::{alice, facts, foreign, name, profile, web};
+use super::truth::Truth;
 use super::witness::Witness;
-use super::{EventView, ReportedAddress, UnusableAddress};
+use super::{EventView, ReportedAddress, Stored, UnusableAddress};
 
 thread_local! {
     /// What the samples of this test had.
@@ -46,7 +50,7 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
     services_survive_with_every_profile_that_is_in_use();
     replicas_survive_in_every_phase_and_state();
     hosts_survive();
-    what_is_stranded_survives_also_without_its_service();
+    what_is_stranded_survives();
     SEEN.with(|seen| {
         let mut missing = seen.missing();
         // They are in records of their own.
@@ -56,7 +60,38 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
             "of {} fields and variants no sample here has {missing:?}: add one, so that it is known to survive",
             seen.places()
         );
+        every_table_has_samples(seen);
     });
+}
+
+fn every_table_has_samples(seen: &Witness) {
+    fn has<K, V>(_: &Ledger<K, V>, seen: &Witness) {
+        let name = std::any::type_name::<V>();
+        assert!(seen.knows::<V>(), "no sample of {name}");
+    }
+    // Whoever adds a table is told here.
+    let Truth {
+        meta,
+        tombstones,
+        services,
+        replicas,
+        hosts,
+        resting,
+        events,
+        stranded,
+        host_events,
+        history,
+    } = Truth::load(&Stored::default()).unwrap();
+    has(&meta, seen);
+    has(&tombstones, seen);
+    has(&services, seen);
+    has(&replicas, seen);
+    has(&hosts, seen);
+    has(&resting, seen);
+    has(&events, seen);
+    has(&stranded, seen);
+    has(&host_events, seen);
+    has(&history, seen);
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -258,12 +293,12 @@ fn replicas_survive_in_every_phase_and_state() {
     }
     for cause in [
         WaitCause::Asked,
-        WaitCause::Conflict("port 80/tcp".into()),
-        WaitCause::GaveUp("gave up".into()),
-        WaitCause::Rebooted,
         WaitCause::HostLost("host n1 lost".into()),
         WaitCause::Left(Leaving::CutOff),
         WaitCause::Left(Leaving::Shutdown),
+        WaitCause::Conflict("port 80/tcp".into()),
+        WaitCause::GaveUp("gave up".into()),
+        WaitCause::Rebooted,
         WaitCause::Moved("host n1 is drained by root".into()),
     ] {
         let rest = Some(Duration::from_millis(1500));
@@ -312,9 +347,9 @@ fn replicas_survive_in_every_phase_and_state() {
         State::Backoff,
         State::Stuck,
         State::Final(Final::Succeeded),
+        State::Final(Final::Stopped),
         State::Final(Final::Left(Leaving::CutOff)),
         State::Final(Final::Left(Leaving::Shutdown)),
-        State::Final(Final::Stopped),
         State::Final(Final::GaveUp {
             reason: Reason::Exit(ExitStatus::Unknown),
             count: 10,
@@ -384,6 +419,11 @@ fn hosts_survive() {
     assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     host.facts.shutting_down = true;
     host.removed = Some(at(9));
+    host.fences.insert(crate::residency::ReplicaName {
+        service: name("web"),
+        index: 1,
+        incarnation: Incarnation(2),
+    });
     for until in [None, Some(at(8))] {
         host.drain = Some(Drain {
             by: "root".into(),
@@ -393,43 +433,40 @@ fn hosts_survive() {
         });
         survives(&host);
     }
-    host.lost = Some(Lost {
-        at: at(1),
-        last_contact: at(2),
-        before: true,
-        by: Some("root".into()),
-        fenced: true,
-    });
-    host.fences.insert(crate::residency::ReplicaName {
-        service: name("web"),
-        index: 1,
-        incarnation: Incarnation(2),
-    });
-    survives(&host);
+    for by in [None, Some("root".to_owned())] {
+        host.lost = Some(Lost {
+            at: at(12),
+            last_contact: at(11),
+            before: by.is_some(),
+            fenced: by.is_some(),
+            by,
+        });
+        survives(&host);
+    }
 }
 
 #[test]
-fn what_is_stranded_survives_also_without_its_service() {
+fn what_is_stranded_survives() {
     let mut stranded = Stranded {
         name: name("web"),
         grant: grant(),
         boot_id: "boot-2".into(),
         generation: 3,
-        restarts: 4,
-        since: at(5),
-        why: "host lost".into(),
+        restarts: 2,
+        since: at(7),
+        why: "host n1 lost".into(),
         attached: None,
         orphan: None,
     };
     survives(&stranded);
     stranded.attached = Some(Attached {
         key: "a1b2".into(),
-        job: Some("slurm 7".into()),
+        job: Some("slurm 4711".into()),
     });
     stranded.orphan = Some(Orphan {
         user: "alice".into(),
-        uid: 1001,
-        profile: Arc::new(profile(&web("web", 3))),
+        uid: 1000,
+        profile: Arc::new(profile(&web("web", 1))),
     });
     survives(&stranded);
 }

@@ -6,7 +6,7 @@ use crate::identity::Incarnation;
 
 use super::machine::Registry;
 use super::records::{
-    EndKind, Ended, Former, Phase, Replica, StopOrder, StopWhy, WaitCause, Waiting,
+    EndKind, Ended, Former, Phase, Replica, StopOrder, StopWhy, WaitCause, Waiting, Wish,
 };
 use super::truth::ReplicaKey;
 use crate::time::Now;
@@ -89,7 +89,7 @@ impl Registry {
         self.shown.truth.insert(key.0);
     }
 
-    /// A replica on its way out by a scale-down is wanted after all.
+    /// A replica on its way out by a scale-down is wanted after all, as far as its service is.
     pub(super) fn keep(&mut self, key: ReplicaKey) {
         let leaves = |replica: &Replica| match &replica.phase {
             Phase::Placed(placement) => placement
@@ -99,8 +99,13 @@ impl Registry {
                 .map(|order| order.by.clone()),
             _ => None,
         };
+        let service = self.truth.services.find(&key.0);
+        let why = match service.map(|service| service.wish) {
+            Some(Wish::Stopped) => StopWhy::Stopped,
+            _ => StopWhy::Renewed,
+        };
         if let Some(by) = self.truth.replicas.find(&key).and_then(leaves) {
-            self.order_stop(key, StopWhy::Renewed, &by);
+            self.order_stop(key, why, &by);
         }
     }
 

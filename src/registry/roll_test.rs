@@ -77,7 +77,8 @@ fn a_give_up_stops_the_roll() {
     let last = rig.events("web").pop().unwrap();
     assert_eq!(
         last.text,
-        "the replacement by alice stops at replica 2 with 2 to go: gave up after 10 restarts: exit 1"
+        "the replacement by alice stops at replica 2 with 2 to go: gave up after 10 restarts: exit 1 \
+         (at most 10 within 10m6s)"
     );
     // A better profile rolls again, over all of them.
     let better = faster(3).replace("--fast", "--faster");

@@ -433,3 +433,25 @@ fn a_port_on_a_network_that_nobody_configured_is_refused_with_its_name() {
     );
     assert!(rig.registry.view().services.is_empty());
 }
+
+#[test]
+fn a_replica_that_leaves_by_a_scale_down_is_wanted_again_although_the_service_was_stopped_meanwhile()
+ {
+    // The stop once took the place of the scale-down, and the next scale-up found a replica that it did not begin again.
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 2)).unwrap();
+    rig.ask(scale("web", 0)).unwrap();
+    rig.ask(stop("web")).unwrap();
+    rig.ask(start("web")).unwrap();
+    rig.ask(scale("web", 1)).unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    rig.ends("web", 1, Final::Stopped);
+    assert_eq!(rig.states("web"), ["starting"]);
+    // Where the service is stopped still, it is not.
+    rig.ask(scale("web", 0)).unwrap();
+    rig.ask(stop("web")).unwrap();
+    rig.ask(scale("web", 1)).unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    assert_eq!(rig.states("web"), ["stopped"]);
+}

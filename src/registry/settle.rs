@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::identity::{HostId, Incarnation, ServiceId};
 use crate::port::Port;
 use crate::port_pool::Want as Wanted;
+use crate::profile::Profile;
 use crate::residency::ReplicaName;
-use crate::supervision::{ExitCause, Final, RestartPolicy, State, Then};
+use crate::supervision::{ExitCause, Final, GiveUp, RestartPolicy, State, Then, Window};
+use crate::time::Spelled;
 
 use super::hosts::Leftover;
 use super::machine::Registry;
@@ -143,6 +145,7 @@ impl Registry {
             };
             life.leftovers.insert(name, leftover);
         }
+        self.keep_tenure(key);
         let is_fenced = self.lost(placement.host).is_some_and(|lost| lost.fenced);
         if matches!(end, End::HostLost) && !is_fenced {
             self.strand(key, placement);
@@ -281,7 +284,7 @@ impl Registry {
                     Some(Then::Requeue { rest, max_requeues }) if requeued < *max_requeues => {
                         let doubled = rest.saturating_mul(1 << requeued.min(20));
                         let rest = doubled.min(LONGEST_REST);
-                        let text = format!("{end}; rests {}", crate::time::Spelled(rest));
+                        let text = format!("{end}; rests {}", Spelled(rest));
                         Next::Renew(WaitCause::GaveUp(end.to_string()), Some(rest), text)
                     }
                     Some(Then::Requeue { .. }) => {
@@ -289,10 +292,13 @@ impl Registry {
                             1 => "once".to_owned(),
                             many => format!("{many} times"),
                         };
-                        let text = format!("{end}; it was placed again {times} before");
+                        let text = format!(
+                            "{}; it was placed again {times} before",
+                            given_up(end, profile)
+                        );
                         Next::End(EndKind::GaveUp, text)
                     }
-                    _ => Next::End(EndKind::GaveUp, end.to_string()),
+                    _ => Next::End(EndKind::GaveUp, given_up(end, profile)),
                 }
             }
             Final::PortConflict { port, .. } => {
@@ -339,7 +345,7 @@ impl Registry {
             Some(rest) => format!(
                 "{text}; {} such ends in 10 minutes: rests {} before port {port} is asked for anew",
                 met.len(),
-                crate::time::Spelled(rest)
+                Spelled(rest)
             ),
             None => text,
         };
@@ -364,6 +370,19 @@ const fn without_us(cause: &WaitCause) -> EndKind {
         WaitCause::HostLost(_) => EndKind::HostLost,
         WaitCause::Moved(_) => EndKind::HostDrained,
         WaitCause::Left(_) => EndKind::LeftHost,
+    }
+}
+
+/// The end with the rule that made it one: how many restarts are allowed within which window.
+fn given_up(end: &Final, profile: &Profile) -> String {
+    match &profile.supervision.give_up {
+        Some(GiveUp {
+            max_restarts,
+            window: Window::Span(window),
+            ..
+        }) => format!("{end} (at most {max_restarts} within {})", Spelled(*window)),
+        Some(GiveUp { max_restarts, .. }) => format!("{end} (at most {max_restarts} ever)"),
+        None => end.to_string(),
     }
 }
 

@@ -33,6 +33,17 @@ impl Witness {
         missing.map(|(place, _)| place.clone()).collect()
     }
 
+    /// Whether a sample of this type was seen.
+    pub(super) fn knows<T>(&self) -> bool {
+        let name = std::any::type_name::<T>();
+        let name = name.rsplit("::").next().unwrap_or(name);
+        let seen = self.0.borrow();
+        seen.keys().any(|place| {
+            let rest = place.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['.', ':']))
+        })
+    }
+
     /// How many fields and variants there are.
     pub(super) fn places(&self) -> usize {
         self.0.borrow().len()

@@ -255,7 +255,7 @@ pub fn check_backup(from: impl Read) -> Result<BackupHead, BackupError> {
     Backup::read(from).map(|backup| backup.head)
 }
 
-/// Why there is no backup, or it is not restored. What was there before is as it was.
+/// Why there is no backup, or it is not restored. The store that was there is as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {

@@ -71,7 +71,7 @@ fn a_backup_that_was_cut_off_or_changed_anywhere_is_refused() {
             Ok(read) => assert_eq!(read.stored, some(), "{at}"),
         }
     }
-    let twice = [bytes.clone(), bytes.clone()].concat();
+    let twice = bytes.repeat(2);
     // What follows the end of the gzip is not read at all, or refused.
     if let Ok(read) = Backup::read(&twice[..]) {
         assert_eq!(read.stored, some());

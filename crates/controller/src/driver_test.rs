@@ -54,6 +54,11 @@ async fn gathering(coalesce: Duration) -> Driven {
     let mood = Arc::new((Mutex::new(Mood::Commits), Condvar::new()));
     let config = registry::Config {
         coalesce,
+        // Some tests ask for more than one user may have.
+        limits: registry::Limits {
+            user: registry::Allowance::NO_LIMIT,
+            ..registry::Limits::default()
+        },
         ..registry::Config::default()
     };
     let registry = Registry::load(config, &Stored::default(), "e".into(), clock::now()).unwrap();
@@ -356,4 +361,25 @@ async fn who_may_see_a_service_rings_its_own_bell_and_no_other_change_does() {
     let moved = tokio::time::timeout(PATIENCE, rights.changed());
     moved.await.unwrap().unwrap();
     assert_eq!(*rights.borrow(), driven.shown.view.borrow().rights);
+}
+
+#[tokio::test]
+async fn a_store_that_refused_is_asked_again_by_itself_until_it_takes_commits() {
+    let driven = driven().await;
+    driven.store(Mood::Refuses);
+    let (by, command) = submit("web");
+    assert!(driven.queue.command(by, command).await.unwrap().is_err());
+    let refused = || driven.shown.commit_meters.refused.load(Ordering::Relaxed);
+    let begun = Instant::now();
+    while refused() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "it is never asked again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(driven.shown.refused.lock().is_some());
+    driven.store(Mood::Commits);
+    while !driven.shown.writable.load(Ordering::Relaxed) {
+        assert!(begun.elapsed() < PATIENCE, "it never heals");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(driven.shown.refused.lock().is_none());
 }

@@ -390,6 +390,7 @@ mod tests {
     mod described;
     mod epoch;
     mod golden;
+    mod host_orders;
     mod hostile_reads;
     mod hosts;
     mod layers;
@@ -399,5 +400,6 @@ mod tests {
     mod past;
     mod rest;
     mod services;
+    mod shares;
     pub(crate) mod watch;
 }

@@ -204,6 +204,38 @@ fn damaged_bytes_are_detected_or_do_not_matter() {
 }
 
 #[test]
+fn a_process_that_died_in_doubt_has_the_next_one_write_everything_anew_and_believe_its_disk_again()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let stored = filled(folder.path());
+    let note = folder.path().join(Tally::FILE);
+    for told in ["00000000000000000020?", "00000000000000000020\n"] {
+        std::fs::write(&note, told).unwrap();
+        let tally = Tally::of(folder.path());
+        let noted = tally.noted().unwrap();
+        assert_eq!((noted.commits, noted.doubt), (20, told.ends_with('?')));
+        let written = |path: PathBuf| path.metadata().unwrap().modified().unwrap();
+        let before = written(file_of(folder.path()));
+        let mut store = RedbStore::open(folder.path()).unwrap();
+        assert_eq!(store.load().unwrap(), stored);
+        assert!(written(file_of(folder.path())) >= before);
+        assert!(!tally.noted().unwrap().doubt);
+    }
+    // What cannot be written anew is not believed.
+    std::fs::write(&note, "00000000000000000020?").unwrap();
+    let path = file_of(folder.path());
+    let kept = folder.path().join("kept");
+    std::fs::rename(&path, &kept).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let refused = RedbStore::open(folder.path()).err();
+    assert!(
+        matches!(refused, Some(StoreError::Io { .. })),
+        "{refused:?}"
+    );
+    assert!(Tally::of(folder.path()).noted().unwrap().doubt);
+}
+
+#[test]
 fn a_full_disk_refuses_the_batch_whole_and_heals_by_itself() {
     let disk = Disk::default();
     let mut store = disk.store().unwrap();

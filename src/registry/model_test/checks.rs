@@ -11,16 +11,17 @@ use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::State;
 
-use super::super::Effect;
 use super::super::records::Phase;
 use super::super::rig::caller;
 use super::super::touched::Touch;
+use super::super::{Effect, HistoryQuestion};
 use super::World;
 
 impl World {
     pub(super) fn check(&mut self) {
         self.no_number_belongs_to_two();
         self.what_lives_holds_its_numbers();
+        self.what_is_held_is_in_the_history();
         self.everything_told_is_shown_or_held();
         if self.rig.registry.shown.windows.is_empty() {
             self.only_ready_replicas_are_listed();
@@ -61,6 +62,38 @@ impl World {
                         held.contains(&number),
                         "{who} lives on {name} with {number:?}"
                     );
+                }
+            }
+        }
+    }
+
+    /// Each number that is told to be somebody's now is held, and what is placed is somebody's.
+    fn what_is_held_is_in_the_history(&mut self) {
+        for host in 0..self.machines.len() {
+            let name = self.machines[host].name.clone();
+            let Some(held) = self.held(&name) else {
+                continue;
+            };
+            let asked = HistoryQuestion::default();
+            let history = self.rig.registry.port_history(&operator(), &name, &asked);
+            let tenures = history.map(|it| it.tenures).unwrap_or_default();
+            let mut open = BTreeSet::new();
+            for tenure in tenures.into_iter().filter(|it| it.until.is_none()) {
+                for number in tenure.numbers.iter() {
+                    for side in Side::of(tenure.protocol) {
+                        let number = (side, number);
+                        assert!(held.contains(&number), "{tenure:?} of {name} is over");
+                        assert!(open.insert(number), "{number:?} of {name} is told of two");
+                    }
+                }
+            }
+            let id = self.rig.registry.host_names.get(&name).copied();
+            for (key, replica) in self.rig.registry.truth.replicas.durable_range(..) {
+                if let Phase::Placed(placement) = &replica.phase
+                    && Some(placement.host) == id
+                {
+                    let lacks = numbers(&placement.grant).find(|number| !open.contains(number));
+                    assert_eq!(lacks, None, "{key:?} on {name}");
                 }
             }
         }

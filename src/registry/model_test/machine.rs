@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::identity::{HostName, Run};
+use crate::identity::{HostName, Run, ServiceId};
 use crate::port_pool::PortGrant;
 use crate::residency::{Action, Life, ReplicaName, Resident, Residents, Told, Want, WantedSet};
 use crate::supervision::{Final, State, Status};
@@ -23,7 +23,7 @@ pub(super) struct Machine {
     /// Somebody else's listener.
     pub(super) stranger: Option<u16>,
     pub(super) residents: Residents,
-    grants: BTreeMap<ReplicaName, PortGrant>,
+    grants: BTreeMap<ReplicaName, (ServiceId, PortGrant)>,
     /// What ran here when the controller gave the host up, or may have.
     pub(super) forsaken: BTreeSet<ReplicaName>,
     /// The controller's wall clock when it last heard of it, or began to wait.
@@ -49,7 +49,7 @@ impl Machine {
     /// Everything that may have a process.
     pub(super) fn living(&self) -> impl Iterator<Item = (&ReplicaName, &PortGrant)> {
         let living = self.residents.iter().filter(|(_, it)| lives(it));
-        living.map(|(name, _)| (name, &self.grants[name]))
+        living.map(|(name, _)| (name, &self.grants[name].1))
     }
 
     /// The power goes and comes back: nothing of before runs.
@@ -100,14 +100,14 @@ impl Machine {
     }
 
     fn status_report(&self, name: &ReplicaName, status: Status) -> Option<ReplicaReport> {
-        self.grants.get(name).map(|_| ReplicaReport {
+        self.grants.get(name).map(|(service, grant)| ReplicaReport {
             host: self.name.clone(),
             service: name.service.clone(),
             index: name.index,
             incarnation: name.incarnation,
             status,
-            service_id: None,
-            grant: None,
+            service_id: Some(*service),
+            grant: Some(grant.clone()),
         })
     }
 
@@ -132,7 +132,8 @@ impl Machine {
         let set: WantedSet = wanted.iter().map(|it| (it.name(), told(it))).collect();
         let grant = |name: &ReplicaName| {
             let found = wanted.iter().find(|it| it.name() == *name);
-            found.expect("actions name what is wanted").grant.clone()
+            let found = found.expect("actions name what is wanted");
+            (found.service_id, found.grant.clone())
         };
         let (mut reports, mut begun) = (Vec::new(), Vec::new());
         for action in crate::residency::difference(&self.residents, Some(&set)) {

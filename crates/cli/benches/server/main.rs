@@ -19,6 +19,7 @@ mod news;
 #[path = "../../tests/e2e/endpoints/scripted.rs"]
 mod scripted;
 mod served;
+mod steady;
 #[expect(dead_code, reason = "the table of growth is the other bench's")]
 #[path = "../../../../benches/product/verdict.rs"]
 mod verdict;
@@ -32,10 +33,11 @@ use verdict::Row;
 /// One row: its number, and what measures it, if the machine can.
 type Measurement = (&'static str, fn() -> Option<Row>);
 
-const MEASUREMENTS: [Measurement; 3] = [
+const MEASUREMENTS: [Measurement; 4] = [
     ("18", keep_alive::row),
     ("19", watchers::row),
     ("20", news::row),
+    ("23", steady::row),
 ];
 
 fn main() {
@@ -46,5 +48,5 @@ fn main() {
     };
     let chosen = MEASUREMENTS.iter().filter(|(name, _)| is_chosen(name));
     let rows: Vec<Row> = chosen.filter_map(|(_, measure)| measure()).collect();
-    verdict::print(&rows, verdict::SERVER_FILE, 18..=20);
+    verdict::print(&rows, verdict::SERVER_FILE, 18..=23);
 }

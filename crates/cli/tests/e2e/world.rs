@@ -301,6 +301,12 @@ impl Running {
         self.child.id().cast_signed()
     }
 
+    /// Fails the test if it ended.
+    pub(crate) fn runs(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "it ended: {}", self.output());
+    }
+
     /// Everything it wrote so far.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(&self.out).unwrap_or_default()

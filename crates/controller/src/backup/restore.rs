@@ -61,17 +61,17 @@ pub fn restore(data: &Path, from: impl Read, former: Former) -> Result<Restored,
         });
     }
     let begun = RedbStore::restored(folder, &backup.stored)?;
-    // A directory without a witness of the last start is a copy: whichever store it has, its next epoch is a new one.
-    Lineage::forget(folder).map_err(|cause| io(folder, &cause))?;
-    gone(&folder.join(Tally::FILE)).map_err(|cause| io(folder, &cause))?;
-    if let Some(secret) = &backup.secret {
-        TokenKey::put(folder, secret)?;
-    }
     if there {
         let kept = folder.join(Restored::FORMER);
         gone(&kept).map_err(|cause| io(&kept, &cause))?;
         // Under both names, so that at no moment there is none.
         fs::hard_link(&path, &kept).map_err(|cause| io(&kept, &cause))?;
+    }
+    // A directory without a witness of the last start is a copy: whichever store it has, its next epoch is a new one.
+    Lineage::forget(folder).map_err(|cause| io(folder, &cause))?;
+    gone(&folder.join(Tally::FILE)).map_err(|cause| io(folder, &cause))?;
+    if let Some(secret) = &backup.secret {
+        TokenKey::put(folder, secret)?;
     }
     fs::rename(&begun, &path).map_err(|cause| io(&path, &cause))?;
     let synced = File::open(folder).and_then(|folder| folder.sync_all());

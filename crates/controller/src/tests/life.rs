@@ -1,5 +1,8 @@
 //! Start, stop, kill, and who is in the way.
 
+use std::time::Duration;
+
+use portreeve::registry::{Silence, Suspects};
 use portreeve_api::body::{ServiceList, WhoAmI};
 use portreeve_api::{Client, Target, paths};
 
@@ -122,7 +125,7 @@ async fn a_grace_that_a_restart_of_agents_would_exceed_is_refused_before_anythin
     let folder = tempfile::tempdir().unwrap();
     let seconds = Duration::from_secs;
     let silence = |suspect, grace| Silence::new(suspect, grace, Suspects::default()).unwrap();
-    let mut config = site::config(&folder);
+    let mut config = config(&folder);
     config.silence = silence(seconds(20), seconds(25));
     let refused = Controller::start(config.clone()).await.unwrap_err();
     assert!(

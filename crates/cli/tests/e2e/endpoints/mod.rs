@@ -7,11 +7,11 @@ mod quiet;
 mod restored;
 mod reuse;
 #[expect(dead_code, reason = "the bench of the whole server shares it")]
-mod scripted;
+pub(crate) mod scripted;
 mod shell;
 mod streams;
 #[expect(dead_code, reason = "the bench of the whole server shares it")]
-mod wire;
+pub(crate) mod wire;
 
 use serde_json::Value;
 

@@ -120,15 +120,7 @@ impl ScriptedHost {
         self.wire = Wire::open(&self.place, PATIENCE)?;
         let mut facts = facts(&self.host, self.published)?;
         for (replica, status) in self.replicas.iter().zip(&self.told) {
-            facts.replicas.push(ReplicaReport {
-                host: self.host.clone(),
-                service: replica.desired.service.clone(),
-                index: replica.desired.index,
-                incarnation: replica.desired.incarnation,
-                service_id: None,
-                grant: None,
-                status: status.clone(),
-            });
+            facts.replicas.push(reported(&self.host, replica, status));
         }
         let path = paths::host_part(&self.host, "report");
         Put::new(path, None, &facts)?.put(&mut self.wire)?;
@@ -136,20 +128,41 @@ impl ScriptedHost {
     }
 }
 
+/// What an agent reports of a replica.
+pub(crate) fn reported(
+    host: &HostName,
+    replica: &DesiredReplica,
+    status: &Status,
+) -> ReplicaReport {
+    ReplicaReport {
+        host: host.clone(),
+        service: replica.desired.service.clone(),
+        index: replica.desired.index,
+        incarnation: replica.desired.incarnation,
+        service_id: Some(replica.desired.service_id),
+        grant: Some(replica.desired.grant.clone()),
+        status: status.clone(),
+    }
+}
+
 /// A body on its way.
-struct Put {
+pub(crate) struct Put {
     path: String,
     token: Option<String>,
     body: Vec<u8>,
 }
 
 impl Put {
-    fn new(path: String, token: Option<String>, body: &impl Serialize) -> io::Result<Self> {
+    pub(crate) fn new(
+        path: String,
+        token: Option<String>,
+        body: &impl Serialize,
+    ) -> io::Result<Self> {
         let body = serde_json::to_vec(body)?;
         Ok(Self { path, token, body })
     }
 
-    fn put(&self, wire: &mut Wire) -> io::Result<()> {
+    pub(crate) fn put(&self, wire: &mut Wire) -> io::Result<()> {
         let mut headers = vec![("Content-Type", "application/json")];
         let token = self.token.as_deref();
         headers.extend(token.map(|token| ("Authorization", token)));
@@ -157,14 +170,16 @@ impl Put {
     }
 }
 
-fn sound(answer: Answer) -> io::Result<Answer> {
+/// The answer, if it is a success.
+pub(crate) fn sound(answer: Answer) -> io::Result<Answer> {
     match answer.head.status {
         200..300 => Ok(answer),
         status => Err(io::Error::other(format!("{status}: {}", answer.text()))),
     }
 }
 
-fn started() -> Status {
+/// Of a replica that just began.
+pub(crate) fn started() -> Status {
     Status {
         run: Run(1),
         seq: 0,
@@ -182,7 +197,8 @@ fn started() -> Status {
     }
 }
 
-fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<HostFacts> {
+/// A host with room for everybody and nothing on it.
+pub(crate) fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<HostFacts> {
     Ok(HostFacts {
         host: host.clone(),
         boot_id: "boot-1".to_owned(),

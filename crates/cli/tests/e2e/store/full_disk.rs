@@ -111,10 +111,8 @@ fn on_a_full_disk_truth_is_refused_a_withdrawal_is_seen_and_it_heals_by_itself()
     // It heals without a word from anybody: the news of the withdrawal is what is written first.
     small.empty();
     assert!(eventually(|| code("/readyz").ends_with("200")));
-    world.ok(&[
-        "submit",
-        &world.profile("big.toml", &hello(&name, 0, "", "")),
-    ]);
+    let small = format!("kind = \"service\"\nname = \"{name}\"\nreplicas = 0\ncommand = \"x\"\n");
+    world.ok(&["submit", &world.profile("small.toml", &small)]);
     let replica = world.replica("web", 0);
     assert_eq!(
         (&replica["ready"], &replica["state"]),
@@ -134,7 +132,7 @@ fn a_controller_that_starts_on_a_full_disk_says_so() {
     let Some(world) = World::new() else { return };
     let data = world.path("controller").display().to_string();
     std::fs::create_dir_all(&data).unwrap();
-    controller(&world).end("TERM");
+    assert_eq!(controller(&world).end("TERM"), Some(0));
     let mount = format!(
         "cp -a {data} {data}.was && mount -t tmpfs -o size=4m none {data} && cp -a {data}.was/. {data}/ && \
          dd if=/dev/zero of={data}/filler bs=4k 2>/dev/null; exec \"$0\" \"$@\""
