@@ -187,16 +187,20 @@ impl Registry {
         };
         let generation = self.generation_for(service, &attachment.profile)?;
         let before = self.truth.replicas.find(&(service.id, index));
-        let incarnation = before.map_or(service.incarnation_floor, |replica| {
-            replica.incarnation.0.saturating_add(1)
-        });
+        let incarnation = match before {
+            Some(before) => self.next_incarnation(service.id, index, before.incarnation),
+            None => {
+                let unknown = self.above_unknown(&service.name, Some(index));
+                Incarnation(service.incarnation_floor.max(unknown))
+            }
+        };
         Ok(Berth {
             service: Some(service.id),
             generation,
             id: ReplicaId {
                 service: service.id,
                 index,
-                incarnation: Incarnation(incarnation),
+                incarnation,
             },
         })
     }
@@ -331,10 +335,15 @@ impl Registry {
                 job: attachment.job,
             }),
         };
+        // What is left out for the sake of unknown ones is noted; it is what the berth was given.
+        match self.truth.replicas.find(&key) {
+            Some(_) => drop(self.take_incarnation(key)),
+            None => drop(self.first_incarnation(key)),
+        }
         let mut first = self.new_replica(berth.id.incarnation, generation);
         match self.truth.replicas.change(&key) {
             Some(replica) => {
-                replica.begin_anew(self.now);
+                replica.begin_anew(self.now, berth.id.incarnation);
                 replica.generation = generation;
                 replica.phase = Phase::Placed(placement);
             }

@@ -136,6 +136,11 @@ impl Contacts {
         self.moved.insert(host);
     }
 
+    /// The host is not known any more; a look at it finds that.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.moved.remove(&host);
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {
         self.due.first().map(|(due, _)| *due)
     }

@@ -237,7 +237,8 @@ fn an_unknown_replica_is_shown_and_left_alone() {
     assert_eq!(
         view.hosts[&"n1".parse().unwrap()].warnings,
         [
-            "ghost.alice replica 0 incarnation 0 runs here and is not known to this controller; it is left alone"
+            "ghost.alice replica 0 incarnation 0 runs here and is not known to this controller; it is left alone \
+             (`portreeve host adopt` takes it in, `host fence` stops it)"
         ]
     );
 }

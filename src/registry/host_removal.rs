@@ -15,7 +15,6 @@ use super::commands::copies;
 use super::host_verbs::host_answer;
 use super::machine::Registry;
 use super::records::{Phase, Replica};
-use super::truth::TenureKey;
 use super::{Answer, HostFacts, Input, Refusal};
 
 /// How long a host has to be silent before it can be removed: four leases.
@@ -62,6 +61,7 @@ impl Registry {
             record.facts = bare(name.clone());
             record.drain = None;
             record.lost = None;
+            record.fences.clear();
             record.removed = Some(now);
         }
         let resting: Vec<_> = self.truth.resting.iter().map(|(key, _)| *key).collect();
@@ -87,23 +87,20 @@ impl Registry {
                 Some(format!("{}/{}", service.name, key.1))
             })
             .collect();
-        let stranded = self.truth.stranded.range(TenureKey::all_of(host));
+        let stranded = self.stranded_on(host);
         held.extend(stranded.map(|(at, it)| {
-            format!(
-                "{}/{} incarnation {}",
-                it.name, at.replica.index, at.replica.incarnation
-            )
+            let id = at.replica;
+            format!("{}/{} incarnation {}", it.name, id.index, id.incarnation)
         }));
         if self.lost(host).is_some_and(|lost| lost.fenced) {
             // Nothing runs there, by the word of an operator.
             return held;
         }
-        let unknown = self.lives.get(&host).map(|life| &life.unknown);
+        let unknown = self.unknown_on(host);
         held.extend(
-            unknown
-                .into_iter()
-                .flatten()
-                .map(|it| format!("{}/{} incarnation {}", it.service, it.index, it.incarnation)),
+            unknown.map(|(it, _)| {
+                format!("{}/{} incarnation {}", it.service, it.index, it.incarnation)
+            }),
         );
         held
     }
@@ -149,6 +146,7 @@ impl Registry {
                 self.host_names.remove(&name);
             }
             self.lives.remove(&id);
+            self.contacts.forget(id);
             self.shown.stale.end_of(id);
             self.claims.note(id, std::collections::BTreeSet::new());
             self.shown.hosts_seen.remove(&id);

@@ -14,6 +14,7 @@ use super::heard::Heard;
 use super::machine::Registry;
 use super::records::Host;
 use super::truth::TenureKey;
+use super::unknown::Unknown;
 use super::{Desired, HostFacts, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
@@ -38,7 +39,7 @@ pub(super) struct HostLife {
     /// What lives there and is not wanted any more.
     pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
-    pub(super) unknown: BTreeSet<ReplicaName>,
+    pub(super) unknown: BTreeMap<ReplicaName, Unknown>,
     /// What its silence means so far.
     pub(super) contact: Contact,
     /// Whether it was heard of since this start.
@@ -171,11 +172,10 @@ impl Registry {
             let life = self.lives.entry(id).or_default();
             life.seen.clear();
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
-            let before = (life.leftovers.len(), life.unknown.len());
+            let before = life.leftovers.len();
             // What a full report leaves out is forgotten there.
             life.leftovers.retain(|key, _| told.contains(key));
-            life.unknown.retain(|key| told.contains(key));
-            if before != (life.leftovers.len(), life.unknown.len()) || !life.reported {
+            if before != life.leftovers.len() || !life.reported {
                 self.shown.hosts_news.insert(id);
                 self.shown.orders.insert(id);
             }
@@ -185,6 +185,8 @@ impl Registry {
                 self.shown.stale.end_of(id);
                 self.waits.wake();
             }
+            self.keep_unknown(id, |name| told.contains(name));
+            self.forget_fences(id, |name| told.contains(name));
         }
         self.watch_contact(id);
         self.settle_address(id);
@@ -219,6 +221,7 @@ impl Registry {
                 facts,
                 reported_at,
                 lost: None,
+                fences: BTreeSet::new(),
                 drain: None,
                 removed: None,
             };

@@ -15,7 +15,7 @@ use super::{
 const SUSPECT_AFTER: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(90);
 
-fn graced() -> Config {
+pub(super) fn graced() -> Config {
     Config {
         silence: Some(Silence::default()),
         stale_for: Some(GRACE),
@@ -24,7 +24,7 @@ fn graced() -> Config {
 }
 
 /// Hosts of these names and nothing else.
-fn cluster(hosts: &[&str]) -> Rig {
+pub(super) fn cluster(hosts: &[&str]) -> Rig {
     let mut rig = Rig::at(MemoryStore::default(), now(0), graced());
     for host in hosts {
         rig.join(host);
@@ -32,7 +32,7 @@ fn cluster(hosts: &[&str]) -> Rig {
     rig
 }
 
-fn lease(rig: &mut Rig, host: &str) {
+pub(super) fn lease(rig: &mut Rig, host: &str) {
     rig.tell(Input::Lease {
         host: host.parse().unwrap(),
         skew_ms: None,
@@ -40,7 +40,7 @@ fn lease(rig: &mut Rig, host: &str) {
 }
 
 /// Time passes in which only these hosts give signs of life.
-fn pass(rig: &mut Rig, seconds: u64, alive: &[&str]) {
+pub(super) fn pass(rig: &mut Rig, seconds: u64, alive: &[&str]) {
     for _ in 0..seconds / 5 {
         rig.pass(Duration::from_secs(5));
         for host in alive {
@@ -50,19 +50,19 @@ fn pass(rig: &mut Rig, seconds: u64, alive: &[&str]) {
     rig.pass(Duration::from_secs(seconds % 5));
 }
 
-fn host_state(rig: &Rig, host: &str) -> String {
+pub(super) fn host_state(rig: &Rig, host: &str) -> String {
     rig.registry.view().hosts[&host.parse().unwrap()]
         .state
         .clone()
 }
 
 /// Where a replica is placed.
-fn at(rig: &Rig, service: &str, index: u32) -> String {
+pub(super) fn at(rig: &Rig, service: &str, index: u32) -> String {
     let host = rig.replica(service, index).host;
     host.map_or_else(String::new, |host| host.to_string())
 }
 
-fn other<'a>(host: &str, of: [&'a str; 2]) -> &'a str {
+pub(super) fn other<'a>(host: &str, of: [&'a str; 2]) -> &'a str {
     if of[0] == host { of[1] } else { of[0] }
 }
 
@@ -84,7 +84,7 @@ fn one_of_two() -> (Rig, String, String) {
 }
 
 /// What a full report of a host says that runs these: the newest status of each as it was at the loss.
-fn back(rig: &mut Rig, host: &str, runs: &[ReplicaReport]) {
+pub(super) fn back(rig: &mut Rig, host: &str, runs: &[ReplicaReport]) {
     let known = rig.facts(host);
     rig.tell(Input::HostReport(HostFacts {
         replicas: runs.to_vec(),
@@ -93,7 +93,7 @@ fn back(rig: &mut Rig, host: &str, runs: &[ReplicaReport]) {
     }));
 }
 
-fn held(rig: &mut Rig, host: &str) -> u32 {
+pub(super) fn held(rig: &mut Rig, host: &str) -> u32 {
     rig.ports(host, &alice()).counts.held
 }
 

@@ -87,6 +87,8 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
+    /// How many replicas were met that nobody here knows.
+    pub(super) unknown_numbers: u64,
     /// What follows from the events of each service.
     pub(super) event_logs: EventLogs<ServiceId>,
     /// What follows from the events of each host.
@@ -139,6 +141,7 @@ impl Registry {
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
+            unknown_numbers: 0,
             event_logs: EventLogs::default(),
             host_logs: EventLogs::default(),
             archive: Archive::default(),

@@ -65,6 +65,7 @@ mod teller;
 mod tombstones;
 mod touched;
 mod truth;
+mod unknown;
 mod view;
 mod views;
 mod windows;
@@ -103,6 +104,8 @@ mod drain_test;
 mod ends_test;
 #[cfg(test)]
 mod event_log_test;
+#[cfg(test)]
+mod fencing_test;
 #[cfg(test)]
 mod host_removal_test;
 #[cfg(test)]

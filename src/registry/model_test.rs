@@ -42,6 +42,7 @@ impl World {
     fn new(coalesce: Duration) -> Self {
         let config = super::Config {
             coalesce,
+            silence: Some(super::Silence::default()),
             ..super::rig::config()
         };
         Self {
@@ -249,6 +250,7 @@ impl World {
             return;
         }
         machine.joined = true;
+        machine.begins &= !full;
         machine.heard_ms = now;
         self.rig.tell(Input::HostReport(machine.report(full)));
     }
@@ -273,6 +275,9 @@ impl World {
         let machine = &mut self.machines[host];
         if !machine.linked || !machine.joined {
             return;
+        }
+        if machine.begins {
+            return self.join(host, true);
         }
         machine.heard_ms = now;
         let name = machine.name.clone();

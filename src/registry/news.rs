@@ -1,5 +1,6 @@
 //! What hosts tell of their replicas. News: never refused, shown at once, decided upon later.
 
+use crate::allocator::AfterRelease;
 use crate::identity::HostId;
 use crate::residency::ReplicaName;
 use crate::supervision::{State, Status};
@@ -29,6 +30,8 @@ impl Registry {
         let replica = key.and_then(|key| Some((key, self.truth.replicas.find(&key)?)));
         match replica {
             Some((key, replica)) if is_at(replica, host, &report) => {
+                // One that was adopted is known now.
+                self.forget_unknown(host, &report.name(), AfterRelease::Free);
                 self.newest_status(key, report.status);
             }
             _ => self.strange_replica(host, report),
@@ -103,7 +106,7 @@ impl Registry {
                 self.stranded_due.insert(host);
             }
             if let Some(life) = self.lives.get_mut(&host) {
-                life.seen.insert(at, report.status);
+                life.seen.insert(at, report.status.clone());
             }
             if !ended && self.may_take_back(&at) {
                 // Whether it is, is decided with the next flush; until then it is left alone.
@@ -128,16 +131,16 @@ impl Registry {
                 life.leftovers.insert(key, found);
                 self.shown.orders.insert(host);
             }
-            (None, None) => {
-                if life.unknown.len() < UNKNOWN_KEPT && life.unknown.insert(key) {
-                    self.shown.hosts_news.insert(host);
-                }
-            }
+            (None, None) if ended => self.unknown_ended(host, &report),
+            (None, None) => self.note_unknown(host, report),
         }
     }
 
     /// Whether this incarnation was ours and something newer, or nothing, took its place.
     fn was_replaced(&self, service: &Service, key: &ReplicaName) -> bool {
+        if service.is_skipped(key.incarnation) {
+            return false;
+        }
         match self.truth.replicas.find(&(service.id, key.index)) {
             None => key.incarnation.0 < service.incarnation_floor,
             Some(replica) => match replica.phase {
@@ -157,6 +160,3 @@ fn is_at(replica: &Replica, host: HostId, report: &ReplicaReport) -> bool {
     replica.incarnation == report.incarnation
         && matches!(&replica.phase, Phase::Placed(placement) if placement.host == host)
 }
-
-/// How many unknown replicas of one host are remembered to be shown.
-const UNKNOWN_KEPT: usize = 100;

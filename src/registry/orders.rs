@@ -40,6 +40,12 @@ impl Registry {
                 wanted.push(desired);
             }
         }
+        for fenced in self.fenced_orders(id) {
+            let name = fenced.name();
+            if !placed.contains(&name) && !life.leftovers.contains_key(&name) {
+                wanted.push(fenced);
+            }
+        }
         wanted.sort_by_cached_key(Desired::name);
         Some((life.orders, !life.reported, wanted))
     }

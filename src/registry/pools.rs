@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{
-    AfterRelease, Allocator, AllocatorConfig, CoolingRecord, GrantRecord, HostSet, HostSpec,
-    HostState, Need, Removal, Summary, Transaction,
+    AfterRelease, Allocator, AllocatorConfig, Conflict, CoolingRecord, GrantRecord, HostSet,
+    HostSpec, HostState, Need, Removal, Summary, Transaction,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -173,6 +173,20 @@ impl Pools {
         }
     }
 
+    /// Holds what somebody says is held, whatever else has it; what contradicts that.
+    pub(super) fn restore(
+        &mut self,
+        grants: impl IntoIterator<Item = GrantRecord>,
+    ) -> Vec<Conflict> {
+        self.allocator.restore(grants)
+    }
+
+    /// What is held in this name is not any more; nothing of it is on disk.
+    pub(super) fn release(&mut self, replica: ReplicaId, now: Monotonic, after: AfterRelease) {
+        // Refused where nothing is held, which is as well.
+        let _ = self.allocator.confirm_release(replica, now, after);
+    }
+
     pub(super) fn state(&self, host: HostId, side: Side, port: Port) -> PortState {
         self.allocator.port_state(host, side, port)
     }
@@ -310,7 +324,9 @@ impl Registry {
             grant: it.grant.clone(),
             releasing: false,
         });
-        self.conflicts = pools.allocator.restore(grants.chain(stranded));
+        let unknown = self.held_by_unknown();
+        let all = grants.chain(stranded).chain(unknown);
+        self.conflicts = pools.allocator.restore(all);
         let now = self.now.mono;
         let mut cooling = Vec::new();
         for (number, resting) in self.truth.resting.iter() {

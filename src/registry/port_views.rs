@@ -145,6 +145,10 @@ impl Registry {
                     view.service = Some(service.name.clone());
                     view.name = name_of(&placement.grant, listed);
                     held_or_releasing(placement)
+                } else if let Some((name, unknown)) = self.unknown_by(host, *by) {
+                    view.service = Some(name.service.clone());
+                    view.name = unknown.grant.as_ref().and_then(|it| name_of(it, listed));
+                    "held"
                 } else {
                     let stranded = self.durable_stranded(host, *by)?;
                     view.service = Some(stranded.name.clone());

@@ -11,6 +11,7 @@ use crate::identity::{HostId, HostName, Incarnation, ServiceId, ServiceName};
 use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
+use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
@@ -31,6 +32,9 @@ pub(super) struct Meta {
     /// The revision at which it last changed who may see a service, or one that is not below it.
     #[serde(default)]
     pub(super) rights: u64,
+    /// No new service begins below it: this store was set back, and hosts may run more than it knows of.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) incarnation_base: u32,
 }
 
 /// One service: what its owner wants.
@@ -55,6 +59,9 @@ pub(super) struct Service {
     pub(super) roll: Option<Roll>,
     /// Above every incarnation of replicas that are forgotten: their names on hosts never come again.
     pub(super) incarnation_floor: u32,
+    /// Incarnations, each from and before, that were never given here: what hosts run of them is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) skipped: Vec<(u32, u32)>,
     /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) attached: bool,
@@ -63,7 +70,34 @@ pub(super) struct Service {
     pub(super) moving: Option<u32>,
 }
 
+/// How many gaps among the incarnations of a service are remembered; the earliest go first.
+const SKIPPED_KEPT: usize = 16;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field to it by reference"
+)]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 impl Service {
+    /// Notes that no incarnation from `from` to before `to` was given here.
+    pub(super) fn skip(&mut self, from: u32, to: u32) {
+        if from < to {
+            if self.skipped.len() >= SKIPPED_KEPT {
+                self.skipped.remove(0);
+            }
+            self.skipped.push((from, to));
+        }
+    }
+
+    /// Whether the incarnation is one that was never given here.
+    pub(super) fn is_skipped(&self, incarnation: Incarnation) -> bool {
+        let mut gaps = self.skipped.iter();
+        gaps.any(|(from, to)| (*from..*to).contains(&incarnation.0))
+    }
+
     /// The profile that new placements run.
     pub(super) fn profile(&self) -> &Arc<Profile> {
         self.profile_of(self.generation)
@@ -285,6 +319,9 @@ pub(super) struct Host {
     /// It is given up until it tells everything again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost: Option<Lost>,
+    /// What an operator ordered to stop there that is not known here; until the host told its end.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) fences: BTreeSet<ReplicaName>,
     /// An operator takes it out of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) drain: Option<Drain>,

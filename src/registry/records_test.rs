@@ -171,6 +171,7 @@ fn meta_tombstones_rests_and_events_survive() {
         ceiling: 1 << 52,
         next_service: 9,
         rights: 1 << 51,
+        incarnation_base: 7,
     });
     for revision in [None, Some(1 << 52)] {
         survives(&Tombstone {
@@ -235,6 +236,7 @@ fn services_survive_with_every_profile_that_is_in_use() {
         submitted: at(1),
         roll: None,
         incarnation_floor: 6,
+        skipped: vec![(2, 5)],
         attached: false,
         moving: None,
     };
@@ -406,16 +408,22 @@ fn hosts_survive() {
         facts,
         reported_at: at(6),
         lost: None,
+        fences: BTreeSet::new(),
         drain: None,
         removed: None,
     };
     survives(&host);
     // As records before it were: in service, and there.
     let text = String::from_utf8_lossy(&encode(&host)).into_owned();
-    let later = ["drain", "removed", "shutting_down"];
+    let later = ["drain", "removed", "shutting_down", "lost", "fences"];
     assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     host.facts.shutting_down = true;
     host.removed = Some(at(9));
+    host.fences.insert(crate::residency::ReplicaName {
+        service: name("web"),
+        index: 1,
+        incarnation: Incarnation(2),
+    });
     for until in [None, Some(at(8))] {
         host.drain = Some(Drain {
             by: "root".into(),

@@ -146,10 +146,13 @@ impl Registry {
         };
         let generation = service.generation;
         let now = self.now;
+        let Some(incarnation) = self.take_incarnation(key) else {
+            return;
+        };
         let Some(replica) = self.truth.replicas.change(&key) else {
             return;
         };
-        replica.begin_anew(now);
+        replica.begin_anew(now, incarnation);
         if matches!(cause, WaitCause::GaveUp(_)) {
             replica.requeues = replica.requeues.saturating_add(1);
         }
@@ -158,6 +161,35 @@ impl Registry {
         self.waits.rest(key, rest.map(|rest| now.mono + rest));
         self.waits.wake();
         self.shown.truth.insert(key.0);
+    }
+
+    /// The incarnation of a replica that is not there yet; what is left out for the sake of unknown ones is noted.
+    pub(super) fn first_incarnation(&mut self, key: ReplicaKey) -> Incarnation {
+        let Some(service) = self.truth.services.find(&key.0) else {
+            return Incarnation::default();
+        };
+        let floor = service.incarnation_floor;
+        let first = floor.max(self.above_unknown(&service.name, Some(key.1)));
+        if first > floor
+            && let Some(service) = self.truth.services.change(&key.0)
+        {
+            service.skip(floor, first);
+        }
+        Incarnation(first)
+    }
+
+    /// The incarnation that a replica is to become; what is left out for the sake of unknown ones is noted.
+    pub(super) fn take_incarnation(&mut self, key: ReplicaKey) -> Option<Incarnation> {
+        let before = self.truth.replicas.find(&key)?.incarnation;
+        let floor = self.truth.services.find(&key.0)?.incarnation_floor;
+        let next = self.next_incarnation(key.0, key.1, before);
+        let least = before.0.saturating_add(1).max(floor);
+        if next.0 > least
+            && let Some(service) = self.truth.services.change(&key.0)
+        {
+            service.skip(least, next.0);
+        }
+        Some(next)
     }
 
     /// Forgets a replica that is not wanted any more; its incarnations never come again.
@@ -177,7 +209,7 @@ impl Registry {
 
 impl Replica {
     /// Becomes its next incarnation, which has no status yet; what the last one left is kept.
-    pub(super) fn begin_anew(&mut self, now: Now) {
+    pub(super) fn begin_anew(&mut self, now: Now, incarnation: Incarnation) {
         if let Some(status) = self.status.take() {
             self.restarts_earlier = self.restarts_earlier.saturating_add(status.restarts);
             self.failure_earlier = status.last_failure.or(self.failure_earlier.take());
@@ -188,7 +220,7 @@ impl Replica {
                 grant: placement.grant.clone(),
             });
         }
-        self.incarnation = Incarnation(self.incarnation.0.saturating_add(1));
+        self.incarnation = incarnation;
         self.restart_no = 0;
         self.since = now.wall;
         self.ready_since = None;

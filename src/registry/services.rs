@@ -12,8 +12,7 @@ impl Registry {
             return;
         };
         service.desired = replicas;
-        let (wish, floor, generation) =
-            (service.wish, service.incarnation_floor, service.generation);
+        let (wish, generation) = (service.wish, service.generation);
         if let Some(roll) = &mut service.roll {
             roll.remaining.retain(|index| *index < replicas);
         }
@@ -31,7 +30,8 @@ impl Registry {
             match self.truth.replicas.find(&key) {
                 Some(_) => self.keep(key),
                 None if wish == Wish::Running => {
-                    let replica = self.new_replica(Incarnation(floor), generation);
+                    let first = self.first_incarnation(key);
+                    let replica = self.new_replica(first, generation);
                     self.truth.replicas.insert(key, replica);
                 }
                 None => {}
@@ -54,16 +54,13 @@ impl Registry {
             return false;
         };
         let mut changed = service.wish == Wish::Stopped;
-        let (desired, floor, generation) = (
-            service.desired,
-            service.incarnation_floor,
-            service.generation,
-        );
+        let (desired, generation) = (service.desired, service.generation);
         for index in 0..desired {
             let key = (id, index);
             match self.truth.replicas.find(&key).map(|replica| &replica.phase) {
                 None => {
-                    let replica = self.new_replica(Incarnation(floor), generation);
+                    let first = self.first_incarnation(key);
+                    let replica = self.new_replica(first, generation);
                     self.truth.replicas.insert(key, replica);
                     changed = true;
                 }

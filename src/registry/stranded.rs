@@ -7,6 +7,8 @@
 //! Every decision is made from the records and from what the host told since it is back, so that one which could not
 //! be stored is made again.
 
+use std::collections::btree_map::Entry;
+
 use crate::identity::{HostId, Incarnation, ReplicaId};
 use crate::port_pool::PortGrant;
 use crate::residency::{ReplicaName, Want};
@@ -15,7 +17,7 @@ use crate::supervision::{State, Status};
 use super::Desired;
 use super::hosts::Leftover;
 use super::machine::Registry;
-use super::records::{EndKind, Orphan, Phase, Placement, Stranded, WaitCause, Wish};
+use super::records::{EndKind, Orphan, Phase, Placement, Replica, Stranded, WaitCause, Wish};
 use super::truth::{ReplicaKey, TenureKey};
 
 impl Registry {
@@ -49,10 +51,23 @@ impl Registry {
         self.stranded_due.insert(placement.host);
     }
 
+    /// What is stranded on the host.
+    pub(super) fn stranded_on(
+        &self,
+        host: HostId,
+    ) -> impl Iterator<Item = (&TenureKey, &Stranded)> {
+        self.truth.stranded.range(TenureKey::all_of(host))
+    }
+
+    /// What is placed on the host. Cost: a look at every replica.
+    pub(super) fn placed_on(&self, host: HostId) -> impl Iterator<Item = (&ReplicaKey, &Replica)> {
+        let all = self.truth.replicas.iter();
+        all.filter(move |(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == host))
+    }
+
     /// Something was told that may end what is stranded on the host.
     pub(super) fn look_at_stranded_of(&mut self, host: HostId) {
-        let mut there = self.truth.stranded.range(TenureKey::all_of(host));
-        if there.next().is_some() {
+        if self.stranded_on(host).next().is_some() {
             self.stranded_due.insert(host);
         }
     }
@@ -170,14 +185,33 @@ impl Registry {
         let Some((stranded, (service, replica))) = found else {
             return false;
         };
-        let is_wanted = service.wish == Wish::Running && service.roll.is_none();
+        // Of several that are stranded there, only the newest was not replaced.
+        let newer = TenureKey {
+            host: at.host,
+            replica: ReplicaId {
+                incarnation: next(at.replica.incarnation),
+                ..at.replica
+            },
+        };
+        let last = TenureKey {
+            replica: ReplicaId {
+                incarnation: Incarnation(u32::MAX),
+                ..at.replica
+            },
+            ..newer
+        };
+        let is_newest = self.truth.stranded.range(newer..=last).next().is_none();
+        let is_wanted = is_newest && service.wish == Wish::Running && service.roll.is_none();
         match &replica.phase {
             Phase::Waiting(waiting) => {
                 is_wanted
                     && matches!(waiting.cause, WaitCause::HostLost(_))
                     && stranded.generation == service.generation
                     && replica.generation == stranded.generation
-                    && replica.incarnation == next(at.replica.incarnation)
+                    && replica.incarnation > at.replica.incarnation
+                    && replica.former.as_ref().is_some_and(|former| {
+                        (former.host, &former.grant) == (at.host, &stranded.grant)
+                    })
             }
             // Its job goes on, and nobody else has the index: only the other scheduler ends it.
             Phase::Ended(ended) => {
@@ -199,6 +233,14 @@ impl Registry {
         };
         let host = self.host_name(at.host);
         let now = self.now.wall;
+        let waited_as = self.truth.replicas.find(&key).map(|it| it.incarnation);
+        if let Some(service) = self.truth.services.change(&key.0)
+            && let Some(waited_as) = waited_as.filter(|it| *it > at.replica.incarnation)
+        {
+            // People were told of the incarnation that it waited as: it never names another placement.
+            let floor = next(waited_as).0;
+            service.incarnation_floor = service.incarnation_floor.max(floor);
+        }
         let Some(replica) = self.truth.replicas.change(&key) else {
             return;
         };
@@ -232,6 +274,7 @@ impl Registry {
 
     /// What was replaced is stopped where it still runs; its numbers follow with its end.
     fn fence_stranded(&mut self, at: &TenureKey) {
+        let host = at.host;
         let Some(name) = self.stranded_name(at) else {
             return;
         };
@@ -242,17 +285,11 @@ impl Registry {
         let Some(life) = self.lives.get_mut(&at.host) else {
             return;
         };
-        if !life.leftovers.contains_key(&name) {
+        if let Entry::Vacant(place) = life.leftovers.entry(name) {
             let ended = false;
-            life.leftovers.insert(
-                name,
-                Leftover {
-                    ended,
-                    at: now,
-                    desired,
-                },
-            );
-            self.shown.orders.insert(at.host);
+            let at = now;
+            place.insert(Leftover { ended, at, desired });
+            self.shown.orders.insert(host);
         }
     }
 

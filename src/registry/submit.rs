@@ -192,8 +192,15 @@ impl Registry {
         Ok(answer(name, true, notes))
     }
 
-    /// Above every incarnation that a deleted service of this name had.
+    /// Above every incarnation that a deleted service of this name had, or that a host may run in this name.
     pub(super) fn floor_of(&self, name: &ServiceName) -> u32 {
+        let floor = self.known_floor(name);
+        let unknown = self.above_unknown(name, None);
+        floor.max(self.meta().incarnation_base).max(unknown)
+    }
+
+    /// The same as far as the store knows.
+    fn known_floor(&self, name: &ServiceName) -> u32 {
         let floor = self.truth.tombstones.find(&TombstoneKey(name.clone()));
         floor.map_or(0, |it| it.incarnation_floor)
     }
@@ -235,7 +242,7 @@ impl Registry {
         (desired, kept): (u32, Kept),
     ) -> Result<ServiceId, Refusal> {
         let uid = self.account_for(by, name)?;
-        let incarnation_floor = self.floor_of(name);
+        let (known, incarnation_floor) = (self.known_floor(name), self.floor_of(name));
         let Some(meta) = self.truth.meta.change(&MetaKey) else {
             return Err(Refusal::NotStored {
                 reason: "the store has no counters".to_owned(),
@@ -243,7 +250,7 @@ impl Registry {
         };
         let id = ServiceId(meta.next_service);
         meta.next_service += 1;
-        let service = Service {
+        let mut service = Service {
             id,
             name: name.clone(),
             owner: by.clone(),
@@ -256,9 +263,11 @@ impl Registry {
             submitted: self.now.wall,
             roll: None,
             incarnation_floor,
+            skipped: Vec::new(),
             attached: kept == Kept::ByJobs,
             moving: None,
         };
+        service.skip(known, incarnation_floor);
         self.truth.services.insert(id, service);
         self.names.insert(name.clone(), id);
         Ok(id)

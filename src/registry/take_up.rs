@@ -29,6 +29,10 @@ const LAST_BY_CLOCK: u64 = LAST_REVISION - (1 << 50);
 /// numbers that rise. An hour of a start each second.
 const AHEAD_OF_THE_CLOCK: u64 = 1 << 32;
 
+/// How many incarnations of each replica are left out where an epoch begins on a copy of the store: it may not know of
+/// so many that were given since.
+const INCARNATIONS_SKIPPED: u32 = 1000;
+
 impl Registry {
     /// Derives everything that is not stored.
     pub(super) fn take_up(&mut self, epoch: String) -> Result<(), LoadError> {
@@ -41,6 +45,7 @@ impl Registry {
                 ceiling: 0,
                 next_service: 1,
                 rights: 0,
+                incarnation_base: 0,
             }),
             Some(meta) if is_used_up(meta) => Some(Meta {
                 epoch,
@@ -49,6 +54,7 @@ impl Registry {
             }),
             Some(meta) if self.config.begin_epoch => Some(Meta {
                 epoch,
+                incarnation_base: meta.incarnation_base.saturating_add(INCARNATIONS_SKIPPED),
                 ..meta.clone()
             }),
             Some(_) => None,
@@ -83,6 +89,9 @@ impl Registry {
         for host in hosts {
             self.watch_contact(host);
         }
+        if follows && self.config.begin_epoch {
+            self.skip_incarnations();
+        }
         self.take_up_tombstones();
         self.take_up_claims();
         self.take_up_stale();
@@ -108,6 +117,34 @@ impl Registry {
         self.shown.hosts_truth.extend(hosts);
         self.rebuild();
         Ok(())
+    }
+
+    /// Leaves out what was given between the copy that is taken up and now: hosts may run it. As news, like the epoch.
+    fn skip_incarnations(&mut self) {
+        let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
+        for id in all {
+            let given = self.truth.replicas_of(id);
+            let given: Vec<u32> = given.map(|(_, it)| it.incarnation.0).collect();
+            let lowest = given.iter().min().map(|it| it.saturating_add(1));
+            let highest = given.iter().max().map_or(0, |it| it.saturating_add(1));
+            self.truth.services.note(&id, |service| {
+                let from = lowest.unwrap_or(service.incarnation_floor);
+                let floor = service.incarnation_floor.max(highest);
+                service.incarnation_floor = floor.saturating_add(INCARNATIONS_SKIPPED);
+                service.skip(from, service.incarnation_floor);
+            });
+        }
+        let names: Vec<_> = self
+            .truth
+            .tombstones
+            .iter()
+            .map(|(key, _)| key.clone())
+            .collect();
+        for name in names {
+            self.truth.tombstones.note(&name, |it| {
+                it.incarnation_floor = it.incarnation_floor.saturating_add(INCARNATIONS_SKIPPED);
+            });
+        }
     }
 
     /// Derives anew what follows from the records, and has everything looked at again.

@@ -16,6 +16,7 @@ use super::look::RUNNING;
 use super::machine::Registry;
 use super::records::{EndKind, Lost, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
+use super::unknown::UNKNOWN_NAMED;
 use super::view::{LastKnown, Waits};
 use super::{HostView, ReplicaView, ServiceView};
 
@@ -308,17 +309,42 @@ impl Registry {
                 ));
             }
         }
-        let unknown = self.lives.get(&id).map(|life| &life.unknown);
-        for key in unknown.into_iter().flatten() {
+        let fences = self.truth.hosts.durable(&id).map(|host| &host.fences);
+        for (key, unknown) in self.unknown_on(id).take(UNKNOWN_NAMED) {
+            let held = match &unknown.grant {
+                Some(grant) if !grant.ports.is_empty() => {
+                    format!(", with {}", super::stranded::spelled(grant))
+                }
+                _ => String::new(),
+            };
+            let is_fenced = fences.is_some_and(|fences| fences.contains(key));
+            let what = if is_fenced {
+                "it is ordered to stop"
+            } else {
+                "it is left alone (`portreeve host adopt` takes it in, `host fence` stops it)"
+            };
             warnings.push(format!(
-                "{} replica {} incarnation {} runs here and is not known to this controller; it is left alone",
+                "{} replica {} incarnation {} runs here{held} and is not known to this controller; {what}",
                 key.service, key.index, key.incarnation
+            ));
+        }
+        let more = self.unknown_on(id).count().saturating_sub(UNKNOWN_NAMED);
+        if more > 0 {
+            warnings.push(format!(
+                "{more} more replicas run here and are not known to this controller"
             ));
         }
         warnings
     }
 
     fn replica_name(&self, replica: ReplicaId) -> String {
+        let mut hosts = self.lives.keys();
+        if let Some((name, _)) = hosts.find_map(|host| self.unknown_by(*host, replica)) {
+            return format!(
+                "{} replica {}, which is not known here",
+                name.service, name.index
+            );
+        }
         match self.truth.services.find(&replica.service) {
             Some(service) => format!("{} replica {}", service.name, replica.index),
             None => format!("service {} replica {}", replica.service, replica.index),

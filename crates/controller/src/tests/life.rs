@@ -1,5 +1,8 @@
 //! Start, stop, kill, and who is in the way.
 
+use std::time::Duration;
+
+use portreeve::registry::{Silence, Suspects};
 use portreeve_api::body::{ServiceList, WhoAmI};
 use portreeve_api::{Client, Target, paths};
 
@@ -114,4 +117,23 @@ async fn an_idle_controller_writes_nothing() {
         agent.report(&agent.facts()).await;
     }
     assert_eq!(site.commits_at_rest().await, before);
+}
+
+// P22: a grace that a mere restart of an agent would exceed.
+#[tokio::test]
+async fn a_grace_that_a_restart_of_agents_would_exceed_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let seconds = Duration::from_secs;
+    let silence = |suspect, grace| Silence::new(suspect, grace, Suspects::default()).unwrap();
+    let mut config = config(&folder);
+    config.silence = silence(seconds(20), seconds(25));
+    let refused = Controller::start(config.clone()).await.unwrap_err();
+    assert!(
+        matches!(refused, StartError::GraceTooShort { host_grace, .. } if host_grace == seconds(25)),
+        "{refused}"
+    );
+    assert!(!config.data.exists());
+    // Hosts that give signs of life more often are forgiven less.
+    config.silence = silence(seconds(2), seconds(6));
+    Controller::start(config).await.unwrap().stop().await;
 }

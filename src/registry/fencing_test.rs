@@ -1,0 +1,291 @@
+//! Operators' words about hosts that are gone, and what hosts run that nobody here knows.
+
+use crate::identity::ServiceId;
+use crate::port_pool::PortGrant;
+use crate::rights::Caller;
+use crate::supervision::{Final, State};
+
+use super::loss_test::{at, back, cluster, graced, held, host_state, other, pass};
+use super::rig::{Rig, alice, caller, facts, name, now, starting, web, with_port};
+use super::{
+    Answer, Command, Config, HostFacts, HostReplica, HostVerb, Input, MemoryStore, Refusal,
+    ReplicaReport,
+};
+
+fn root() -> Caller {
+    Caller {
+        admin: true,
+        ..caller("root")
+    }
+}
+
+fn order(rig: &mut Rig, host: &str, verb: HostVerb) -> Result<Answer, Refusal> {
+    let host = host.parse().unwrap();
+    rig.ask_as(&root(), Command::Host { host, verb })
+}
+
+fn of(service: &str, index: u32) -> HostReplica {
+    HostReplica {
+        service: name(service),
+        index,
+        incarnation: None,
+    }
+}
+
+/// What a host tells of a replica that it runs with one number.
+fn runs(host: &str, service: &str, incarnation: u32, number: u16) -> ReplicaReport {
+    let mut grant: PortGrant = Default::default();
+    grant.ports.push(crate::port_pool::GrantedPort {
+        name: "http".parse().unwrap(),
+        protocol: crate::port::Protocol::Tcp,
+        numbers: crate::port::PortRange::single(number.try_into().unwrap()),
+    });
+    let mut status = starting();
+    (status.state, status.ready, status.seq) = (State::Up, true, 9);
+    ReplicaReport {
+        host: host.parse().unwrap(),
+        service: name(service),
+        index: 0,
+        incarnation: super::rig::incarnation(incarnation),
+        service_id: Some(ServiceId(1)),
+        grant: Some(grant),
+        status,
+    }
+}
+
+fn ended(of: &ReplicaReport) -> ReplicaReport {
+    let mut ended = of.clone();
+    ended.status.seq += 1;
+    ended.status.ready = false;
+    ended.status.state = State::Final(Final::Stopped);
+    ended
+}
+
+fn tells(rig: &mut Rig, host: &str, replicas: &[ReplicaReport]) {
+    rig.tell(Input::HostReport(HostFacts {
+        replicas: replicas.to_vec(),
+        ..facts(host)
+    }));
+}
+
+fn warnings(rig: &Rig, host: &str) -> Vec<String> {
+    let view = rig.registry.view();
+    view.hosts[&host.parse().unwrap()].warnings.clone()
+}
+
+#[test]
+fn a_host_that_is_declared_down_is_lost_at_once_and_its_numbers_stay_held() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let rest = other(&host, ["n1", "n2"]).to_owned();
+    let done = order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap();
+    assert!(
+        done.changed && done.notes[0].contains("1 replica"),
+        "{done:?}"
+    );
+    assert_eq!(host_state(&rig, &host), "lost");
+    assert_eq!(at(&rig, "web", 0), rest);
+    assert_eq!(held(&mut rig, &host), 1);
+    let again = order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap();
+    assert!(!again.changed);
+    let mut rig = rig.restart();
+    assert_eq!(host_state(&rig, &host), "lost");
+    assert_eq!(held(&mut rig, &host), 1);
+    // Alive after all, it is back with its report.
+    back(&mut rig, &host, &[]);
+    assert_eq!(host_state(&rig, &host), "up");
+    assert_eq!(held(&mut rig, &host), 0);
+}
+
+#[test]
+fn only_a_host_that_is_silent_can_be_declared_fenced_and_then_its_numbers_are_free() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let rest = other(&host, ["n1", "n2"]).to_owned();
+    let refused = order(&mut rig, &host, HostVerb::Down { fenced: true }).unwrap_err();
+    assert!(refused.to_string().contains("heard of 0s ago"), "{refused}");
+    assert_eq!(host_state(&rig, &host), "up");
+    pass(&mut rig, 95, &[&rest]);
+    assert_eq!(held(&mut rig, &host), 1);
+    let before = warnings(&rig, &host);
+    assert!(before[0].contains("host down NAME --fenced"), "{before:?}");
+    order(&mut rig, &host, HostVerb::Down { fenced: true }).unwrap();
+    assert_eq!(held(&mut rig, &host), 0);
+    assert_eq!(rig.ports(&host, &alice()).counts.cooling, 1);
+    assert!(warnings(&rig, &host)[0].contains("its numbers are free"));
+    let told = rig
+        .events("web")
+        .into_iter()
+        .find(|it| it.kind == "released");
+    assert!(told.unwrap().text.contains("root declared the host fenced"));
+}
+
+#[test]
+fn a_word_that_the_store_refuses_changes_nothing() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    rig.store.failing_commits = 1;
+    let refused = order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap_err();
+    assert!(matches!(refused, Refusal::NotStored { .. }));
+    assert_eq!(at(&rig, "web", 0), host);
+    rig.join(&host);
+    assert_eq!(host_state(&rig, &host), "up");
+    assert_eq!(rig.states("web"), ["ready"]);
+}
+
+// hosts.md 4: a reported replica that the store does not know.
+#[test]
+fn an_unknown_replica_is_named_holds_its_numbers_and_is_left_alone() {
+    let mut rig = cluster(&[]);
+    let stray = runs("n1", "stray", 3, 20_000);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    let told = warnings(&rig, "n1");
+    assert!(
+        told[0].starts_with("stray.alice replica 0 incarnation 3 runs here, with http 20000"),
+        "{told:?}"
+    );
+    assert_eq!(held(&mut rig, "n1"), 1);
+    assert!(rig.orders("n1").is_empty());
+    rig.submit(&with_port("web", 1, "20000")).unwrap();
+    assert_eq!(rig.replica("web", 0).reasons[0].code, "HELD");
+    // Whatever is undone, it stays held.
+    rig.store.failing_commits = 1;
+    rig.submit(&web("other", 0)).unwrap_err();
+    assert_eq!(held(&mut rig, "n1"), 1);
+    assert_eq!(rig.replica("web", 0).job_state, "PEND");
+    // It is freed when the host does not run it any more.
+    tells(&mut rig, "n1", &[]);
+    assert_eq!(held(&mut rig, "n1"), 0);
+    assert!(warnings(&rig, "n1").is_empty());
+    pass(&mut rig, 65, &["n1"]);
+    assert_eq!(rig.replica("web", 0).job_state, "RUN");
+}
+
+#[test]
+fn a_service_of_the_name_of_an_unknown_replica_begins_above_it_and_does_not_stop_it() {
+    let mut rig = cluster(&[]);
+    let stray = runs("n1", "web", 3, 20_000);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    rig.submit(&web("web", 1)).unwrap();
+    assert_eq!(rig.replica("web", 0).incarnation.0, 4);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 4 run"]);
+    let mut rig = rig.restart();
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 4 run"]);
+}
+
+#[test]
+fn an_unknown_replica_can_be_adopted_and_goes_on_as_ours() {
+    let mut rig = cluster(&[]);
+    let stray = runs("n1", "web", 3, 20_000);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    let adopt = HostVerb::Adopt {
+        replica: of("web", 0),
+    };
+    let refused = order(&mut rig, "n1", adopt.clone()).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("no service web.alice is known"),
+        "{refused}"
+    );
+    // It waits for a host that is not there, so its place is free.
+    let pinned = format!("placement.hosts = [\"n9\"]\n{}", web("web", 1));
+    rig.submit(&pinned).unwrap();
+    assert_eq!(rig.states("web"), ["pending"]);
+    assert!(order(&mut rig, "n1", adopt).unwrap().changed);
+    let replica = rig.replica("web", 0);
+    assert_eq!(
+        (replica.state.as_str(), replica.incarnation.0),
+        ("ready", 3)
+    );
+    assert_eq!(rig.orders("n1"), ["web.alice 0 3 run"]);
+    assert_eq!(held(&mut rig, "n1"), 1);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    assert!(warnings(&rig, "n1").is_empty());
+    let mut rig = rig.restart();
+    assert_eq!(held(&mut rig, "n1"), 1);
+    rig.ends("web", 0, Final::Stopped);
+    assert_eq!(held(&mut rig, "n1"), 0);
+    let nothing = HostVerb::Adopt {
+        replica: of("web", 7),
+    };
+    let refused = order(&mut rig, "n1", nothing).unwrap_err();
+    assert!(
+        refused.to_string().contains("no unknown replica"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_unknown_replica_can_be_fenced_also_over_a_start_and_frees_its_numbers_with_its_end() {
+    let mut rig = cluster(&[]);
+    let stray = runs("n1", "stray", 3, 20_000);
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    let fence = HostVerb::Fence { replica: None };
+    assert!(order(&mut rig, "n1", fence.clone()).unwrap().changed);
+    assert_eq!(rig.orders("n1"), ["stray.alice 0 3 stop"]);
+    assert!(!order(&mut rig, "n1", fence.clone()).unwrap().changed);
+    let mut rig = rig.restart();
+    assert!(rig.orders("n1").is_empty(), "it has not told of it yet");
+    tells(&mut rig, "n1", std::slice::from_ref(&stray));
+    assert_eq!(rig.orders("n1"), ["stray.alice 0 3 stop"]);
+    assert!(warnings(&rig, "n1")[0].ends_with("it is ordered to stop"));
+    rig.tell(Input::Status(ended(&stray)));
+    assert_eq!(rig.orders("n1"), ["stray.alice 0 3 forget"]);
+    assert_eq!(held(&mut rig, "n1"), 0);
+    tells(&mut rig, "n1", &[]);
+    assert!(rig.orders("n1").is_empty());
+    assert!(!order(&mut rig, "n1", fence).unwrap().changed);
+}
+
+// controller.md 2: a restored backup does not know what was placed after it was made.
+#[test]
+fn after_a_restore_no_incarnation_is_given_that_a_host_may_still_run() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let rest = other(&host, ["n1", "n2"]).to_owned();
+    let backup: MemoryStore = rig.store.clone();
+    // What the backup does not know: it went elsewhere, and a service was added.
+    order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap();
+    assert_eq!(at(&rig, "web", 0), rest);
+    let restored = Config {
+        begin_epoch: true,
+        ..graced()
+    };
+    let mut rig = Rig::at(backup, now(1_000_000), restored);
+    let moved = runs(&rest, "web", 1, 20_050);
+    let later = runs(&rest, "later", 0, 20_051);
+    tells(&mut rig, &rest, &[moved.clone(), later.clone()]);
+    assert_eq!(warnings(&rig, &rest).len(), 2);
+    tells(&mut rig, &host, &[]);
+    rig.submit(&web("later", 1)).unwrap();
+    assert!(rig.replica("later", 0).incarnation.0 >= 1000);
+    rig.ends("web", 0, Final::Stopped);
+    rig.ask(Command::Start {
+        service: name("web"),
+    })
+    .unwrap();
+    assert!(rig.replica("web", 0).incarnation.0 >= 1000);
+    tells(&mut rig, &rest, &[moved, later]);
+    let orders = rig.orders(&rest);
+    assert!(orders.iter().all(|it| !it.ends_with("stop")), "{orders:?}");
+}
+
+#[test]
+fn only_admins_speak_about_hosts() {
+    let mut rig = cluster(&["n1"]);
+    let verb = HostVerb::Down { fenced: false };
+    let host = "n1".parse().unwrap();
+    let refused = rig.ask(Command::Host { host, verb }).unwrap_err();
+    assert!(matches!(refused, Refusal::AdminsOnly { .. }));
+}
