@@ -32,8 +32,6 @@ fn config(folder: &Path) -> Config {
         max_streams: None,
         requests_per_second: None,
         limits: None,
-        requests_per_second: None,
-        silence: portreeve::registry::Silence::default(),
     }
 }
 
