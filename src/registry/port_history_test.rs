@@ -92,7 +92,10 @@ fn who_had_a_number_is_known_by_its_moment() {
         since: Some(second),
         ..HistoryQuestion::default()
     };
-    assert_eq!(history(&rig, &admin(), since).tenures, std::slice::from_ref(last));
+    assert_eq!(
+        history(&rig, &admin(), since).tenures,
+        std::slice::from_ref(last)
+    );
     let other = HistoryQuestion {
         port: Some(7001.try_into().unwrap()),
         ..HistoryQuestion::default()

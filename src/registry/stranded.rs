@@ -7,6 +7,8 @@
 //! Every decision is made from the records and from what the host told since it is back, so that one which could not
 //! be stored is made again.
 
+use std::collections::btree_map::Entry;
+
 use crate::identity::{HostId, Incarnation, ReplicaId};
 use crate::port_pool::PortGrant;
 use crate::residency::{ReplicaName, Want};
@@ -242,16 +244,12 @@ impl Registry {
         let Some(life) = self.lives.get_mut(&at.host) else {
             return;
         };
-        if !life.leftovers.contains_key(&name) {
-            let ended = false;
-            life.leftovers.insert(
-                name,
-                Leftover {
-                    ended,
-                    at: now,
-                    desired,
-                },
-            );
+        if let Entry::Vacant(place) = life.leftovers.entry(name) {
+            place.insert(Leftover {
+                ended: false,
+                at: now,
+                desired,
+            });
             self.shown.orders.insert(at.host);
         }
     }
