@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::endpoints::EndpointState;
 use crate::identity::{HostName, ServiceName};
 use crate::port::Port;
 use crate::port_pool::{PortGrant, Side};
@@ -25,10 +24,12 @@ impl World {
         if self.rig.registry.shown.windows.is_empty() {
             self.only_ready_replicas_are_listed();
         }
+        self.nothing_lost_is_listed();
         self.no_attached_replica_waits_or_moves();
         for effect in std::mem::take(&mut self.rig.effects) {
             if let Effect::Publish { revision, .. } = effect {
-                assert!(revision > self.last_revision, "revisions only grow");
+                // What is only said to be unconfirmed, or not any more, comes with the revision that was.
+                assert!(revision >= self.last_revision, "revisions only grow");
                 assert!(revision < self.rig.registry.shown.ceiling);
                 self.last_revision = revision;
             }
@@ -111,12 +112,30 @@ impl World {
         let listed = self.rig.table.get(&who.service);
         let listed = listed.is_some_and(|set| {
             set.endpoints.iter().any(|it| {
-                it.replica == who.index
-                    && it.incarnation == who.incarnation
-                    && it.state == EndpointState::Ready
+                it.replica == who.index && it.incarnation == who.incarnation && it.state.is_listed()
             })
         });
         assert!(!listed, "{who} is not ready and is listed");
+    }
+
+    /// News too, so also on a full disk: what is on a host that was given up is not listed.
+    fn nothing_lost_is_listed(&self) {
+        if !self.rig.registry.shown.has_revisions() {
+            return;
+        }
+        for machine in &self.machines {
+            let silent = Duration::from_millis(super::now_ms(&self.rig) - machine.heard_ms);
+            if machine.linked || silent < super::GRACE + Duration::from_secs(1) {
+                continue;
+            }
+            let address = super::super::rig::facts(machine.name.as_str()).published;
+            for (service, set) in &self.rig.table {
+                for it in &set.endpoints {
+                    let is_there = it.state.is_listed() && it.address == address;
+                    assert!(!is_there, "{service} is listed on {}", machine.name);
+                }
+            }
+        }
     }
 
     fn no_attached_replica_waits_or_moves(&self) {
@@ -157,7 +176,7 @@ impl World {
             for endpoint in &set.endpoints {
                 let replica = truth.replicas.durable(&(id, endpoint.replica)).unwrap();
                 assert_eq!(replica.incarnation, endpoint.incarnation);
-                if endpoint.state == EndpointState::Ready {
+                if endpoint.state.is_listed() {
                     let status = replica.status.as_ref().unwrap();
                     assert!(status.ready && status.state == State::Up);
                     assert!(endpoint.address.is_some());

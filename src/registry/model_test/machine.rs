@@ -18,6 +18,8 @@ pub(super) struct Machine {
     pub(super) linked: bool,
     /// Whether it ever told anything.
     pub(super) joined: bool,
+    /// Its agent has told nothing since the boot, and does nothing before.
+    pub(super) booted: bool,
     /// Somebody else's listener.
     pub(super) stranger: Option<u16>,
     pub(super) residents: Residents,
@@ -35,6 +37,7 @@ impl Machine {
             boot: 0,
             linked: true,
             joined: false,
+            booted: false,
             stranger: None,
             residents: Residents::new(),
             grants: BTreeMap::new(),
@@ -52,6 +55,7 @@ impl Machine {
     /// The power goes and comes back: nothing of before runs.
     pub(super) fn boot(&mut self) {
         self.boot += 1;
+        self.booted = true;
         self.residents.clear();
         self.grants.clear();
         self.forsaken.clear();
