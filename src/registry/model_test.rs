@@ -20,10 +20,11 @@ use crate::identity::ServiceName;
 use crate::residency::ReplicaName;
 use crate::supervision::{Final, State};
 
+use super::records::Phase;
 use super::rig::{Rig, alice, caller, exit, name};
 use super::{Answer, Command, Input, Refusal, ReplicaReport};
 use machine::Machine;
-use op::{HOSTS, Op, SERVICES, Wish, is_rerun};
+use op::{HOSTS, Op, Order, SERVICES, Wish, is_rerun};
 use plain::Plain;
 
 struct World {
@@ -36,6 +37,8 @@ struct World {
     asked: Vec<(u64, usize, Wish)>,
     /// Services that may once have had a profile by which the loss of a host ends their copies for good.
     fragile: BTreeSet<usize>,
+    /// Orders by which hosts are declared lost and that are not answered.
+    declared: Vec<(u64, usize)>,
 }
 
 impl World {
@@ -53,6 +56,7 @@ impl World {
             plain: Plain::default(),
             asked: Vec::new(),
             fragile: BTreeSet::new(),
+            declared: Vec::new(),
         }
     }
 
@@ -84,6 +88,15 @@ impl World {
             Op::Boot(host) => {
                 self.machines[host].boot();
                 self.join(host, true);
+            }
+            Op::Operate(host, order) => self.operate(host, order),
+            Op::Shutdown(host) => {
+                let machine = &self.machines[host];
+                // What is shown then of a job of another scheduler there is not looked at by this model yet.
+                if machine.linked && machine.joined && !self.has_jobs(host) {
+                    let host = machine.name.clone();
+                    self.rig.tell(Input::HostShutdown { host });
+                }
             }
             Op::Cut(host) => self.machines[host].linked = false,
             Op::Mend(host, workers_first) => self.mend(host, workers_first),
@@ -122,6 +135,7 @@ impl World {
         let rig = std::mem::replace(&mut self.rig, Rig::new());
         self.rig = rig.restart();
         self.asked.clear();
+        self.declared.clear();
         for machine in &mut self.machines {
             machine.told_nobody();
             // A start of the controller is no silence of the host.
@@ -148,8 +162,49 @@ impl World {
         self.asked.push((ticket, service, wish));
     }
 
+    fn has_jobs(&self, host: usize) -> bool {
+        let truth = &self.rig.registry.truth;
+        let id = self.rig.registry.host_names.get(&self.machines[host].name);
+        let is_here = |it: &Phase| matches!(it, Phase::Placed(at) if Some(&at.host) == id && at.attached.is_some());
+        truth.replicas.iter().any(|(_, it)| is_here(&it.phase))
+    }
+
+    fn operate(&mut self, host: usize, order: Order) {
+        let machine = &mut self.machines[host];
+        if order == Order::Fenced {
+            if self.rig.slow {
+                // The word is of the moment at which it is given, and the host may be back before it is heard.
+                return;
+            }
+            // Whoever says so has made sure of it.
+            machine.boot();
+            machine.linked = false;
+        }
+        let command = Command::Host {
+            host: machine.name.clone(),
+            verb: order.verb(),
+        };
+        let ticket = self.rig.ask_later(&checks::operator(), command);
+        if order == Order::Down {
+            self.declared.push((ticket, host));
+            self.forsake_the_declared();
+        }
+        self.rig.settle();
+    }
+
+    /// Until the order is answered, it may be carried out at any moment.
+    fn forsake_the_declared(&mut self) {
+        for (_, host) in &self.declared {
+            self.machines[*host].forsake();
+        }
+        let answers = &self.rig.answers;
+        self.declared
+            .retain(|(ticket, _)| !answers.contains_key(ticket));
+    }
+
     /// Keeps the plain account of what was acknowledged.
     fn hear_answers(&mut self) {
+        self.forsake_the_declared();
         let mut open = Vec::new();
         for (ticket, service, wish) in std::mem::take(&mut self.asked) {
             let Some(answer) = self.rig.answers.remove(&ticket) else {
@@ -250,8 +305,9 @@ impl World {
             return;
         }
         machine.joined = true;
-        machine.begins &= !full;
         machine.heard_ms = now;
+        // The first word after a boot is everything.
+        let full = std::mem::take(&mut machine.booted) || full;
         self.rig.tell(Input::HostReport(machine.report(full)));
     }
 
@@ -259,7 +315,9 @@ impl World {
         if std::mem::replace(&mut self.machines[host].linked, true) {
             return;
         }
-        let told: Vec<ReplicaName> = self.machines[host].residents.keys().cloned().collect();
+        let residents = self.machines[host].residents.iter();
+        let watched = residents.filter(|(_, it)| it.may_live());
+        let told: Vec<ReplicaName> = watched.map(|(name, _)| name.clone()).collect();
         if workers_first {
             told.iter().for_each(|who| self.deliver(host, who));
         }
@@ -276,7 +334,7 @@ impl World {
         if !machine.linked || !machine.joined {
             return;
         }
-        if machine.begins {
+        if machine.booted {
             return self.join(host, true);
         }
         machine.heard_ms = now;
@@ -322,7 +380,8 @@ impl World {
             for host in 0..self.machines.len() {
                 let machine = &mut self.machines[host];
                 let wanted = self.rig.registry.desired(&machine.name);
-                let Some((_, false, wanted)) = wanted.filter(|_| machine.linked) else {
+                let Some((_, false, wanted)) = wanted.filter(|_| machine.linked && !machine.booted)
+                else {
                     // Unknown, cut off, or to tell everything before it acts.
                     continue;
                 };

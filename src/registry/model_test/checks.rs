@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::endpoints::EndpointState;
 use crate::identity::{HostName, ServiceName};
 use crate::port::Port;
 use crate::port_pool::{PortGrant, Side};
@@ -11,25 +10,25 @@ use crate::residency::ReplicaName;
 use crate::rights::Caller;
 use crate::supervision::State;
 
+use super::super::Effect;
 use super::super::records::Phase;
 use super::super::rig::caller;
 use super::super::touched::Touch;
-use super::super::{Effect, HistoryQuestion};
 use super::World;
 
 impl World {
     pub(super) fn check(&mut self) {
         self.no_number_belongs_to_two();
         self.what_lives_holds_its_numbers();
-        self.what_is_held_is_in_the_history();
         self.everything_told_is_shown_or_held();
         if self.rig.registry.shown.windows.is_empty() {
             self.only_ready_replicas_are_listed();
         }
+        self.nothing_lost_is_listed();
         self.no_attached_replica_waits_or_moves();
         for effect in std::mem::take(&mut self.rig.effects) {
             if let Effect::Publish { revision, .. } = effect {
-                // What only tells how old something is keeps the revision.
+                // What is only said to be unconfirmed, or not any more, comes with the revision that was.
                 assert!(revision >= self.last_revision, "revisions only grow");
                 assert!(revision < self.rig.registry.shown.ceiling);
                 self.last_revision = revision;
@@ -62,38 +61,6 @@ impl World {
                         held.contains(&number),
                         "{who} lives on {name} with {number:?}"
                     );
-                }
-            }
-        }
-    }
-
-    /// Each number that is told to be somebody's now is held, and what is placed is somebody's.
-    fn what_is_held_is_in_the_history(&mut self) {
-        for host in 0..self.machines.len() {
-            let name = self.machines[host].name.clone();
-            let Some(held) = self.held(&name) else {
-                continue;
-            };
-            let asked = HistoryQuestion::default();
-            let history = self.rig.registry.port_history(&operator(), &name, &asked);
-            let tenures = history.map(|it| it.tenures).unwrap_or_default();
-            let mut open = BTreeSet::new();
-            for tenure in tenures.into_iter().filter(|it| it.until.is_none()) {
-                for number in tenure.numbers.iter() {
-                    for side in Side::of(tenure.protocol) {
-                        let number = (side, number);
-                        assert!(held.contains(&number), "{tenure:?} of {name} is over");
-                        assert!(open.insert(number), "{number:?} of {name} is told of two");
-                    }
-                }
-            }
-            let id = self.rig.registry.host_names.get(&name).copied();
-            for (key, replica) in self.rig.registry.truth.replicas.durable_range(..) {
-                if let Phase::Placed(placement) = &replica.phase
-                    && Some(placement.host) == id
-                {
-                    let lacks = numbers(&placement.grant).find(|number| !open.contains(number));
-                    assert_eq!(lacks, None, "{key:?} on {name}");
                 }
             }
         }
@@ -145,12 +112,30 @@ impl World {
         let listed = self.rig.table.get(&who.service);
         let listed = listed.is_some_and(|set| {
             set.endpoints.iter().any(|it| {
-                it.replica == who.index
-                    && it.incarnation == who.incarnation
-                    && it.state == EndpointState::Ready
+                it.replica == who.index && it.incarnation == who.incarnation && it.state.is_listed()
             })
         });
         assert!(!listed, "{who} is not ready and is listed");
+    }
+
+    /// News too, so also on a full disk: what is on a host that was given up is not listed.
+    fn nothing_lost_is_listed(&self) {
+        if !self.rig.registry.shown.has_revisions() {
+            return;
+        }
+        for machine in &self.machines {
+            let silent = Duration::from_millis(super::now_ms(&self.rig) - machine.heard_ms);
+            if machine.linked || silent < super::GRACE + Duration::from_secs(1) {
+                continue;
+            }
+            let address = super::super::rig::facts(machine.name.as_str()).published;
+            for (service, set) in &self.rig.table {
+                for it in &set.endpoints {
+                    let is_there = it.state.is_listed() && it.address == address;
+                    assert!(!is_there, "{service} is listed on {}", machine.name);
+                }
+            }
+        }
     }
 
     fn no_attached_replica_waits_or_moves(&self) {

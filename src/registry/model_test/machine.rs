@@ -18,8 +18,8 @@ pub(super) struct Machine {
     pub(super) linked: bool,
     /// Whether it ever told anything.
     pub(super) joined: bool,
-    /// Its agent was started with the machine, and begins by telling everything.
-    pub(super) begins: bool,
+    /// Its agent has told nothing since the boot, and does nothing before.
+    pub(super) booted: bool,
     /// Somebody else's listener.
     pub(super) stranger: Option<u16>,
     pub(super) residents: Residents,
@@ -37,7 +37,7 @@ impl Machine {
             boot: 0,
             linked: true,
             joined: false,
-            begins: false,
+            booted: false,
             stranger: None,
             residents: Residents::new(),
             grants: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl Machine {
     /// The power goes and comes back: nothing of before runs.
     pub(super) fn boot(&mut self) {
         self.boot += 1;
-        self.begins = true;
+        self.booted = true;
         self.residents.clear();
         self.grants.clear();
         self.forsaken.clear();

@@ -1,9 +1,11 @@
 //! What can happen to the cluster of the model.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
-use super::super::Command;
 use super::super::rig::{name, profile, submission, web, with_port};
+use super::super::{Command, DrainPace, HostVerb};
 use super::plain::Meaning;
 
 pub(super) const HOSTS: [&str; 3] = ["n1", "n2", "n3"];
@@ -21,6 +23,10 @@ pub(super) enum Op {
     Join(usize, bool),
     /// The power of the host goes and comes back.
     Boot(usize),
+    /// An operator orders something about a host.
+    Operate(usize, Order),
+    /// The host goes down in order, or says so.
+    Shutdown(usize),
     /// Nothing of the host arrives any more, and it hears nothing.
     Cut(usize),
     /// What the host says arrives again: its workers' words before its agent's, or after.
@@ -36,6 +42,51 @@ pub(super) enum Op {
     Crash,
     /// The controller dies after the batch became durable and before anybody was told.
     CrashStored,
+}
+
+/// What an operator orders about a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Drain(Option<u64>),
+    DrainAtOnce,
+    Undrain,
+    /// It is declared lost, whether or not it is.
+    Down,
+    /// Its power is cut, and it is declared so.
+    Fenced,
+    Remove,
+    FenceUnknown,
+}
+
+impl Order {
+    pub(super) fn verb(self) -> HostVerb {
+        let within = |ms| DrainPace::Within(Duration::from_millis(ms));
+        match self {
+            Self::Drain(ms) => HostVerb::Drain {
+                pace: ms.map_or(DrainPace::OneByOne, within),
+            },
+            Self::DrainAtOnce => HostVerb::Drain {
+                pace: DrainPace::AtOnce,
+            },
+            Self::Undrain => HostVerb::Undrain,
+            Self::Down => HostVerb::Down { fenced: false },
+            Self::Fenced => HostVerb::Down { fenced: true },
+            Self::Remove => HostVerb::Remove,
+            Self::FenceUnknown => HostVerb::Fence { replica: None },
+        }
+    }
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        3 => proptest::option::of(1..200_000_u64).prop_map(Order::Drain),
+        1 => Just(Order::DrainAtOnce),
+        3 => Just(Order::Undrain),
+        2 => Just(Order::Down),
+        1 => Just(Order::Fenced),
+        1 => Just(Order::Remove),
+        1 => Just(Order::FenceUnknown),
+    ]
 }
 
 /// A command about one service.
@@ -86,6 +137,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => (0..32_usize).prop_map(Op::Replay),
         4 => (host.clone(), any::<bool>()).prop_map(|(a, b)| Op::Join(a, b)),
         1 => host.clone().prop_map(Op::Boot),
+        3 => (host.clone(), order()).prop_map(|(a, b)| Op::Operate(a, b)),
+        1 => host.clone().prop_map(Op::Shutdown),
         2 => host.clone().prop_map(Op::Cut),
         2 => (host.clone(), any::<bool>()).prop_map(|(a, b)| Op::Mend(a, b)),
         1 => (host, 20000..20004_u16).prop_map(|(a, b)| Op::Foreign(a, b)),

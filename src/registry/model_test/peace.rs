@@ -1,16 +1,20 @@
 //! What must have become of any life once everything is mended and time has passed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::endpoints::{EndpointState, ServiceEndpoints};
+use crate::identity::ServiceName;
 use crate::residency::ReplicaName;
 use crate::supervision::State;
 
 use super::super::records::{Phase, Placement};
 use super::super::rig::name;
-use super::super::{ReplicaView, Store, tables};
+use super::super::{ReplicaView, Store, Write, tables};
 use super::checks::numbers;
-use super::{HOSTS, SERVICES, World};
+use super::op::Order;
+use super::{GRACE, HOSTS, SERVICES, World};
 
 /// The longest that peace may take: rests of a minute, of ten after strangers, and rolls.
 const ROUNDS: u32 = 150;
@@ -21,6 +25,7 @@ impl World {
         self.land();
         for host in 0..HOSTS.len() {
             self.mend(host, true);
+            self.operate(host, Order::Undrain);
             self.join(host, true);
         }
         self.hear_answers();
@@ -44,6 +49,7 @@ impl World {
         self.what_runs_is_what_is_wanted();
         self.nothing_is_held_for_nobody();
         self.nobody_waits_for_what_is_there();
+        self.a_short_silence_changes_nothing();
         self.rests_as_stored();
     }
 
@@ -158,6 +164,32 @@ impl World {
         assert_eq!(self.placements().count(), placed);
     }
 
+    /// Promise 7: neither a silence within the grace nor its end is anything that is told, written or decided upon.
+    fn a_short_silence_changes_nothing(&mut self) {
+        // Until the last number has rested.
+        self.pass(Duration::from_secs(150));
+        let written = self.rig.everything();
+        let table = self.rig.table.clone();
+        let commits = self.rig.commits;
+        let same = |world: &Self, when: &str| {
+            for (now, before) in world.rig.everything().iter().zip(&written) {
+                assert_eq!(shown(now), shown(before), "{when}");
+            }
+            assert_eq!(confirmed(&world.rig.table), table, "{when}");
+            assert_eq!(world.rig.commits, commits, "{when}");
+        };
+        for host in 0..self.machines.len() {
+            let name = self.machines[host].name.clone();
+            self.machines[host].linked = false;
+            self.pass(GRACE - Duration::from_secs(10));
+            same(self, &format!("{name} was silent"));
+            self.mend(host, true);
+            self.act();
+            same(self, &format!("{name} is back"));
+            assert_eq!(self.rig.table, table, "{name} is back");
+        }
+    }
+
     /// A start on the store finds what runs.
     fn rests_as_stored(mut self) {
         self.rig.pass(Duration::from_secs(2));
@@ -195,4 +227,23 @@ impl World {
             }
         }
     }
+}
+
+/// What is listed, whether or not its host was heard of a moment ago.
+fn confirmed(
+    table: &BTreeMap<ServiceName, ServiceEndpoints>,
+) -> BTreeMap<ServiceName, ServiceEndpoints> {
+    let mut table = table.clone();
+    let endpoints = table.values_mut().flat_map(|it| &mut it.endpoints);
+    for endpoint in endpoints.filter(|it| it.state == EndpointState::Unconfirmed) {
+        endpoint.state = EndpointState::Ready;
+        endpoint.reason = None;
+    }
+    table
+}
+
+/// A write as it reads.
+fn shown(write: &Write) -> (&str, &str, Cow<'_, str>) {
+    let value = write.value.as_deref().unwrap_or_default();
+    (write.table, &write.key, String::from_utf8_lossy(value))
 }
