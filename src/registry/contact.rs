@@ -6,7 +6,7 @@
 //!
 //! A start of the controller is no silence of hosts: each has its whole grace again, unless it was lost before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::allocator::HostState;
@@ -115,6 +115,8 @@ pub(super) enum Contact {
 pub(super) struct Contacts {
     /// When each host that is not lost is next looked at. A sign of life moves nothing here: the look finds it.
     due: BTreeSet<(Monotonic, HostId)>,
+    /// The same by host: each is looked at once.
+    due_of: BTreeMap<HostId, Monotonic>,
     /// Hosts of which readers and decisions do not know yet that their contact changed.
     moved: BTreeSet<HostId>,
     /// Silence before it is forgiven: this controller itself was away then.
@@ -128,7 +130,11 @@ const TICK_MS: u64 = 250;
 impl Contacts {
     fn watch(&mut self, host: HostId, due: Monotonic) {
         let tick = due.as_millis().div_ceil(TICK_MS).saturating_mul(TICK_MS);
-        self.due.insert((Monotonic::from_millis(tick), host));
+        let due = Monotonic::from_millis(tick);
+        if let Some(before) = self.due_of.insert(host, due) {
+            self.due.remove(&(before, host));
+        }
+        self.due.insert((due, host));
     }
 
     /// The host's contact is another one.
@@ -158,6 +164,16 @@ impl Registry {
         }
     }
 
+    /// A suspect host was heard of: its next silence is noticed as soon as its first.
+    pub(super) fn suspect_no_more(&mut self, id: HostId) {
+        self.contacts.moved(id);
+        let is_watched = self.lives.get(&id).is_some_and(|life| life.is_watched);
+        if let Some(silence) = self.config.silence.filter(|_| is_watched) {
+            self.contacts
+                .watch(id, self.now.mono + silence.suspect_after());
+        }
+    }
+
     /// Finds out who has been silent for too long.
     pub(super) fn look_at_contacts(&mut self) {
         let now = self.now.mono;
@@ -173,6 +189,7 @@ impl Registry {
             && due <= now
         {
             self.contacts.due.pop_first();
+            self.contacts.due_of.remove(&id);
             let is_lost = self.lost(id).is_some();
             let Some(life) = self.lives.get_mut(&id) else {
                 continue;

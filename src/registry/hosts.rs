@@ -126,9 +126,7 @@ impl Registry {
     pub(super) fn lease(&mut self, host: &HostName, skew_ms: Option<i64>) {
         let id = self.host_names.get(host);
         if let Some((id, life)) = id.and_then(|id| Some((*id, self.lives.get_mut(id)?))) {
-            if life.hear(self.now) {
-                self.contacts.moved(id);
-            }
+            let was_suspect = life.hear(self.now);
             if let Some(skew) = skew_ms
                 && life
                     .skew_ms
@@ -141,6 +139,9 @@ impl Registry {
                 .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);
             let is_double = !life.doubles.is_empty();
             self.shown.hosts_seen.insert(id);
+            if was_suspect {
+                self.suspect_no_more(id);
+            }
             if is_double {
                 self.settle_address(id);
             }
@@ -163,7 +164,7 @@ impl Registry {
         }
         let life = self.lives.entry(id).or_default();
         if life.hear(self.now) {
-            self.contacts.moved(id);
+            self.suspect_no_more(id);
         }
         self.shown.hosts_seen.insert(id);
         if full {

@@ -97,6 +97,25 @@ pub(super) fn held(rig: &mut Rig, host: &str) -> u32 {
     rig.ports(host, &alice()).counts.held
 }
 
+// It was looked at again only when the grace of its first silence was over.
+#[test]
+fn a_host_that_falls_silent_again_is_suspect_as_soon_as_the_first_time() {
+    let (mut rig, host, rest) = one_of_two();
+    for _ in 0..3 {
+        pass(&mut rig, 10, &[&host, &rest]);
+        assert_eq!(host_state(&rig, &host), "up");
+        pass(&mut rig, 25, &[&rest]);
+        assert_eq!(host_state(&rig, &host), "suspect");
+        lease(&mut rig, &host);
+        assert_eq!(host_state(&rig, &host), "up");
+    }
+    // And is lost after its newest silence alone.
+    pass(&mut rig, 85, &[&rest]);
+    assert_eq!(host_state(&rig, &host), "suspect");
+    pass(&mut rig, 10, &[&rest]);
+    assert_eq!(host_state(&rig, &host), "lost");
+}
+
 // P19, P21, P22, endpoints 32
 #[test]
 fn a_silent_host_is_unconfirmed_within_its_grace_and_its_return_changes_nothing_at_all() {
