@@ -67,7 +67,7 @@ impl Registry {
         attachment.profile.placement = PlacementRule::default();
         let name = attachment.service.clone();
         self.fit_for_here(by, &name, &attachment.profile)?;
-        self.fit_within_limits(by, &name, &attachment.profile, 1)?;
+        self.fit_alone(by, &name, &attachment.profile, 1)?;
         let unfit = |reason: String| Refusal::Unfit {
             service: name.clone(),
             reason,
@@ -93,6 +93,11 @@ impl Registry {
             return Ok(known);
         }
         let berth = self.berth(by, &attachment)?;
+        let is_known = self
+            .truth
+            .replicas
+            .find(&(berth.id.service, berth.id.index));
+        self.fit_beside_what_is_known(by, &name, u32::from(is_known.is_none()))?;
         let grant = self.grant_there(by, &attachment, &berth, host)?;
         self.moor(by, attachment, &berth, host, grant)
     }
@@ -242,7 +247,7 @@ impl Registry {
         let known = self.truth.services.find(&berth.id.service);
         let owner = known.map_or(by, |service| &service.owner);
         let claim = Self::claim(berth.id.service, owner, &attachment.service, profile);
-        let usages = self.usages([&claim]);
+        let usages = self.usages_for([&claim]);
         let no_room = |reason: String| Refusal::NoRoom {
             service: attachment.service.clone(),
             host: attachment.host.clone(),

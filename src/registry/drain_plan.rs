@@ -49,7 +49,8 @@ impl Registry {
         let under_way = self.truth.replicas.iter();
         let under_way = under_way.filter(|(_, it)| is_under_way(it));
         let under_way: Vec<ReplicaKey> = under_way.map(|(key, _)| *key).collect();
-        let usages = self.usages(&self.claims_of(asked));
+        let claims = asked.iter().filter_map(|key| self.claim_of_moved(*key));
+        let mut usages = self.usages_for(&claims.collect::<Vec<_>>());
         let mut crowd = self.crowd();
         let mut trial = self.pools.trial(self.now.mono);
         let mut shapes: Vec<(Shape<'_>, HostSet)> = Vec::new();
@@ -82,9 +83,10 @@ impl Registry {
                 true => HostSet::new(),
                 false => trial.feasible(&need, Some(self.of_shape(profile, &mut shapes))),
             };
-            let limited = usages.reached_on(&Self::claim_of(service, profile), |host| {
-                self.host_name(host)
-            });
+            let Some(claim) = self.claim_of_moved(*key) else {
+                continue;
+            };
+            let limited = usages.reached_on(&claim, |host| self.host_name(host));
             for host in limited.keys() {
                 feasible.remove(*host);
             }
@@ -104,6 +106,7 @@ impl Registry {
             match place {
                 Some((host, grant)) => {
                     crowd.add(key.0, host, &grant);
+                    usages.add(&claim, host);
                     if is_asked {
                         places.found.insert(*key);
                     }
@@ -170,8 +173,8 @@ impl Registry {
         let service = self.truth.services.find(&key.0)?;
         let profile = Arc::clone(service.profile());
         let desired = service.desired;
-        let claim = Self::claim_of(service, &profile);
-        let usages = self.usages([&claim]);
+        let claim = self.claim_of_moved(key)?;
+        let usages = self.usages_for([&claim]);
         let limited = usages.reached_on(&claim, |host| self.host_name(host));
         let mut candidates = self.candidates(key.0, &profile, crowd);
         candidates.retain(|host| !limited.contains_key(host));

@@ -137,8 +137,13 @@ impl Registry {
         let crowd = self.crowd();
         let known = self.truth.services.find(&id);
         let owner = known.map_or(by, |service| &service.owner);
-        let claim = Self::claim(id, owner, name, profile);
-        let usages = self.usages([&claim]);
+        let waiting =
+            replica.and_then(|index| Some((index, self.truth.replicas.find(&(id, index))?)));
+        let claim = match known.zip(waiting) {
+            Some((service, (index, replica))) => Self::claim_of(service, index, replica),
+            None => Self::claim(id, owner, name, profile),
+        };
+        let usages = self.usages_for([&claim]);
         let limited = usages.reached_on(&claim, |host| self.host_name(host));
         let mut candidates: Vec<HostId> = self.candidates(id, profile, &crowd);
         candidates.retain(|host| !limited.contains_key(host));

@@ -6,11 +6,13 @@ use std::time::Duration;
 use crate::rights::Caller;
 use crate::supervision::Final;
 
+use super::drain_test::order;
 use super::rig::{Rig, alice, caller, config, name, now, profile, submission, web, with_port};
 use super::{
     Allowance, Answer, Attachment, Claimant, Command, Config, Explain, Input, LimitReached,
     Limited, Limits, MemoryStore, Refusal, Submission,
 };
+use super::{DrainPace, HostFacts, HostVerb};
 
 fn allowed(change: impl FnOnce(&mut Allowance)) -> Limits {
     let mut user = Allowance::default();
@@ -295,4 +297,167 @@ fn a_job_of_another_scheduler_is_told_the_limit_and_may_ask_again() {
     rig.ask(Command::Stop { service }).unwrap();
     rig.ends("web", 0, Final::Stopped);
     attach(&mut rig).unwrap();
+}
+
+fn replace_one_port_profile(rig: &mut Rig, service: &str, replicas: u32) {
+    let changed = format!("{}\n[env]\nVERSION = \"2\"\n", web(service, replicas));
+    rig.replace(&changed).unwrap();
+}
+
+/// `old` has three of three ports, and `first`, which was submitted before it, waits.
+fn full_with_one_who_waits() -> Rig {
+    let mut rig = rig(allowed(|it| it.ports = 3));
+    rig.join("n1");
+    rig.submit(&web("first", 1)).unwrap();
+    rig.ask(Command::Stop {
+        service: name("first"),
+    })
+    .unwrap();
+    rig.ends("first", 0, Final::Stopped);
+    rig.submit(&web("old", 3)).unwrap();
+    rig.ask(Command::Start {
+        service: name("first"),
+    })
+    .unwrap();
+    (0..3).for_each(|index| rig.ready("old", index));
+    assert_eq!(reason(&rig, "first", 0), "LIMIT: alice holds 3 of 3 ports");
+    rig
+}
+
+/// A service that was replaced at the limit lost a replica for each step to one that had waited longer, and its
+/// replacement never came to an end.
+#[test]
+fn a_replacement_at_the_limit_keeps_its_places_from_what_waited_before_it() {
+    let mut rig = full_with_one_who_waits();
+    replace_one_port_profile(&mut rig, "old", 3);
+    for index in [2, 1, 0] {
+        rig.ends("old", index, Final::Stopped);
+        assert_eq!(placed(&rig, "old"), 3, "step {index}");
+        assert_eq!(placed(&rig, "first"), 0, "step {index}");
+        rig.ready("old", index);
+    }
+    assert!(rig.kinds("old").contains(&"rolled".to_owned()));
+}
+
+#[test]
+fn a_move_off_a_drained_host_at_a_lowered_limit_is_no_loss() {
+    let mut rig = full_with_one_who_waits();
+    rig.tell(Input::Limits(Box::new(allowed(|it| {
+        (it.ports, it.replicas, it.services) = (1, 1, 0);
+    }))));
+    let pace = DrainPace::OneByOne;
+    order(&mut rig, "n1", HostVerb::Drain { pace }).unwrap();
+    rig.join("n2");
+    for index in [2, 1, 0] {
+        rig.ends("old", index, Final::Stopped);
+        assert_eq!(rig.replica("old", index).host.unwrap().as_str(), "n2");
+        rig.ready("old", index);
+    }
+    assert_eq!(placed(&rig, "first"), 0);
+}
+
+#[test]
+fn what_goes_on_keeps_its_share_while_it_waits_also_over_a_start() {
+    let mut rig = full_with_one_who_waits();
+    // In its new boot the host offers nothing at first: all three wait.
+    let nothing = HostFacts {
+        boot_id: "boot-2".into(),
+        dynamic: "20000".parse().unwrap(),
+        ..rig.facts("n1")
+    };
+    rig.tell(Input::HostReport(nothing));
+    assert_eq!((placed(&rig, "old"), placed(&rig, "first")), (1, 0));
+    assert_eq!(reason(&rig, "first", 0), "LIMIT: alice holds 3 of 3 ports");
+    let mut rig = rig.restart();
+    assert_eq!((placed(&rig, "old"), placed(&rig, "first")), (1, 0));
+    let room = HostFacts {
+        boot_id: "boot-2".into(),
+        ..super::rig::facts("n1")
+    };
+    rig.tell(Input::HostReport(room));
+    assert_eq!((placed(&rig, "old"), placed(&rig, "first")), (3, 0));
+}
+
+#[test]
+fn two_that_leave_a_drained_host_are_not_sent_to_the_room_of_one() {
+    let mut rig = rig(allowed(|it| it.ports_per_host = 2));
+    rig.join("n1");
+    rig.submit(&web("a", 1)).unwrap();
+    rig.submit(&web("b", 1)).unwrap();
+    rig.join("n2");
+    rig.submit(&web("c", 1)).unwrap();
+    for service in ["a", "b", "c"] {
+        rig.ready(service, 0);
+    }
+    assert_eq!(rig.replica("c", 0).host.unwrap().as_str(), "n2");
+    let pace = DrainPace::OneByOne;
+    order(&mut rig, "n1", HostVerb::Drain { pace }).unwrap();
+    let states = |rig: &Rig| ["a", "b"].map(|it| rig.states(it).remove(0));
+    assert_eq!(states(&rig), ["ready", "stopping"]);
+    rig.ends("b", 0, Final::Stopped);
+    rig.ready("b", 0);
+    assert_eq!(
+        states(&rig),
+        ["ready", "ready"],
+        "the other stays where it serves"
+    );
+    let view = rig.registry.view();
+    let drain = view.hosts[&"n1".parse().unwrap()].drain.clone().unwrap();
+    assert_eq!(drain.stays.len(), 1);
+    assert!(drain.stays[0].why.contains("LIMIT"), "{drain:?}");
+}
+
+#[test]
+fn who_may_not_manage_a_service_is_told_nothing_of_what_its_owner_holds() {
+    let mut rig = rig(allowed(|it| it.ports = 1));
+    rig.join("n1");
+    let in_chem = |by: &str, replicas: u32| {
+        let command = Command::Submit(Submission {
+            service: "web.chem".parse().unwrap(),
+            profile: profile(&web("web", replicas)),
+            source: None,
+            replace: true,
+        });
+        (caller(by), command)
+    };
+    let (by, command) = in_chem("alice", 1);
+    rig.ask_as(&by, command).unwrap();
+    rig.tell(Input::Limits(Box::new(allowed(|it| it.ports = 0))));
+    let what = |service: &str| Explain::Profile {
+        service: service.parse().unwrap(),
+        profile: Box::new(profile(&web("web", 1))),
+    };
+    let refused = rig
+        .registry
+        .explain(rig.now, &caller("bob"), &what("web.chem"));
+    let refused = refused.unwrap_err().to_string();
+    let absent = rig
+        .registry
+        .explain(rig.now, &caller("bob"), &what("other.chem"));
+    let absent = absent.unwrap_err().to_string();
+    assert_eq!(refused.replace("web.", "other."), absent);
+    assert!(!refused.contains("alice"), "{refused}");
+}
+
+#[test]
+fn replicas_of_a_job_s_service_that_ended_are_bounded_too() {
+    let mut rig = rig(allowed(|it| it.replicas = 1));
+    rig.join("n1");
+    let attach = |rig: &mut Rig, index: u32| {
+        rig.ask(Command::Attach(Box::new(Attachment {
+            service: name("job"),
+            profile: profile(&web("job", 1)),
+            source: None,
+            host: "n1".parse().unwrap(),
+            index: Some(index),
+            key: format!("ask-{index}"),
+            job: None,
+        })))
+    };
+    for index in 0..10 {
+        attach(&mut rig, index).unwrap();
+        rig.ends("job", index, Final::Succeeded);
+    }
+    assert_eq!(limit(attach(&mut rig, 10)).what, Limited::KnownReplicas);
+    attach(&mut rig, 3).unwrap();
 }

@@ -3,9 +3,14 @@
 //! The order of promise 6 lives here: what depends on truth leaves [`Registry`] only after the driver
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
 //!
-//! * **Truth** is what is decided here: by owners (`commands`, `submit`), about jobs of other schedulers (`attach`), ends (`settle`), rolls (`roll`) and places
-//!   (`placement`, with reasons by `pending`). It changes records through `ledger::Ledger::change`, which keeps their durable form.
-//! * **News** is what hosts tell (`hosts`, `news`). It is told to both forms, shown at once, and never undone.
+//! * **Truth** is what is decided here: by owners (`commands`, `submit`; only if: `precondition`), about jobs of other schedulers (`attach`), ends (`settle`), rolls
+//!   (`roll`) and places (`placement`, with reasons by `pending`, within `limits` by what `usages` counts). It changes records through `ledger::Ledger::change`, which
+//!   keeps their durable form.
+//! * Operators order hosts about (`host_verbs`): out of service and back (`drain_orders`, moved by `drain` as `drain_plan` tries it), forgotten (`host_removal`), down, and what
+//!   is `unknown` there (`fencing`). Hosts shut down by themselves (`host_shutdown`).
+//! * **News** is what hosts tell (`hosts`, `news`), and their silence (`contact`). It is told to both forms, shown at once, and never undone. What a lost host may still
+//!   run keeps its numbers (`stranded`).
+//! * What was is kept, bounded by `retention`: events (`event_log`) and who had which number (`port_history`).
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
 
@@ -66,6 +71,7 @@ mod tombstones;
 mod touched;
 mod truth;
 mod unknown;
+mod usages;
 mod view;
 mod views;
 mod windows;

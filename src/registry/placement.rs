@@ -10,12 +10,13 @@ use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
-use super::limits::{Claim, LimitReached, Usages};
+use super::limits::LimitReached;
 use super::machine::Registry;
 use super::pending::{Depth, Seeker, Taken};
 use super::records::{Host, Phase, Placement, WaitCause, Wish};
 use super::survey::{Code, Survey};
 use super::truth::ReplicaKey;
+use super::usages::{Claim, Usages};
 
 /// What waiting replicas wait for; rests are in full again after a start of the controller.
 #[derive(Debug, Default)]
@@ -108,27 +109,24 @@ impl Crowd {
 }
 
 impl Registry {
-    /// Gives a place to every waiting replica that fits, in order of submission.
+    /// Gives a place to every waiting replica that fits: first to those that go on, then in order of submission.
     pub(super) fn place(&mut self) {
         if !std::mem::take(&mut self.waits.is_due) {
             return;
         }
         self.follow_hosts();
-        let waiting: Vec<ReplicaKey> = self
-            .truth
-            .replicas
-            .iter()
-            .filter(|(key, it)| matches!(it.phase, Phase::Waiting(_)) && self.may_run(key.0))
-            .map(|(key, _)| *key)
-            .collect();
+        let mut waiting = self.waiting();
         let mut crowd = self.crowd();
-        let mut usages = self.usages(&self.claims_of(&waiting));
-        self.tell_awaited(&waiting);
+        let mut usages = self.usages_for(waiting.iter().map(|(_, claim)| claim));
+        let keys: Vec<ReplicaKey> = waiting.iter().map(|(key, _)| *key).collect();
+        self.tell_awaited(&keys);
+        // What ran before does not lose its place to what waits to begin.
+        waiting.sort_by_key(|(_, claim)| claim.goes_on_from().is_none());
         // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
-        let mut refused: BTreeMap<(ServiceId, u64), Arc<Survey>> = BTreeMap::new();
+        let mut refused: BTreeMap<(ServiceId, u64, Option<HostId>), Arc<Survey>> = BTreeMap::new();
         let mut room = ASKED_A_ROUND;
         self.waits.held.clear();
-        for key in waiting {
+        for (key, claim) in waiting {
             if self.waits.rest_left(key, self.now.mono).is_some() {
                 self.keep_reason(key, None);
                 continue;
@@ -136,10 +134,10 @@ impl Registry {
             let Some(replica) = self.truth.replicas.find(&key) else {
                 continue;
             };
-            let alike = (key.0, replica.generation);
+            let alike = (key.0, replica.generation, claim.goes_on_from());
             let reason = match refused.get(&alike) {
                 Some(reason) => Some(Arc::clone(reason)),
-                None => self.place_one(key, &mut crowd, &mut usages, &mut room),
+                None => self.place_one(key, &claim, &mut crowd, &mut usages, &mut room),
             };
             if let Some(reason) = &reason {
                 refused.insert(alike, Arc::clone(reason));
@@ -152,6 +150,7 @@ impl Registry {
     fn place_one(
         &mut self,
         key: ReplicaKey,
+        claim: &Claim,
         crowd: &mut Crowd,
         usages: &mut Usages,
         room: &mut usize,
@@ -163,12 +162,11 @@ impl Registry {
         let former = replica.former.as_ref();
         let avoids = matches!(&replica.phase, Phase::Waiting(it)
             if matches!(it.cause, WaitCause::GaveUp(_) | WaitCause::HostLost(_)));
-        let claim = Self::claim_of(service, &profile);
-        if let Some(limit) = usages.reached(&claim) {
+        if let Some(limit) = usages.reached(claim) {
             return Some(Arc::new(self.limited(&profile, limit)));
         }
         let mut candidates = self.candidates(key.0, &profile, crowd);
-        let limited = usages.reached_on(&claim, |host| self.host_name(host));
+        let limited = usages.reached_on(claim, |host| self.host_name(host));
         candidates.retain(|host| !limited.contains_key(host));
         let id = ReplicaId {
             service: key.0,
@@ -208,7 +206,7 @@ impl Registry {
             return Some(Arc::new(survey));
         };
         crowd.add(key.0, host, &grant);
-        usages.add(&claim, host);
+        usages.add(claim, host);
         self.waits.held.retain(|(at, _), _| *at != host);
         let ports: Vec<String> = grant
             .ports
@@ -259,16 +257,16 @@ impl Registry {
         (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
     }
 
-    /// What the waiting replicas would count as, one for each service.
-    pub(super) fn claims_of(&self, waiting: &[ReplicaKey]) -> Vec<Claim> {
-        let mut services: Vec<ServiceId> = waiting.iter().map(|key| key.0).collect();
-        services.dedup();
-        let services = services
-            .iter()
-            .filter_map(|id| self.truth.services.find(id));
-        services
-            .map(|service| Self::claim_of(service, service.profile()))
-            .collect()
+    /// Who waits, in order of submission, and what each would count as.
+    fn waiting(&self) -> Vec<(ReplicaKey, Claim)> {
+        let all = self.truth.replicas.iter();
+        let waiting = all.filter(|(_, it)| matches!(it.phase, Phase::Waiting(_)));
+        let waiting = waiting.filter_map(|(key, replica)| {
+            let service = self.truth.services.find(&key.0)?;
+            let may_run = service.wish == Wish::Running;
+            may_run.then(|| (*key, Self::claim_of(service, key.1, replica)))
+        });
+        waiting.collect()
     }
 
     /// A limit is in the way everywhere: no host need be asked.
@@ -350,11 +348,6 @@ impl Registry {
         }
         // What was just added is looked at in this same round.
         self.waits.is_due = false;
-    }
-
-    fn may_run(&self, service: ServiceId) -> bool {
-        let service = self.truth.services.find(&service);
-        service.is_some_and(|service| service.wish == Wish::Running)
     }
 
     pub(super) fn crowd(&self) -> Crowd {

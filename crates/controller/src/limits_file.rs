@@ -78,7 +78,10 @@ impl LimitsFile {
             let path = self.path.clone();
             let text = vital::blocking("limits", move || text_of(&path)).await;
             let read = match &text {
-                Ok(text) if *text == self.text => continue,
+                Ok(text) if *text == self.text => {
+                    broken = None;
+                    continue;
+                }
                 Ok(text) => read(text).map_err(|problems| LimitsError {
                     path: self.path.clone(),
                     problems,
