@@ -257,7 +257,7 @@ impl Registry {
             .find(&id)
             .map(|host| host.name().clone())
             .expect(
-                "hosts are never forgotten, and placements name known ones; `load` refuses others",
+                "the name of a host is kept as long as a record speaks of it; `load` refuses records that name others",
             )
     }
 
