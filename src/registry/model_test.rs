@@ -92,8 +92,14 @@ impl World {
             Op::Operate(host, order) => self.operate(host, order),
             Op::Shutdown(host) => {
                 let machine = &self.machines[host];
-                // What is shown then of a job of another scheduler there is not looked at by this model yet.
-                if machine.linked && machine.joined && !self.has_jobs(host) {
+                // What is shown of a shutdown before it is stored, and of jobs of another scheduler, is not looked at
+                // by this model yet.
+                let outbox = &self.rig.registry.outbox;
+                let is_stored = self.rig.store.failing_commits == 0
+                    && !self.rig.slow
+                    && !outbox.is_busy()
+                    && !outbox.is_resting(self.rig.now.mono);
+                if machine.linked && machine.joined && is_stored && !self.has_jobs(host) {
                     let host = machine.name.clone();
                     self.rig.tell(Input::HostShutdown { host });
                 }
