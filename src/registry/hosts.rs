@@ -40,6 +40,8 @@ pub(super) struct HostLife {
     pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
     pub(super) unknown: BTreeMap<ReplicaName, Unknown>,
+    /// Whether there are more of them than are remembered, since its newest full report.
+    pub(super) hides_unknown: bool,
     /// What its silence means so far.
     pub(super) contact: Contact,
     /// Whether it was heard of since this start.
@@ -180,8 +182,8 @@ impl Registry {
                 self.shown.hosts_news.insert(id);
                 self.shown.orders.insert(id);
             }
-            if !life.reported {
-                life.reported = true;
+            let hid_unknown = std::mem::take(&mut life.hides_unknown);
+            if !std::mem::replace(&mut life.reported, true) || hid_unknown {
                 self.pools.set_state(id, self.pool_state(id));
                 self.shown.stale.end_of(id);
                 self.waits.wake();
