@@ -15,7 +15,7 @@ use super::machine::Registry;
 use super::records::Host;
 use super::truth::TenureKey;
 use super::unknown::Unknown;
-use super::{Desired, HostFacts, ReplicaReport};
+use super::{Desired, HostFacts, HostOwner, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
 #[derive(Debug, Default)]
@@ -94,6 +94,15 @@ fn told_by(old: Option<&HostFacts>, new: &HostFacts) -> Vec<(&'static str, Strin
             new.dynamic, new.fixed, old.dynamic, old.fixed
         );
         told.push(("ports", text));
+    }
+    if old.owner != new.owner {
+        let text = match new.owner {
+            HostOwner::Controller => "this controller gives its ports",
+            HostOwner::Plugin => {
+                "another scheduler's plugin gives its ports: nothing new comes here"
+            }
+        };
+        told.push(("owner", text.to_owned()));
     }
     if old.agent_version != new.agent_version {
         let text = format!(

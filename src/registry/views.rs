@@ -216,6 +216,7 @@ impl Registry {
         Some(HostView {
             host: host.name().clone(),
             state: self.host_state(id).to_owned(),
+            owner: facts.owner,
             address: self.published(id),
             address_rule: facts.address_rule.clone(),
             networks: self.network_views(id),
