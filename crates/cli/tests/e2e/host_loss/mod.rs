@@ -7,6 +7,7 @@
 mod absences;
 mod cuts;
 mod fences;
+mod operators;
 mod power;
 
 use std::time::{Duration, Instant};
