@@ -334,7 +334,7 @@ impl Registry {
         let life = self.lives.get(&id);
         if self.lost(id).is_some() {
             HostState::Lost
-        } else if life.is_none_or(|life| !life.reported) {
+        } else if life.is_none_or(|life| !life.reported || life.hides_unknown) {
             HostState::NotReported
         } else if life.is_some_and(|life| life.contact == Contact::Suspect) {
             HostState::Suspect

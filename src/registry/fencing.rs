@@ -117,6 +117,11 @@ impl Registry {
                 format!("it is lost, so {name} may not run any more; wait until it is back");
             return Err(self.unfit_host(host, &reason));
         }
+        if self.is_of_plugin(host) {
+            let reason =
+                format!("another scheduler's plugin gives its ports, so {name} cannot be ours");
+            return Err(self.unfit_host(host, &reason));
+        }
         let service = self.names.get(&name.service);
         let Some(service) = service.and_then(|id| self.truth.services.find(id)) else {
             let reason = format!(

@@ -193,6 +193,36 @@ fn who_waits_for_the_word_of_a_down_still_sees_that_the_host_is_silent() {
     assert!(rig.table.values().all(|it| it.endpoints.len() == 1));
 }
 
+// Promise 6: a withdrawal waits for no store.
+#[test]
+fn what_is_not_ready_any_more_is_not_listed_while_the_word_of_a_down_is_with_the_store() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let failing = rig.report("web", 0, |status| status.ready = false);
+    rig.slow = true;
+    rig.ask_later(
+        &root(),
+        Command::Host {
+            host: host.parse().unwrap(),
+            verb: HostVerb::Down { fenced: false },
+        },
+    );
+    rig.settle();
+    assert!(rig.condition("web", 0).unwrap().is_listed());
+    rig.tell(Input::Status(failing));
+    rig.pass(std::time::Duration::from_millis(20));
+    assert!(!rig.condition("web", 0).unwrap().is_listed());
+    // The same whatever becomes of the word.
+    rig.store.failing_commits = 1;
+    rig.slow = false;
+    rig.land();
+    rig.settle();
+    assert!(!rig.condition("web", 0).unwrap().is_listed());
+    assert_eq!(at(&rig, "web", 0), host);
+}
+
 #[test]
 fn what_was_unknown_on_a_host_is_not_adopted_while_that_is_lost() {
     let mut rig = cluster(&[]);

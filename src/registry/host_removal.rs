@@ -15,7 +15,7 @@ use super::commands::copies;
 use super::host_verbs::host_answer;
 use super::machine::Registry;
 use super::records::{Phase, Replica};
-use super::{Answer, HostFacts, Input, Refusal};
+use super::{Answer, HostFacts, HostOwner, Input, Refusal};
 
 /// How long a host has to be silent before it can be removed: four leases.
 const SILENT_FOR: Duration = Duration::from_secs(20);
@@ -211,6 +211,7 @@ fn bare(host: HostName) -> HostFacts {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        owner: HostOwner::default(),
         shutting_down: false,
         replicas: Vec::new(),
         full: false,

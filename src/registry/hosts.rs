@@ -15,7 +15,7 @@ use super::machine::Registry;
 use super::records::Host;
 use super::truth::TenureKey;
 use super::unknown::Unknown;
-use super::{Desired, HostFacts, ReplicaReport};
+use super::{Desired, HostFacts, HostOwner, ReplicaReport};
 
 /// What is known of a host since this start; never stored.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ pub(super) struct HostLife {
     pub(super) leftovers: BTreeMap<ReplicaName, Leftover>,
     /// What lives there and nobody here knows.
     pub(super) unknown: BTreeMap<ReplicaName, Unknown>,
+    /// Whether there are more of them than are remembered, since its newest full report.
+    pub(super) hides_unknown: bool,
     /// What its silence means so far.
     pub(super) contact: Contact,
     /// Whether it was heard of since this start.
@@ -92,6 +94,15 @@ fn told_by(old: Option<&HostFacts>, new: &HostFacts) -> Vec<(&'static str, Strin
             new.dynamic, new.fixed, old.dynamic, old.fixed
         );
         told.push(("ports", text));
+    }
+    if old.owner != new.owner {
+        let text = match new.owner {
+            HostOwner::Controller => "this controller gives its ports",
+            HostOwner::Plugin => {
+                "another scheduler's plugin gives its ports: nothing new comes here"
+            }
+        };
+        told.push(("owner", text.to_owned()));
     }
     if old.agent_version != new.agent_version {
         let text = format!(
@@ -180,8 +191,8 @@ impl Registry {
                 self.shown.hosts_news.insert(id);
                 self.shown.orders.insert(id);
             }
-            if !life.reported {
-                life.reported = true;
+            let hid_unknown = std::mem::take(&mut life.hides_unknown);
+            if !std::mem::replace(&mut life.reported, true) || hid_unknown {
                 self.pools.set_state(id, self.pool_state(id));
                 self.shown.stale.end_of(id);
                 self.waits.wake();

@@ -156,6 +156,9 @@ pub struct HostFacts {
     pub foreign: Vec<Foreign>,
     /// Labels for placement.
     pub labels: std::collections::BTreeMap<String, String>,
+    /// Who gives its numbers.
+    #[serde(default)]
+    pub owner: HostOwner,
     /// What the host can do, in words: `pidfd`, `subreaper`, `cgroup-v2-kill`, `owner-proof`.
     pub capabilities: Vec<String>,
     /// What is wrong with the host itself, in words: shown among its warnings.
@@ -169,6 +172,18 @@ pub struct HostFacts {
     pub replicas: Vec<ReplicaReport>,
     /// Whether `replicas` is complete: true at join and after a new controller instance.
     pub full: bool,
+}
+
+/// Who gives the numbers of a host: each host's pool has one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum HostOwner {
+    /// This controller.
+    #[default]
+    Controller,
+    /// A scheduler that has the plugin loaded: nothing new is granted here.
+    Plugin,
 }
 
 /// One address of a host.

@@ -283,8 +283,16 @@ fn a_host_that_runs_more_unknown_replicas_than_are_remembered_names_some_and_cou
         .values()
         .find(|it| !it.unknown.is_empty());
     assert_eq!(life.unwrap().unknown.len(), UNKNOWN_KEPT);
-    // Whose numbers are not all held gives none to others.
+    // Whose numbers are not all held gives none to others, until it tells of fewer.
+    assert!(
+        warnings.last().unwrap().contains("takes nothing new"),
+        "{warnings:?}"
+    );
+    rig.submit(&format!("placement.hosts = [\"n1\"]\n{}", web("next", 1)))
+        .unwrap();
     assert_eq!(rig.orders("n1"), [""; 0]);
+    rig.tell(Input::HostReport(facts("n1")));
+    assert_eq!(at(&rig, "next", 0), "n1");
 }
 
 #[test]

@@ -84,7 +84,8 @@ pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
 pub use host_verbs::{DrainPace, HostReplica, HostVerb};
 pub use input::{
-    Command, HostFacts, Input, ReplicaReport, ReportedAddress, Submission, UnusableAddress,
+    Command, HostFacts, HostOwner, Input, ReplicaReport, ReportedAddress, Submission,
+    UnusableAddress,
 };
 pub use limits::{Allowance, Claimant, LimitReached, Limited, Limits};
 pub use machine::{Config, LoadError, Registry};
@@ -126,6 +127,8 @@ mod loss_test;
 mod model_test;
 #[cfg(test)]
 mod networks_test;
+#[cfg(test)]
+mod owner_test;
 #[cfg(test)]
 mod placement_test;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::allocator::AfterRelease;
 use crate::identity::HostId;
 use crate::residency::ReplicaName;
 use crate::supervision::{State, Status};
+use crate::time::WallClock;
 
 use super::ReplicaReport;
 use super::events::told_by;
@@ -60,24 +61,13 @@ impl Registry {
             return;
         }
         let incarnation = replica.incarnation;
-        let moved = old.is_none_or(|old| old.state != status.state || old.ready != status.ready);
-        let became_ready = status.ready && old.is_none_or(|old| !old.ready);
         let told = told_by(old, &status);
         let now = self.now.wall;
         let is_final = matches!(status.state, State::Final(_));
         self.truth.replicas.note(&key, |replica| {
-            if replica.incarnation != incarnation {
-                return;
+            if replica.incarnation == incarnation {
+                replica.hear(&status, now);
             }
-            if moved {
-                replica.since = now;
-            }
-            if became_ready {
-                replica.ready_since = Some(now);
-            } else if !status.ready {
-                replica.ready_since = None;
-            }
-            replica.status = Some(status.clone());
         });
         for event in told {
             self.relay(key, incarnation, event);
@@ -87,6 +77,29 @@ impl Registry {
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);
         }
+    }
+
+    /// A replica that is being given up, and by what is on disk is not yet, is listed by its newest status until then.
+    fn last_status(&mut self, host: HostId, report: &ReplicaReport) {
+        let Some(service) = self.names.get(&report.service) else {
+            return;
+        };
+        let key = (*service, report.index);
+        let is_newer = |replica: &Replica| {
+            let old = replica.status.as_ref();
+            old.is_none_or(|old| (report.status.run, report.status.seq) > (old.run, old.seq))
+        };
+        let listed = self.truth.replicas.durable(&key);
+        if !listed.is_some_and(|it| is_at(it, host, report) && is_newer(it)) {
+            return;
+        }
+        let now = self.now.wall;
+        self.truth.replicas.note(&key, |replica| {
+            if replica.incarnation == report.incarnation {
+                replica.hear(&report.status, now);
+            }
+        });
+        self.shown.news.insert_replica(key);
     }
 
     /// Something lives on the host that is not placed there: ended and to be forgotten, replaced and to be
@@ -102,6 +115,7 @@ impl Registry {
         let mut desired = service.map(|service| leftover(service, &key));
         let stranded = self.stranded_as(host, &key);
         if let Some(at) = stranded {
+            self.last_status(host, &report);
             if ended {
                 self.stranded_due.insert(host);
             }
@@ -159,6 +173,21 @@ impl Registry {
                 Phase::Waiting(_) | Phase::Placed(_) => key.incarnation < replica.incarnation,
             },
         }
+    }
+}
+
+impl Replica {
+    fn hear(&mut self, status: &Status, now: WallClock) {
+        let old = self.status.as_ref();
+        if old.is_none_or(|old| (&old.state, old.ready) != (&status.state, status.ready)) {
+            self.since = now;
+        }
+        if !status.ready {
+            self.ready_since = None;
+        } else if old.is_none_or(|old| !old.ready) {
+            self.ready_since = Some(now);
+        }
+        self.status = Some(status.clone());
     }
 }
 

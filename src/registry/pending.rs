@@ -155,6 +155,9 @@ impl Registry {
         if candidates.contains(host) {
             return Vec::new();
         }
+        if self.is_of_plugin(host) {
+            return vec![bare(Obstruction::OtherOwner)];
+        }
         if let Some(cause) = self.pool_state(host).cause() {
             return vec![bare(Obstruction::Allocator(cause))];
         }

@@ -10,6 +10,7 @@ use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
+use super::HostOwner;
 use super::limits::LimitReached;
 use super::machine::Registry;
 use super::pending::{Depth, Seeker, Taken};
@@ -311,6 +312,7 @@ impl Registry {
         let one_each = profile.replicas == Replicas::PerHost;
         self.eligible_hosts(profile)
             .into_iter()
+            .filter(|host| host.facts.owner == HostOwner::Controller)
             .filter(|host| self.takes_grants(host.id))
             .filter(|host| !self.is_drained(host.id) && !self.shuts_down(host.id))
             .filter(|host| !needs_address || self.published(host.id).is_some())
@@ -327,6 +329,12 @@ impl Registry {
             .map(|(_, host)| host)
             .filter(|host| allows(&profile.placement, host))
             .collect()
+    }
+
+    /// Whether a plugin gives the numbers of the host.
+    pub(super) fn is_of_plugin(&self, host: HostId) -> bool {
+        let host = self.truth.hosts.find(&host);
+        host.is_some_and(|host| host.facts.owner == HostOwner::Plugin)
     }
 
     /// A service that runs on each eligible host grows as hosts join.

@@ -26,7 +26,7 @@ use super::records::{
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::truth::Truth;
 use super::witness::Witness;
-use super::{EventView, ReportedAddress, Stored, UnusableAddress};
+use super::{EventView, HostOwner, ReportedAddress, Stored, UnusableAddress};
 
 thread_local! {
     /// What the samples of this test had.
@@ -418,6 +418,7 @@ fn hosts_survive() {
     let later = ["drain", "removed", "shutting_down", "lost", "fences"];
     assert!(later.iter().all(|field| !text.contains(field)), "{text}");
     host.facts.shutting_down = true;
+    host.facts.owner = HostOwner::Plugin;
     host.removed = Some(at(9));
     host.fences.insert(crate::residency::ReplicaName {
         service: name("web"),

@@ -13,8 +13,8 @@ use crate::time::{Monotonic, Now, WallClock};
 
 use super::records::Phase;
 use super::{
-    Answer, Command, Config, Desired, Effect, EventView, HostFacts, Input, MemoryStore, Refusal,
-    Registry, ReplicaReport, ReplicaView, Store, Submission, Ticket, Want,
+    Answer, Command, Config, Desired, Effect, EventView, HostFacts, HostOwner, Input, MemoryStore,
+    Refusal, Registry, ReplicaReport, ReplicaView, Store, Submission, Ticket, Want,
 };
 
 /// 2023-11-14, in milliseconds.
@@ -474,6 +474,7 @@ pub(super) fn facts(host: &str) -> HostFacts {
         labels: BTreeMap::new(),
         capabilities: vec!["pidfd".into()],
         conditions: Vec::new(),
+        owner: HostOwner::default(),
         shutting_down: false,
         replicas: Vec::new(),
         full: true,

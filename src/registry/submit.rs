@@ -14,7 +14,7 @@ use super::machine::Registry;
 use super::pending::fixed_port_note;
 use super::records::{EndKind, Phase, Replica, Roll, RollKind, Service, WaitCause, Waiting, Wish};
 use super::truth::{MetaKey, TombstoneKey};
-use super::{Answer, Refusal, Submission};
+use super::{Answer, HostOwner, Refusal, Submission};
 
 /// The lowest number that a process without privilege may bind.
 const UNPRIVILEGED: Port = match Port::new(1024) {
@@ -378,9 +378,13 @@ impl Registry {
     pub(super) fn wanted_copies(&self, profile: &Profile) -> u32 {
         match profile.replicas {
             Replicas::Count(count) => count,
-            Replicas::PerHost => u32::try_from(self.eligible_hosts(profile).len())
-                .unwrap_or(Replicas::MOST)
-                .min(Replicas::MOST),
+            Replicas::PerHost => {
+                let hosts = self.eligible_hosts(profile).into_iter();
+                let ours = hosts.filter(|host| host.facts.owner == HostOwner::Controller);
+                u32::try_from(ours.count())
+                    .unwrap_or(Replicas::MOST)
+                    .min(Replicas::MOST)
+            }
         }
     }
 

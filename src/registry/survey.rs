@@ -67,6 +67,8 @@ pub(super) enum Obstruction {
     Allocator(Cause),
     /// The host has a replica of a service that runs one on each.
     OnePerHost,
+    /// A plugin gives the numbers of the host.
+    OtherOwner,
     /// The host goes down in order: a `HOST DRAINED`.
     ShutsDown,
     /// The owner, or its group, holds as many numbers there as it may.
@@ -114,6 +116,7 @@ pub(super) struct Holder {
 pub(super) enum Code {
     Allocator(CauseCode),
     OnePerHost,
+    OtherOwner,
     Limit,
 }
 
@@ -293,6 +296,7 @@ impl Obstacle {
         match &self.cause {
             Obstruction::Allocator(cause) => Code::Allocator(cause.code()),
             Obstruction::OnePerHost => Code::OnePerHost,
+            Obstruction::OtherOwner => Code::OtherOwner,
             Obstruction::ShutsDown => Code::Allocator(CauseCode::HostDrained),
             Obstruction::Limit(_) => Code::Limit,
             Obstruction::NotInNetwork { .. } => Code::Allocator(CauseCode::NoAddress),
@@ -305,6 +309,7 @@ impl Code {
         match self {
             Self::Allocator(code) => code.as_str(),
             Self::OnePerHost => "ONE PER HOST",
+            Self::OtherOwner => "OTHER OWNER",
             Self::Limit => "LIMIT",
         }
     }
@@ -312,7 +317,7 @@ impl Code {
     pub(super) const fn number(self) -> Option<u32> {
         match self {
             Self::Allocator(code) => Some(code.number()),
-            Self::OnePerHost | Self::Limit => None,
+            Self::OnePerHost | Self::OtherOwner | Self::Limit => None,
         }
     }
 }

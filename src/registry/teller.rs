@@ -100,6 +100,11 @@ impl Teller<'_> {
             Obstruction::OnePerHost => {
                 return format!("host {host} has a replica of the service already");
             }
+            Obstruction::OtherOwner => {
+                return format!(
+                    "host {host} belongs to another scheduler's plugin, which gives its ports"
+                );
+            }
             Obstruction::ShutsDown => return format!("host {host} is shutting down"),
             Obstruction::Limit(limit) => return format!("LIMIT: {limit}"),
             Obstruction::NotInNetwork { network, prefixes } => {

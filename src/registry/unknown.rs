@@ -46,6 +46,9 @@ impl Registry {
             known.grant = report.grant;
         } else {
             if life.unknown.len() >= UNKNOWN_KEPT {
+                // What it holds cannot be kept from others, so the host gives nothing until it has fewer.
+                life.hides_unknown = true;
+                self.pools.set_state(host, self.pool_state(host));
                 return;
             }
             self.unknown_numbers += 1;

@@ -23,7 +23,7 @@ use super::reasons::{HostSums, ReasonView};
 use super::replica_list::ReplicaList;
 use super::roster::{Named, Roster};
 use super::seats::AgentIdentity;
-use super::{ReportedAddress, UnusableAddress};
+use super::{HostOwner, ReportedAddress, UnusableAddress};
 
 /// Everything at one moment; built anew for what changed, shared for the rest.
 #[derive(Clone, Debug, Default)]
@@ -191,6 +191,9 @@ pub struct HostView {
     pub host: HostName,
     /// `up`, `not reported`, `draining`, `drained`, `shutting down`, `suspect` or `lost`.
     pub state: String,
+    /// Who gives its numbers: `controller` or `plugin`.
+    #[serde(default)]
+    pub owner: HostOwner,
     /// That it is taken out of service, and how far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainView>,

@@ -16,7 +16,7 @@ use super::look::RUNNING;
 use super::machine::Registry;
 use super::records::{EndKind, Lost, Phase, Replica, Service, WaitCause, Waiting, Wish};
 use super::truth::ReplicaKey;
-use super::unknown::UNKNOWN_NAMED;
+use super::unknown::{UNKNOWN_KEPT, UNKNOWN_NAMED};
 use super::view::{LastKnown, Waits};
 use super::{HostView, ReplicaView, ServiceView};
 
@@ -216,6 +216,7 @@ impl Registry {
         Some(HostView {
             host: host.name().clone(),
             state: self.host_state(id).to_owned(),
+            owner: facts.owner,
             address: self.published(id),
             address_rule: facts.address_rule.clone(),
             networks: self.network_views(id),
@@ -329,7 +330,13 @@ impl Registry {
             ));
         }
         let more = self.unknown_on(id).count().saturating_sub(UNKNOWN_NAMED);
-        if more > 0 {
+        if self.lives.get(&id).is_some_and(|life| life.hides_unknown) {
+            warnings.push(format!(
+                "more than {UNKNOWN_KEPT} replicas run here that are not known to this controller; it takes nothing new until \
+                 it tells of fewer (`portreeve host fence {} --all` stops those that are remembered)",
+                self.host_name(id)
+            ));
+        } else if more > 0 {
             warnings.push(format!(
                 "{more} more replicas run here and are not known to this controller"
             ));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
+use portreeve::registry::HostOwner;
 use portreeve_api::Target;
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ProcessIdentity};
@@ -37,6 +38,8 @@ pub struct Config {
     pub lifeline: Option<ProcessIdentity>,
     /// Labels for placement.
     pub labels: BTreeMap<String, String>,
+    /// Who gives the numbers of this host.
+    pub owner: HostOwner,
     /// Which address is published.
     pub address: AddressRule,
     /// Says which address is published, in place of the rule: run by `sh -c`, its first word is read.
@@ -78,6 +81,7 @@ impl Default for Config {
             worker_program: "/usr/bin/portreeve".into(),
             lifeline: None,
             labels: BTreeMap::new(),
+            owner: HostOwner::default(),
             address: AddressRule::default(),
             address_command: None,
             prefix: portreeve::variables::PREFIX.to_owned(),

@@ -179,6 +179,7 @@ impl Uplink {
             ephemeral: observed.ephemeral.clone(),
             foreign: observed.foreign.clone(),
             labels: self.config.labels.clone(),
+            owner: self.config.owner,
             capabilities: self.capabilities.clone(),
             shutting_down: *self.closing.borrow(),
             conditions: observed.conditions.clone(),

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use portreeve::identity::{HostName, Run};
 use portreeve::profile::Profile;
-use portreeve::registry::{Answer, HostFacts, ServiceView};
+use portreeve::registry::{Answer, HostFacts, HostOwner, ServiceView};
 use portreeve::supervision::{State, Status};
 use portreeve_api::body::{DesiredReplica, DesiredSet, Lease};
 use portreeve_api::site_profiles::SiteFolder;
@@ -281,6 +281,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        owner: HostOwner::default(),
         shutting_down: false,
         replicas: Vec::new(),
         full: true,

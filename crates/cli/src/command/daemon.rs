@@ -9,7 +9,7 @@ use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
-use portreeve::registry::{Silence, Suspects};
+use portreeve::registry::{HostOwner, Silence, Suspects};
 use portreeve::time::ParseDurationError;
 use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
 use portreeve_api::containment::Choice;
@@ -251,6 +251,23 @@ impl From<EphemeralOption> for Ephemeral {
     }
 }
 
+/// [`HostOwner`] as it is written.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum OwnerOption {
+    #[default]
+    Controller,
+    Plugin,
+}
+
+impl From<OwnerOption> for HostOwner {
+    fn from(option: OwnerOption) -> Self {
+        match option {
+            OwnerOption::Controller => Self::Controller,
+            OwnerOption::Plugin => Self::Plugin,
+        }
+    }
+}
+
 /// Ranges that may also be none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReservedPorts(pub(crate) PortRanges);
@@ -305,6 +322,9 @@ pub(crate) struct Agent {
     /// A command that prints the address to publish, run by `sh -c` at the start and every 30 s
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["address", "single_host"])]
     address_command: Option<String>,
+    /// Who gives the ports of this host; `plugin`: a scheduler that has the plugin loaded, and the controller none
+    #[arg(long, value_name = "OWNER", value_enum, default_value_t)]
+    owner: OwnerOption,
     /// Only show which address would be published, and all candidates; asks no controller
     #[arg(long)]
     check_address: bool,
@@ -354,6 +374,7 @@ impl Agent {
         config.single_host = self.single_host;
         config.address = self.address;
         config.address_command = self.address_command;
+        config.owner = self.owner.into();
         if self.check_address {
             return check::address(&config, self.output);
         }

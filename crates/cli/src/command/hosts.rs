@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
+use portreeve::registry::HostOwner;
 use portreeve_api::body::{HostList, HostView, WhoAmI};
 use portreeve_api::paths;
 
@@ -80,6 +81,9 @@ fn notes(host: &HostView) -> Option<String> {
         if drain.attached > 0 {
             notes.push(format!("{} attached", drain.attached));
         }
+    }
+    if host.owner == HostOwner::Plugin {
+        notes.push("of a plugin".to_owned());
     }
     match host.warnings.len() {
         0 => {}

@@ -137,6 +137,18 @@ impl Cluster {
         drop(self.controller.take());
     }
 
+    /// Halts the controller or lets it go on.
+    pub(crate) fn signal_controller(&self, signal: &str) {
+        let controller = self.controller.as_ref().expect("it runs");
+        kill(controller.pid(), signal);
+    }
+
+    /// The same of the agent of a host.
+    pub(crate) fn signal_agent(&self, number: usize, signal: &str) {
+        let agent = self.hosts[number - 1].agent.as_ref().expect("it runs");
+        kill(agent.pid(), signal);
+    }
+
     /// Starts the agent of a host; one that ran before is killed first.
     pub(crate) fn start_agent(&mut self, number: usize, more: &[&str]) {
         self.start_agent_through(number, &[], &["--host", &format!("n{number}")], more);

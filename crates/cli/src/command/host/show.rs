@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use portreeve::host_addr::Prefix;
 use portreeve::identity::HostName;
+use portreeve::registry::HostOwner;
 use portreeve_api::body::{DrainView, HostView};
 use portreeve_api::paths;
 
@@ -72,6 +73,11 @@ impl Show {
             text.push_str(&format!("network {name} ({parts}): {address}\n"));
         }
         text.push_str(&format!("dynamic ports: {}\n", host.dynamic));
+        if host.owner == HostOwner::Plugin {
+            text.push_str(
+                "owner: plugin, so another scheduler gives its ports and nothing new comes here\n",
+            );
+        }
         text.push_str(&machine(&host));
         text.push_str(&abilities(&host.capabilities));
         for warning in &host.warnings {

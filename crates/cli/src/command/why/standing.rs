@@ -193,6 +193,9 @@ fn waits(service: &ServiceView, replica: &ReplicaView) -> String {
             "it gets a place when others end, or a host with room joins"
         }
         Some("ONE PER HOST") => "it gets a place when a host joins; a fixed port fits once on each",
+        Some("OTHER OWNER") => {
+            "it gets a place when a host joins whose ports this controller gives (`agent --owner controller`)"
+        }
         Some("HOST DRAINED") => {
             "it gets a place when a host is undrained (`portreeve host undrain`) or joins"
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use portreeve::identity::{HostName, Run};
-use portreeve::registry::{HostFacts, ReplicaReport};
+use portreeve::registry::{HostFacts, HostOwner, ReplicaReport};
 use portreeve::supervision::{State, Status};
 use portreeve_api::body::{DesiredReplica, DesiredSet};
 use portreeve_api::paths;
@@ -216,6 +216,7 @@ pub(crate) fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<Ho
         labels: std::collections::BTreeMap::new(),
         capabilities: Vec::new(),
         conditions: Vec::new(),
+        owner: HostOwner::default(),
         shutting_down: false,
         replicas: Vec::new(),
         full: true,

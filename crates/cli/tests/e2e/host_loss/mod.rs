@@ -4,6 +4,7 @@
 //! an agent that reads another boot id. The controller forgives silence for a few seconds here, with
 //! `PORTREEVE_LONG=1` for as long as it does by default.
 
+mod absences;
 mod cuts;
 mod fences;
 mod operators;
