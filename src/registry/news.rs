@@ -34,7 +34,12 @@ impl Registry {
                 self.forget_unknown(host, &report.name(), AfterRelease::Free);
                 self.newest_status(key, report.status);
             }
-            _ => self.strange_replica(host, report),
+            _ => {
+                if let Some(key) = key {
+                    self.newest_of_given_up(key, host, &report);
+                }
+                self.strange_replica(host, report);
+            }
         }
     }
 
@@ -87,6 +92,32 @@ impl Registry {
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);
         }
+    }
+
+    /// A replica that is about to be given up with its host is listed until the store has that; what is told of it
+    /// meanwhile is shown at once, like all news.
+    fn newest_of_given_up(&mut self, key: ReplicaKey, host: HostId, report: &ReplicaReport) {
+        let shown = self.truth.replicas.durable(&key);
+        let Some(shown) = shown.filter(|replica| is_at(replica, host, report)) else {
+            return;
+        };
+        let status = &report.status;
+        let old = shown.status.as_ref();
+        if old.is_none_or(|old| (status.run, status.seq) <= (old.run, old.seq)) {
+            return;
+        }
+        let told = told_by(old, status);
+        self.truth.replicas.note(&key, |replica| {
+            // What was decided of it since is not what the host speaks of.
+            if is_at(replica, host, report) {
+                replica.ready_since = replica.ready_since.filter(|_| status.ready);
+                replica.status = Some(status.clone());
+            }
+        });
+        for event in told {
+            self.relay(key, report.incarnation, event);
+        }
+        self.shown.news.insert_replica(key);
     }
 
     /// Something lives on the host that is not placed there: ended and to be forgotten, replaced and to be
