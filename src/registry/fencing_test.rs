@@ -1,5 +1,6 @@
 //! Operators' words about hosts that are gone, and what hosts run that nobody here knows.
 
+use crate::endpoints::EndpointState;
 use crate::identity::ServiceId;
 use crate::port_pool::PortGrant;
 use crate::rights::Caller;
@@ -187,7 +188,7 @@ fn who_waits_for_the_word_of_a_down_still_sees_that_the_host_is_silent() {
     pass(&mut rig, 30, &[&rest]);
     rig.store.failing_commits = 1;
     order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap_err();
-    let unconfirmed = Some(crate::endpoints::EndpointState::Unconfirmed);
+    let unconfirmed = Some(EndpointState::Unconfirmed);
     assert_eq!(rig.condition("web", 0), unconfirmed);
     assert_eq!(at(&rig, "web", 0), host);
     assert!(rig.table.values().all(|it| it.endpoints.len() == 1));
@@ -416,4 +417,29 @@ fn only_admins_speak_about_hosts() {
     let host = "n1".parse().unwrap();
     let refused = rig.ask(Command::Host { host, verb }).unwrap_err();
     assert!(matches!(refused, Refusal::AdminsOnly { .. }));
+}
+
+/// Found by the model: what was told of a replica that was about to be given up was kept for its return alone, so that
+/// it stayed listed, not ready any more, until the store had taken the loss of its host.
+#[test]
+fn a_withdrawal_waits_for_no_store_that_is_about_to_take_the_loss_of_the_host() {
+    for refused in [0, 1] {
+        let mut rig = Rig::new();
+        rig.join("n1");
+        rig.submit(&web("web", 1)).unwrap();
+        rig.ready("web", 0);
+        let sick = rig.report("web", 0, |status| status.ready = false);
+        rig.slow = true;
+        let (host, verb) = ("n1".parse().unwrap(), HostVerb::Down { fenced: false });
+        rig.ask_later(&root(), Command::Host { host, verb });
+        assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
+        rig.tell(Input::Status(sick));
+        assert_eq!(rig.condition("web", 0), Some(EndpointState::NotReady));
+        rig.store.failing_commits = refused;
+        rig.slow = false;
+        rig.land();
+        rig.settle();
+        let is_there = rig.condition("web", 0) == Some(EndpointState::NotReady);
+        assert_eq!(is_there, refused == 1);
+    }
 }

@@ -35,7 +35,12 @@ impl Registry {
                 self.forget_unknown(host, &report.name(), AfterRelease::Free);
                 self.newest_status(key, report.status);
             }
-            _ => self.strange_replica(host, report),
+            _ => {
+                if let Some(key) = key {
+                    self.newest_of_given_up(key, host, &report);
+                }
+                self.strange_replica(host, report);
+            }
         }
     }
 
@@ -79,26 +84,29 @@ impl Registry {
         }
     }
 
-    /// A replica that is being given up, and by what is on disk is not yet, is listed by its newest status until then.
-    fn last_status(&mut self, host: HostId, report: &ReplicaReport) {
-        let Some(service) = self.names.get(&report.service) else {
+    /// A replica that is about to be given up with its host is listed until the store has that; what is told of it
+    /// meanwhile is shown at once, like all news.
+    fn newest_of_given_up(&mut self, key: ReplicaKey, host: HostId, report: &ReplicaReport) {
+        let shown = self.truth.replicas.durable(&key);
+        let Some(shown) = shown.filter(|replica| is_at(replica, host, report)) else {
             return;
         };
-        let key = (*service, report.index);
-        let is_newer = |replica: &Replica| {
-            let old = replica.status.as_ref();
-            old.is_none_or(|old| (report.status.run, report.status.seq) > (old.run, old.seq))
-        };
-        let listed = self.truth.replicas.durable(&key);
-        if !listed.is_some_and(|it| is_at(it, host, report) && is_newer(it)) {
+        let status = &report.status;
+        let old = shown.status.as_ref();
+        if old.is_none_or(|old| (status.run, status.seq) <= (old.run, old.seq)) {
             return;
         }
+        let told = told_by(old, status);
         let now = self.now.wall;
         self.truth.replicas.note(&key, |replica| {
-            if replica.incarnation == report.incarnation {
-                replica.hear(&report.status, now);
+            // What was decided of it since is not what the host speaks of.
+            if is_at(replica, host, report) {
+                replica.hear(status, now);
             }
         });
+        for event in told {
+            self.relay(key, report.incarnation, event);
+        }
         self.shown.news.insert_replica(key);
     }
 
@@ -115,7 +123,6 @@ impl Registry {
         let mut desired = service.map(|service| leftover(service, &key));
         let stranded = self.stranded_as(host, &key);
         if let Some(at) = stranded {
-            self.last_status(host, &report);
             if ended {
                 self.stranded_due.insert(host);
             }

@@ -25,6 +25,8 @@ impl World {
             self.only_ready_replicas_are_listed();
         }
         self.nothing_lost_is_listed();
+        self.what_is_lost_is_given_up();
+        self.drains_are_as_ordered();
         self.no_attached_replica_waits_or_moves();
         for effect in std::mem::take(&mut self.rig.effects) {
             if let Effect::Publish { revision, .. } = effect {
@@ -135,6 +137,28 @@ impl World {
                     assert!(!is_there, "{service} is listed on {}", machine.name);
                 }
             }
+        }
+    }
+
+    /// As soon as the store takes it, what was on a lost host is over there.
+    fn what_is_lost_is_given_up(&self) {
+        let registry = &self.rig.registry;
+        if registry.outbox.is_busy() || registry.outbox.is_resting(self.rig.now.mono) {
+            return;
+        }
+        for (key, replica) in registry.truth.replicas.iter() {
+            if let Phase::Placed(placement) = &replica.phase {
+                assert!(registry.lost(placement.host).is_none(), "{key:?} stands");
+            }
+        }
+    }
+
+    /// What was acknowledged about hosts outlives starts and refused batches.
+    fn drains_are_as_ordered(&self) {
+        let registry = &self.rig.registry;
+        for (id, host) in registry.truth.known_hosts() {
+            let is_drained = registry.is_drained(*id);
+            assert_eq!(is_drained, host.drain.is_some(), "{}", host.name());
         }
     }
 
