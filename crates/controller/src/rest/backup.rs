@@ -9,6 +9,7 @@ use http::header;
 use crate::app::App;
 use crate::backup::Backup;
 use crate::clock;
+use crate::store::RedbStore;
 use crate::token::TokenKey;
 use crate::vital;
 
@@ -47,7 +48,7 @@ pub(crate) async fn make(
         let secret = with_secrets.then(|| TokenKey::bytes_of(&folder));
         let secret = secret.transpose().map_err(|cause| cause.reason)?;
         let mut bytes = Vec::new();
-        let backup = Backup::of(stored, secret, clock::wall());
+        let backup = Backup::of(RedbStore::FORMAT, stored, secret, clock::wall());
         backup
             .write(&mut bytes)
             .map_err(|cause| cause.to_string())?;
