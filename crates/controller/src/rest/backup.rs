@@ -17,8 +17,8 @@ use super::identity::Asker;
 use super::query::Query;
 use super::refused::Refused;
 
-/// For admins: it has what every user submitted. Cost: the store is read once, and truth waits that long, 0.2 s for
-/// 100,000 records; the answer is made in memory.
+/// For admins: it has what every user submitted. Cost: the store is read once, and truth waits that long, some
+/// 0.2 s for 100,000 replicas; the answer is made in memory.
 pub(crate) async fn make(
     State(app): State<Arc<App>>,
     asker: Asker,
