@@ -19,6 +19,7 @@ use super::outbox::Outbox;
 use super::placement::Waits;
 use super::pools::Pools;
 use super::port_history::Archive;
+use super::residents::Residents;
 use super::retention::Retention;
 use super::show::Shown;
 use super::truth::{MetaKey, Truth};
@@ -78,6 +79,8 @@ pub struct Registry {
     /// The newest moment the driver told.
     pub(super) now: Now,
     pub(super) truth: Truth,
+    /// Who is placed where on disk.
+    pub(super) residents: Residents,
     pub(super) pools: Pools,
     /// Service ids by name, as in `truth`.
     pub(super) names: BTreeMap<ServiceName, ServiceId>,
@@ -136,6 +139,7 @@ impl Registry {
             pools: Pools::new(&config),
             config,
             now,
+            residents: Residents::of(&truth.replicas),
             truth,
             names: BTreeMap::new(),
             host_names: BTreeMap::new(),
@@ -217,6 +221,7 @@ impl Registry {
         let Some(sent) = self.outbox.landed(batch) else {
             return;
         };
+        self.residents.follow(&self.truth.replicas);
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;

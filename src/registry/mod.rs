@@ -51,6 +51,7 @@ mod reasons;
 mod records;
 mod replica_list;
 mod replicas;
+mod residents;
 mod retention;
 mod roll;
 mod roster;

@@ -15,18 +15,18 @@ impl Registry {
     /// The wanted set of a host: its number, whether the host must tell everything first, and what is wanted, by
     /// service and index. `None`: the host never reported.
     ///
-    /// Cost: one look at every replica.
+    /// Cost: linear in what is placed there.
     #[must_use]
     pub fn desired(&self, host: &HostName) -> Option<(u64, bool, Vec<Desired>)> {
         let id = *self.host_names.get(host)?;
         let life = self.lives.get(&id)?;
-        let mut wanted: Vec<Desired> = self
-            .truth
-            .replicas
-            .durable_range(..)
-            .into_iter()
-            .filter_map(|(key, replica)| self.wanted(id, *key, replica))
-            .collect();
+        let placed = self.residents.on(id).filter_map(|key| {
+            let replica = self.truth.replicas.durable(&key)?;
+            self.wanted(id, key, replica)
+        });
+        let mut wanted: Vec<Desired> = placed.collect();
+        #[cfg(test)]
+        self.assert_all_are_found(id, &wanted);
         let placed: BTreeSet<ReplicaName> = wanted.iter().map(Desired::name).collect();
         for (key, leftover) in &life.leftovers {
             // Until its end is durable it is still wanted as placed.
@@ -48,6 +48,14 @@ impl Registry {
         }
         wanted.sort_by_cached_key(Desired::name);
         Some((life.orders, !life.reported, wanted))
+    }
+
+    /// By a look at every replica.
+    #[cfg(test)]
+    fn assert_all_are_found(&self, host: HostId, wanted: &[Desired]) {
+        let all = self.truth.replicas.durable_range(..).into_iter();
+        let all = all.filter_map(|(key, replica)| self.wanted(host, *key, replica));
+        assert_eq!(wanted, all.collect::<Vec<_>>());
     }
 
     fn wanted(&self, host: HostId, key: ReplicaKey, replica: &Replica) -> Option<Desired> {

@@ -453,6 +453,7 @@ struct Format {
 
 #[derive(Deserialize)]
 struct Read<T> {
+    format: u32,
     record: T,
 }
 
@@ -467,13 +468,21 @@ pub(super) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
 
 /// The record of these bytes.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let damaged = |error: serde_json::Error| DecodeError::Damaged(error.to_string());
-    let Format { format } = serde_json::from_slice(bytes).map_err(damaged)?;
+    let (format, read) = match serde_json::from_slice::<Read<T>>(bytes) {
+        Ok(Read { format, record }) => (format, Ok(record)),
+        // What a newer version wrote need not be a record here; a start reads each record once, so only then.
+        Err(cause) => {
+            let damaged = DecodeError::Damaged(cause.to_string());
+            match serde_json::from_slice::<Format>(bytes) {
+                Ok(Format { format }) => (format, Err(damaged)),
+                Err(_) => return Err(damaged),
+            }
+        }
+    };
     if format > FORMAT {
         return Err(DecodeError::Newer(format));
     }
-    let Read { record } = serde_json::from_slice(bytes).map_err(damaged)?;
-    Ok(record)
+    read
 }
 
 /// Why bytes are no record.

@@ -218,6 +218,25 @@ impl Client {
         opened.unwrap_or_else(|_| Err(self.late(within)))
     }
 
+    /// `GET path` answered with `media_type`, however long, to be read piece by piece as it comes.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`].
+    pub async fn download(
+        &self,
+        path: &str,
+        media_type: &'static str,
+        within: Duration,
+    ) -> Result<Download, ClientError> {
+        let flow = self.open(path, HeaderMap::new(), media_type, within);
+        Ok(Download {
+            flow: flow.await?,
+            within,
+            client: self.clone(),
+        })
+    }
+
     fn late(&self, within: Duration) -> ClientError {
         let target = self.target.clone();
         ClientError::Timeout { target, within }
@@ -245,6 +264,26 @@ impl Client {
             target: self.target.clone(),
             reason,
         }
+    }
+}
+
+/// A long answer on its way. Dropped, its connection is closed.
+pub struct Download {
+    flow: Flow,
+    within: Duration,
+    client: Client,
+}
+
+impl Download {
+    /// The next piece, `None` at the end; each has as long as the head of the answer had.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Unreachable`] if the connection is cut before the end, [`ClientError::Timeout`].
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let piece = tokio::time::timeout(self.within, self.flow.piece());
+        let piece = piece.await;
+        piece.unwrap_or_else(|_| Err(self.client.late(self.within)))
     }
 }
 
@@ -316,6 +355,47 @@ mod tests {
         };
         let call = client.get("/", Duration::from_secs(60));
         tokio::join!(call, serve).0
+    }
+
+    /// How many bytes come of a download that is said to have so many megabytes.
+    async fn downloaded(said: usize, sent: usize) -> Result<usize, ClientError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::new(target.parse().unwrap());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            _ = stream.read(&mut asked).await.unwrap();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/gzip\r\ncontent-length: {}\r\n\r\n",
+                said << 20
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            for _ in 0..sent {
+                stream.write_all(&vec![0; 1 << 20]).await.unwrap();
+            }
+        };
+        let read = async {
+            let within = Duration::from_secs(60);
+            let mut download = client.download("/", "application/gzip", within).await?;
+            let mut bytes = 0;
+            while let Some(piece) = download.piece().await? {
+                bytes += piece.len();
+            }
+            Ok(bytes)
+        };
+        tokio::join!(read, serve).0
+    }
+
+    #[tokio::test]
+    async fn a_download_may_be_longer_than_any_answer_but_not_shorter_than_it_says() {
+        let long = (Client::MAX_BODY >> 20) + 1;
+        assert_eq!(downloaded(long, long).await.unwrap(), long << 20);
+        let cut = downloaded(3, 2).await;
+        assert!(
+            matches!(cut, Err(ClientError::Unreachable { .. })),
+            "{cut:?}"
+        );
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use portreeve::registry::{Store, StoreError, Stored, tables};
+use portreeve::registry::{StoreError, Stored, tables};
 use portreeve::time::WallClock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -28,9 +28,9 @@ pub use restore::{Former, Restored, restore};
 pub struct BackupHead {
     /// The form of the file: [`BackupHead::FORM`].
     pub portreeve_backup: u32,
-    /// The format of the records: [`RedbStore::FORMAT`] of the version that made it.
+    /// The format of the store that it is of, which a restore gives back.
     pub store_format: u32,
-    /// That version.
+    /// The version that made it.
     pub version: String,
     /// When it was made.
     pub created: WallClock,
@@ -71,8 +71,9 @@ impl Backup {
     /// The most bytes of all lines together.
     const LONGEST: u64 = 16 << 30;
 
-    /// What the store holds, as a backup.
+    /// What a store of this format holds, as a backup.
     pub(crate) fn of(
+        store_format: u32,
         stored: Stored,
         secret: Option<[u8; TokenKey::LENGTH]>,
         now: WallClock,
@@ -80,7 +81,7 @@ impl Backup {
         Self {
             head: BackupHead {
                 portreeve_backup: BackupHead::FORM,
-                store_format: RedbStore::FORMAT,
+                store_format,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 created: now,
                 commits: stored.commits,
@@ -136,6 +137,9 @@ impl Backup {
             return Err(BackupError::Newer {
                 version: head.version,
             });
+        }
+        if head.portreeve_backup == 0 || head.store_format == 0 {
+            return Err(BackupError::damaged("it says format 0, which never was"));
         }
         let mut backup = Self {
             stored: Stored {
@@ -222,7 +226,8 @@ fn unhex(text: &str) -> Result<[u8; TokenKey::LENGTH], BackupError> {
     bytes.ok_or_else(|| BackupError::damaged("its secret is none"))
 }
 
-/// Writes a backup of the data directory that no controller has to `out`, and says what it is.
+/// Writes a backup of the data directory that no controller has to `out`, and says what it is. A store of an older
+/// format stays of that one.
 ///
 /// # Errors
 ///
@@ -239,9 +244,9 @@ pub fn back_up(
         });
     }
     let data = DataDir::take(data)?;
-    let stored = RedbStore::open(data.path())?.load()?;
+    let (format, stored) = RedbStore::read(data.path())?;
     let secret = with_secrets.then(|| TokenKey::bytes_of(data.path()));
-    let backup = Backup::of(stored, secret.transpose()?, now);
+    let backup = Backup::of(format, stored, secret.transpose()?, now);
     backup.write(out).map_err(BackupError::read)?;
     Ok(backup.head)
 }
@@ -260,7 +265,7 @@ pub fn check_backup(from: impl Read) -> Result<BackupHead, BackupError> {
 #[non_exhaustive]
 pub enum BackupError {
     /// It cannot be read as one.
-    #[error("the backup is damaged: {reason}; nothing was restored")]
+    #[error("the backup is damaged: {reason}")]
     Damaged {
         /// What was found.
         reason: String,
@@ -288,6 +293,14 @@ pub enum BackupError {
         data: String,
         /// What it would be called.
         kept: &'static str,
+    },
+    /// What an earlier restore left aside would be lost.
+    #[error(
+        "{kept} is there already, from an earlier restore; move it away, or remove it if nobody needs it, and restore then"
+    )]
+    KeptThere {
+        /// Where.
+        kept: String,
     },
     /// A controller has the directory.
     #[error("{data} is in use by a controller{}; {}", pid.map_or_else(String::new, |pid| format!(" (process {pid})")), "stop it first; `portreeve backup FILE` without --data asks it for one while it runs")]

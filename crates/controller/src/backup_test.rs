@@ -4,6 +4,9 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lineage::Lineage;
+use crate::tally::{Noted, Tally};
+use portreeve::registry::Store;
 
 fn stored(records: &[(usize, String, String)]) -> Stored {
     let mut tables_of: BTreeMap<String, BTreeMap<String, Vec<u8>>> = BTreeMap::new();
@@ -31,7 +34,12 @@ fn some() -> Stored {
 
 fn packed(stored: &Stored, secret: Option<[u8; 32]>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let backup = Backup::of(stored.clone(), secret, WallClock::from_unix_millis(9));
+    let backup = Backup::of(
+        RedbStore::FORMAT,
+        stored.clone(),
+        secret,
+        WallClock::from_unix_millis(9),
+    );
     backup.write(&mut bytes).unwrap();
     bytes
 }
@@ -123,12 +131,8 @@ fn a_restore_holds_the_backup_and_nothing_else_and_never_replaces_a_store_unaske
     let done = restore(data.path(), &bytes[..], Former::Refuse).unwrap();
     assert!(!done.kept_former && done.new_secret && done.records == 60);
     let whole = |found: Stored| {
-        let full = found
-            .tables
-            .into_iter()
-            .filter(|(_, table)| !table.is_empty());
         assert_eq!(found.commits, 4711);
-        assert_eq!(full.collect::<BTreeMap<_, _>>(), some().tables);
+        assert_eq!(full(&found), some().tables);
     };
     whole(reopened(data.path()));
     // Another one over it: refused, damaged or not.
@@ -145,12 +149,139 @@ fn a_restore_holds_the_backup_and_nothing_else_and_never_replaces_a_store_unaske
     assert!(done.kept_former && !done.new_secret);
     assert_eq!(reopened(data.path()).tables[tables::SERVICES].len(), 1);
     assert_eq!(TokenKey::bytes_of(data.path()).unwrap(), [3; 32]);
+    // Once more, with a third one: what was there first is not lost for it.
+    let refused = restore(data.path(), &bytes[..], Former::SetAside).unwrap_err();
+    assert!(
+        matches!(refused, BackupError::KeptThere { .. }),
+        "{refused}"
+    );
+    assert_eq!(reopened(data.path()).tables[tables::SERVICES].len(), 1);
     std::fs::rename(
         data.path().join(Restored::FORMER),
         data.path().join(RedbStore::FILE),
     )
     .unwrap();
     whole(reopened(data.path()));
+}
+
+#[test]
+fn another_secret_leaves_the_former_beside_the_former_store() {
+    let data = tempfile::tempdir().unwrap();
+    let of = |secret| packed(&some(), Some(secret));
+    restore(data.path(), &of([1; 32])[..], Former::Refuse).unwrap();
+    let kept = data.path().join(Restored::FORMER_SECRET);
+    restore(data.path(), &of([1; 32])[..], Former::SetAside).unwrap();
+    assert!(!kept.exists(), "the same one");
+    std::fs::remove_file(data.path().join(Restored::FORMER)).unwrap();
+    restore(data.path(), &of([2; 32])[..], Former::SetAside).unwrap();
+    assert_eq!(std::fs::read(&kept).unwrap(), [1; 32]);
+    assert_eq!(TokenKey::bytes_of(data.path()).unwrap(), [2; 32]);
+}
+
+fn full(stored: &Stored) -> BTreeMap<String, BTreeMap<String, Vec<u8>>> {
+    let mut tables = stored.tables.clone();
+    tables.retain(|_, table| !table.is_empty());
+    tables
+}
+
+/// Kills a restore before each thing that it changes.
+#[test]
+fn a_restore_that_dies_at_any_step_leaves_either_store_and_is_done_by_the_next() {
+    let former = stored(&[(1, "x".into(), "{}".into())]);
+    let holds = |stored: &Stored, what: &Stored| full(stored) == full(what);
+    let bytes = packed(&some(), Some([2; 32]));
+    let (mut before, mut after) = (0, 0);
+    for dies_at in 0.. {
+        let data = tempfile::tempdir().unwrap();
+        restore(
+            data.path(),
+            &packed(&former, Some([1; 32]))[..],
+            Former::Refuse,
+        )
+        .unwrap();
+        Tally::of(data.path()).note(Noted {
+            commits: 4711,
+            doubt: false,
+        });
+        Lineage::of(data.path(), 4711, Some(4711))
+            .note(4711)
+            .unwrap();
+        let mut step = 0;
+        let mut die = || {
+            // Unwinds past all that would clean up, as a kill does.
+            assert_ne!(step, dies_at, "killed");
+            step += 1;
+        };
+        let restored = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            restore::step_by_step(data.path(), &bytes[..], Former::SetAside, &mut die)
+        }));
+        let found = reopened(data.path());
+        let secret = TokenKey::bytes_of(data.path()).unwrap();
+        let copied = || {
+            let noted = Tally::of(data.path()).noted().map(|it| it.commits);
+            Lineage::of(data.path(), 4711, noted).copied().is_some()
+        };
+        if holds(&found, &some()) {
+            assert_eq!(secret, [2; 32], "step {dies_at}");
+            assert!(copied(), "step {dies_at}: no new epoch");
+            after += 1;
+        } else {
+            assert!(holds(&found, &former), "step {dies_at}");
+            before += 1;
+        }
+        let is_through = restored.is_ok();
+        if !is_through {
+            let kept = data.path().join(Restored::FORMER);
+            if holds(&reopened(data.path()), &some()) {
+                // It stands: what was kept is the former one.
+                std::fs::rename(kept, data.path().join("former.redb")).unwrap();
+                std::fs::remove_file(data.path().join(Restored::FORMER_SECRET)).unwrap();
+            }
+            restore(data.path(), &bytes[..], Former::SetAside).unwrap();
+            assert!(holds(&reopened(data.path()), &some()), "step {dies_at}");
+            assert!(copied());
+            assert_eq!(TokenKey::bytes_of(data.path()).unwrap(), [2; 32]);
+            continue;
+        }
+        break;
+    }
+    assert!(before >= 5 && after >= 2, "{before} {after}");
+}
+
+#[test]
+fn a_backup_of_an_older_store_leaves_it_of_its_format_and_so_does_its_restore() {
+    use std::os::unix::fs::MetadataExt;
+    let packed = include_bytes!("tests/golden/format-1.redb.gz");
+    let mut old = Vec::new();
+    GzDecoder::new(&packed[..]).read_to_end(&mut old).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().join(RedbStore::FILE);
+    std::fs::write(&path, &old).unwrap();
+    let mut bytes = Vec::new();
+    let now = WallClock::from_unix_millis(1);
+    let head = back_up(data.path(), false, now, &mut bytes).unwrap();
+    assert_eq!(head.store_format, 1);
+    let (format, stored) = RedbStore::read(data.path()).unwrap();
+    assert_eq!(format, 1, "the version that made it has to take it still");
+    assert!(!data.path().join("portreeve.redb.format-1").exists());
+    let other = tempfile::tempdir().unwrap();
+    // As the controller's account: what root makes there is that one's.
+    let is_root = nix::unistd::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(other.path(), Some(4711), Some(4712)).unwrap();
+    }
+    restore(other.path(), &bytes[..], Former::Refuse).unwrap();
+    for made in [RedbStore::FILE, "lock"].map(|name| other.path().join(name)) {
+        let made = std::fs::metadata(made).unwrap();
+        if is_root {
+            assert_eq!((made.uid(), made.gid()), (4711, 4712));
+        }
+    }
+    let (format, restored) = RedbStore::read(other.path()).unwrap();
+    assert_eq!(format, 1);
+    assert!(full(&restored) == full(&stored));
+    assert!(full(&reopened(other.path())) == full(&stored));
+    assert_eq!(RedbStore::read(other.path()).unwrap().0, RedbStore::FORMAT);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 /// A data directory that this process holds until the value is dropped.
@@ -32,10 +32,29 @@ impl DataDir {
             },
             LockError::Io(cause) => io(&lock, cause),
         })?;
-        Ok(Self {
+        let data = Self {
             path: path.to_owned(),
             _lock: file,
-        })
+        };
+        data.give_to_owner(&lock)
+            .map_err(|cause| io(&lock, cause))?;
+        Ok(data)
+    }
+
+    /// Gives a file that root made to whom the directory belongs, whose controller has to use it. Without root it
+    /// belongs to the right one, or nobody can change that.
+    pub(crate) fn give_to_owner(&self, file: &Path) -> std::io::Result<()> {
+        if !nix::unistd::geteuid().is_root() {
+            return Ok(());
+        }
+        let owner = std::fs::metadata(&self.path)?;
+        let has = std::fs::symlink_metadata(file)?;
+        // A second name may be that of a file which is nobody's to give away.
+        let is_ours = has.is_file() && has.nlink() == 1;
+        if !is_ours || (has.uid(), has.gid()) == (owner.uid(), owner.gid()) {
+            return Ok(());
+        }
+        lchown(file, Some(owner.uid()), Some(owner.gid()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -53,6 +72,8 @@ pub(crate) fn take_lock(path: &Path) -> Result<File, LockError> {
         .create(true)
         .truncate(false)
         .mode(0o644)
+        // Root may take it in a folder of somebody else, who must not have it write elsewhere.
+        .custom_flags(nix::libc::O_NOFOLLOW)
         .open(path)
         .map_err(LockError::Io)?;
     match file.try_lock() {
@@ -93,6 +114,17 @@ pub(crate) enum TakeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lock_of_a_directory_is_never_another_file() {
+        let [data, elsewhere] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let other = elsewhere.path().join("other");
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, data.path().join("lock")).unwrap();
+        let refused = DataDir::take(data.path()).unwrap_err();
+        assert!(matches!(refused, TakeError::Io { .. }), "{refused:?}");
+        assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+    }
 
     #[test]
     fn a_taken_directory_names_its_holder_and_is_free_after_it() {

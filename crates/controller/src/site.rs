@@ -203,12 +203,17 @@ pub(crate) struct FakeAgent {
 impl FakeAgent {
     /// Joins as host `n1` with nothing on it.
     pub(crate) async fn join(site: &Site) -> Self {
-        let agent = Self {
-            host: "n1".parse().unwrap(),
-            client: site.client(),
-        };
+        let agent = Self::named(site, "n1");
         agent.report(&agent.facts()).await;
         agent
+    }
+
+    /// One that has said nothing yet.
+    pub(crate) fn named(site: &Site, host: &str) -> Self {
+        Self {
+            host: host.parse().unwrap(),
+            client: site.client(),
+        }
     }
 
     pub(crate) fn facts(&self) -> HostFacts {

@@ -29,6 +29,15 @@ struct Doubt {
     undo: Vec<Write>,
 }
 
+/// A database that was found whole.
+struct Opened {
+    database: Database,
+    format: u32,
+    commits: u64,
+    /// Whether the last process left a commit whose outcome it did not know.
+    doubt: bool,
+}
+
 /// What the database lies on.
 pub(crate) trait Medium: Send {
     /// Opens the database, and checks every page of it.
@@ -74,23 +83,43 @@ impl RedbStore {
         Self::on(place, Box::new(file))
     }
 
-    /// Makes a store that holds this, beside the one of `folder`, and says where: to be moved into its place.
-    pub(crate) fn restored(folder: &Path, stored: &Stored) -> Result<PathBuf, StoreError> {
+    /// What the store in `folder` holds, and of which format it is. It stays of that one, so that the version which
+    /// made it takes it still.
+    pub(crate) fn read(folder: &Path) -> Result<(u32, Stored), StoreError> {
         let file = Place::of(folder);
         let place = file.path().display().to_string();
-        file.make_holding("restored", stored)
+        let store = Self::closed(place, Box::new(file));
+        let opened = store.checked()?;
+        let stored = read_all(&opened.database).map_err(|cause| refused(&store.place, cause))?;
+        Ok((opened.format, stored))
+    }
+
+    /// Makes a store of this format that holds this, beside the one of `folder`, and says where: to be moved into its
+    /// place.
+    pub(crate) fn restored(
+        folder: &Path,
+        format: u32,
+        stored: &Stored,
+    ) -> Result<PathBuf, StoreError> {
+        let file = Place::of(folder);
+        let place = file.path().display().to_string();
+        file.make_holding("restored", format, stored)
             .map_err(|cause| refused(&place, cause))
     }
 
     fn on(place: String, medium: Box<dyn Medium>) -> Result<Self, StoreError> {
-        let mut store = Self {
+        let mut store = Self::closed(place, medium);
+        store.database()?;
+        Ok(store)
+    }
+
+    fn closed(place: String, medium: Box<dyn Medium>) -> Self {
+        Self {
             place,
             medium,
             database: None,
             doubt: None,
-        };
-        store.database()?;
-        Ok(store)
+        }
     }
 
     /// Refuses a store that lacks commits which were accepted: damaged at its end, or an older copy.
@@ -117,7 +146,8 @@ impl RedbStore {
         Ok(self.database.insert(database))
     }
 
-    fn reopened(&mut self) -> Result<Database, StoreError> {
+    /// The database as it lies there, found whole.
+    fn checked(&self) -> Result<Opened, StoreError> {
         let failed = |cause| refused(&self.place, cause);
         let noted = self.medium.noted();
         let doubt = noted.is_some_and(|noted| noted.doubt);
@@ -125,15 +155,30 @@ impl RedbStore {
             let rewritten = self.medium.rewrite();
             rewritten.map_err(|cause| io_error(&self.place, &cause))?;
         }
-        let mut database = self.medium.open().map_err(failed)?;
+        let database = self.medium.open().map_err(failed)?;
         let (format, commits) = read_format(&database).map_err(failed)?;
         let format = self.known(format)?;
         self.refuse_older(noted, commits)?;
+        Ok(Opened {
+            database,
+            format,
+            commits,
+            doubt,
+        })
+    }
+
+    fn reopened(&mut self) -> Result<Database, StoreError> {
+        let Opened {
+            mut database,
+            format,
+            mut commits,
+            doubt,
+        } = self.checked()?;
+        let failed = |cause| refused(&self.place, cause);
         if format < Self::FORMAT {
             drop(database);
             database = self.migrated(format)?;
         }
-        let mut commits = commits;
         if let Some(doubt) = &self.doubt
             && doubt.commits == commits
         {
@@ -298,10 +343,10 @@ fn write<'a>(
 }
 
 /// Has the database, which may be empty, be one of this format with every table.
-fn write_format(transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
+fn write_format(transaction: &redb::WriteTransaction, format: u32) -> Result<(), redb::Error> {
     transaction
         .open_table(HEAD)?
-        .insert(FORMAT, u64::from(RedbStore::FORMAT))?;
+        .insert(FORMAT, u64::from(format))?;
     for name in tables::ALL {
         transaction.open_table(records(name))?;
     }

@@ -56,7 +56,8 @@ impl Bearer {
 
 impl TokenKey {
     pub(crate) const LENGTH: usize = 32;
-    const FILE: &str = "secret";
+    /// The file's name in the data directory.
+    pub(crate) const FILE: &str = "secret";
     /// The longest text that is looked at.
     const MAX_TEXT: usize = 512;
 
@@ -180,12 +181,16 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 fn put(folder: &Path, path: &Path, secret: &[u8]) -> std::io::Result<()> {
-    // Under another name first: a crash must not leave half a secret.
+    // Under another name first: a crash must not leave half a secret. What one left is made anew, not written into: it
+    // may be a link, or open to others.
     let begun = folder.join("secret.new");
+    match std::fs::remove_file(&begun) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&begun)?;
     file.write_all(secret)?;

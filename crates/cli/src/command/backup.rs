@@ -1,16 +1,15 @@
 //! `backup` and `restore`: everything the controller knows, in one file, and back.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use http::Method;
 use portreeve::time::WallClock;
 use portreeve_api::paths;
 use portreeve_controller::{BackupError, BackupHead, Former, Restored, back_up, check_backup};
-use tempfile::NamedTempFile;
 
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
@@ -54,8 +53,16 @@ impl Backup {
             _ => Path::new("."),
         };
         let failed = |cause: io::Error| Failure::plain(format!("{}: {cause}", self.file.display()));
-        // Under another name in the same folder, so that there is never half a backup under this one.
-        let mut begun = NamedTempFile::new_in(folder).map_err(failed)?;
+        // Under another name in the same folder, so that there is never half a backup under this one; whoever finds
+        // what a killed one left sees what it was to be.
+        let mut begun_name = OsString::from(".");
+        begun_name.push(self.file.file_name().unwrap_or_default());
+        begun_name.push(".");
+        let mut begun = tempfile::Builder::new()
+            .prefix(&begun_name)
+            .suffix(".part")
+            .tempfile_in(folder)
+            .map_err(failed)?;
         let head = match &self.data {
             Some(data) => {
                 back_up(data, self.with_secrets, now(), begun.as_file_mut()).map_err(refused)?
@@ -63,12 +70,13 @@ impl Backup {
             None => {
                 let path = paths::backup(self.with_secrets);
                 let client = connect.client()?;
-                let reply = client
-                    .send(Method::GET, &path, None, "application/gzip", PATIENCE)
-                    .await?;
-                let head = check_backup(&reply.body[..]).map_err(refused)?;
-                begun.write_all(&reply.body).map_err(failed)?;
-                head
+                let mut download = client.download(&path, "application/gzip", PATIENCE).await?;
+                while let Some(piece) = download.piece().await? {
+                    begun.write_all(&piece).map_err(failed)?;
+                }
+                // As it lies there now.
+                begun.rewind().map_err(failed)?;
+                check_backup(begun.as_file_mut()).map_err(unmade)?
             }
         };
         begun.as_file().sync_all().map_err(failed)?;
@@ -136,7 +144,7 @@ impl Restore {
         } else {
             Former::Refuse
         };
-        let restored = portreeve_controller::restore(&data, file, former).map_err(refused)?;
+        let restored = portreeve_controller::restore(&data, file, former).map_err(unrestored)?;
         if restored.new_secret {
             tell!(
                 "the backup has no secrets and {} has none: the next controller makes one, and takes word of running \
@@ -164,6 +172,18 @@ impl Restore {
 fn is_there(file: &Path) -> Failure {
     let reason = format!("{} is there already; --force replaces it", file.display());
     Failure::plain(reason)
+}
+
+/// A backup that came and is none, such as one that was cut off on its way.
+fn unmade(cause: BackupError) -> Failure {
+    Failure::plain(format!("no backup was made: {cause}"))
+}
+
+fn unrestored(cause: BackupError) -> Failure {
+    match cause {
+        BackupError::Damaged { .. } => Failure::plain(format!("{cause}; nothing was restored")),
+        other => refused(other),
+    }
 }
 
 fn refused(cause: BackupError) -> Failure {

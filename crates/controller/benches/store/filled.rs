@@ -7,7 +7,7 @@ use portreeve::identity::Run;
 use portreeve::profile::Profile;
 use portreeve::registry::{
     Batch, BatchNumber, Command, Config, Effect, HostFacts, Input, Registry, ReplicaReport, Store,
-    Stored, Submission, Ticket, Write,
+    Stored, Submission, Ticket, Write, tables,
 };
 use portreeve::rights::Caller;
 use portreeve::supervision::{State, Status};
@@ -189,8 +189,50 @@ pub(crate) fn fill(folder: &Path, services: usize, each: usize) -> usize {
         key,
         value: Some(value),
     });
-    let mut store = RedbStore::open(folder).expect("a new store");
-    let writes: Vec<_> = writes.collect();
+    commit_all(folder, &writes.collect::<Vec<_>>());
+    placed
+}
+
+/// Adds the most that is kept of what is over: 1,000 events of each service, and 100,000 past placements; says how many
+/// records.
+pub(crate) fn fill_past(folder: &Path, services: usize) -> usize {
+    let write = |table, key: String, record: serde_json::Value| Write {
+        table,
+        key,
+        value: Some(
+            serde_json::json!({ "format": 1, "record": record })
+                .to_string()
+                .into_bytes(),
+        ),
+    };
+    let events = (1..=services).flat_map(|service| {
+        (500..1_500).map(move |number| {
+            let event = serde_json::json!({
+                "at": 1_790_000_000_000_u64 + number, "replica": number % 100, "incarnation": 0, "host": "n7",
+                "kind": "restarted", "text": format!("restart {number} after exit {}", number % 7),
+            });
+            (format!("{service:020}/{number:020}"), event)
+        })
+    });
+    let tenures = (0..100_000).map(|n| {
+        let (host, service) = (n % services, n % services + 1);
+        let tenure = serde_json::json!({
+            "host": format!("n{host}"), "service": format!("s{host}.alice"), "user": "alice", "uid": 1000,
+            "grant": { "ports": [{ "name": "http", "numbers": 20_000 + n % 1000, "protocol": "tcp" }] },
+            "from": 1_790_000_000_000_u64, "until": 1_790_000_009_000_u64, "how": "stopped by alice",
+        });
+        (format!("{host:010}/{service:020}/{:010}/{:010}", 500, n / services), tenure)
+    });
+    let mut writes = events
+        .map(|(key, it)| write(tables::EVENTS, key, it))
+        .collect::<Vec<_>>();
+    writes.extend(tenures.map(|(key, it)| write(tables::PORT_HISTORY, key, it)));
+    commit_all(folder, &writes);
+    writes.len()
+}
+
+fn commit_all(folder: &Path, writes: &[Write]) {
+    let mut store = RedbStore::open(folder).expect("a store");
     for (number, piece) in writes.chunks(50_000).enumerate() {
         let batch = Batch {
             number: BatchNumber(number as u64),
@@ -198,5 +240,4 @@ pub(crate) fn fill(folder: &Path, services: usize, each: usize) -> usize {
         };
         store.commit(&batch).expect("the disk takes it");
     }
-    placed
 }

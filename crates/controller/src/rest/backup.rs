@@ -9,6 +9,7 @@ use http::header;
 use crate::app::App;
 use crate::backup::Backup;
 use crate::clock;
+use crate::store::RedbStore;
 use crate::token::TokenKey;
 use crate::vital;
 
@@ -16,8 +17,8 @@ use super::identity::Asker;
 use super::query::Query;
 use super::refused::Refused;
 
-/// For admins: it has what every user submitted. Cost: the store is read once, and truth waits that long, 0.2 s for
-/// 100,000 records; the answer is made in memory.
+/// For admins: it has what every user submitted. Cost: the store is read once, and truth waits that long, some
+/// 0.2 s for 100,000 replicas; the answer is made in memory.
 pub(crate) async fn make(
     State(app): State<Arc<App>>,
     asker: Asker,
@@ -47,7 +48,7 @@ pub(crate) async fn make(
         let secret = with_secrets.then(|| TokenKey::bytes_of(&folder));
         let secret = secret.transpose().map_err(|cause| cause.reason)?;
         let mut bytes = Vec::new();
-        let backup = Backup::of(stored, secret, clock::wall());
+        let backup = Backup::of(RedbStore::FORMAT, stored, secret, clock::wall());
         backup
             .write(&mut bytes)
             .map_err(|cause| cause.to_string())?;

@@ -215,7 +215,7 @@ impl Medium for Disk {
         let database = builder().create_with_backend(self.clone())?;
         if fresh {
             let transaction = database.begin_write()?;
-            write_format(&transaction)?;
+            write_format(&transaction, RedbStore::FORMAT)?;
             transaction.commit()?;
         }
         Ok(database)

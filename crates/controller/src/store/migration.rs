@@ -29,6 +29,6 @@ pub(super) fn migrate(database: &Database, from: u32) -> Result<(), redb::Error>
     for step in STEPS.iter().skip(done) {
         step(&transaction)?;
     }
-    write_format(&transaction)?;
+    write_format(&transaction, RedbStore::FORMAT)?;
     Ok(transaction.commit()?)
 }

@@ -41,24 +41,33 @@ impl Place {
 
     /// Makes an empty store under another name first, so that a crash leaves none or a whole one.
     pub(super) fn make(&self) -> Result<(), redb::Error> {
-        let begun = self.make_holding("new", &Stored::default())?;
+        let begun = self.make_holding("new", RedbStore::FORMAT, &Stored::default())?;
         Ok(self.renamed(&begun, &self.path)?)
     }
 
-    /// Makes a store that holds this, and says where: beside the real one, under its name and this ending.
+    /// Makes a store of this format that holds this, and says where: beside the real one, under its name and this
+    /// ending.
     pub(super) fn make_holding(
         &self,
         ending: &str,
+        format: u32,
         stored: &Stored,
     ) -> Result<PathBuf, redb::Error> {
         let begun = self.beside(ending);
-        let database = builder().create_with_backend(FileBackend::new(fresh(&begun)?)?)?;
-        let mut transaction = database.begin_write()?;
-        transaction.set_durability(Durability::Immediate)?;
-        write_format(&transaction)?;
-        fill(&transaction, stored)?;
-        transaction.commit()?;
-        Ok(begun)
+        let make = || {
+            let database = builder().create_with_backend(FileBackend::new(fresh(&begun)?)?)?;
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            write_format(&transaction, format)?;
+            fill(&transaction, stored)?;
+            Ok::<_, redb::Error>(transaction.commit()?)
+        };
+        let made = make();
+        if made.is_err() {
+            // Half a store would only take the room that is missing.
+            let _ = std::fs::remove_file(&begun);
+        }
+        made.map(|()| begun)
     }
 
     fn beside(&self, ending: &str) -> PathBuf {

@@ -14,23 +14,23 @@ use http::Method;
 use portreeve::identity::Run;
 use portreeve::port::Protocol;
 use portreeve::port_pool::Foreign;
-use portreeve::registry::{Answer, ServiceView};
+use portreeve::registry::{Answer, HostFacts, HostPorts, PortView, ServiceView};
 use portreeve::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use portreeve::time::WallClock;
 use portreeve_api::attach::{Ask, ProfileForm, Relayed};
-use portreeve_api::body::{DesiredReplica, ServiceList};
+use portreeve_api::body::{DesiredReplica, HostList, ServiceList};
 use portreeve_api::paths;
+use serde_json::json;
 
 use crate::site::{FakeAgent, PATIENCE, Site, config, profile, put, status};
 use crate::{Controller, RedbStore};
 
 /// The formats that were released, each with a store that one life left.
-const FILES: [(u32, &[u8]); 2] = [
-    (1, include_bytes!("golden/format-1.redb.gz")),
-    (2, include_bytes!("golden/format-2.redb.gz")),
-];
+const FORMATS: [u32; 2] = [1, 2];
 
-fn unpacked(packed: &[u8]) -> Vec<u8> {
+fn file_of(format: u32) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let packed = std::fs::File::open(folder.join(format!("format-{format}.redb.gz"))).unwrap();
     let mut bytes = Vec::new();
     GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
     bytes
@@ -84,6 +84,23 @@ const TOLD: [(&str, &str); 12] = [
         "web",
         "0.0 RUN ready [http=20000 internal=20001] 2, 1.0 RUN ready [http=20002 internal=20003] 2",
     ),
+];
+
+/// What [`lose_and_drain`] leaves beside it, which format 1 knew nothing of.
+const TOLD_SINCE_2: [(&str, &str); 3] = [
+    ("keeps", "0.0 RUN ready [http=20000 internal=20001] 0"),
+    ("lost", "0.1 PEND pending [] 0"),
+    ("lostjob", "0.0 EXIT host lost [] 0"),
+];
+
+/// Its hosts after a start: each one's state, whether it is drained, and the numbers of each that are held.
+const HOSTS_SINCE_2: [(&str, &str); 3] = [
+    ("n1", "not reported"),
+    (
+        "n2",
+        "lost; held 20000 stranded, 20001 stranded, 20002 stranded, 20003 stranded",
+    ),
+    ("n3", "not reported; drained by root; held 20000, 20001"),
 ];
 
 fn failure() -> Failure {
@@ -245,26 +262,99 @@ async fn live(site: &Site) {
     *request.method_mut() = Method::POST;
     let seen = site.as_user(attach.uid, request).await;
     assert!(seen.status.is_success(), "{}", seen.text());
+    lose_and_drain(site).await;
     site.commits_at_rest().await;
 }
 
-fn expected() -> BTreeMap<String, String> {
-    TOLD.map(|(name, told)| (name.to_owned(), told.to_owned()))
-        .into()
+/// Has a host be lost with what ran there, and one be drained that keeps its replica.
+async fn lose_and_drain(site: &Site) {
+    let order = async |host: &FakeAgent, verb: &str, body: serde_json::Value| {
+        let path = paths::host_part(&host.host, verb);
+        let ordered = site
+            .client()
+            .call::<Answer>(Method::POST, &path, &body, PATIENCE)
+            .await;
+        ordered.unwrap();
+    };
+    let join = async |host: &str, address: &str| {
+        let agent = FakeAgent::named(site, host);
+        let facts = HostFacts {
+            published: Some(address.parse().unwrap()),
+            // What waits for the number of another goes on waiting.
+            reserved: "5000".parse().unwrap(),
+            ..agent.facts()
+        };
+        agent.report(&facts).await;
+        agent
+    };
+    let on = async |agent: &FakeAgent, name: &str, more: &str| {
+        let profile = format!(
+            "{more}{}[placement]\nhosts = \"{}\"\n",
+            profile(name, 1),
+            agent.host
+        );
+        site.submit(&profile).await;
+        let one = placed(agent, name, 1).await;
+        agent.tell(&one[0], &status(2, State::Up, true)).await;
+    };
+    let lost = join("n2", "127.0.0.2").await;
+    on(&lost, "lost", "").await;
+    on(&lost, "lostjob", "rerunnable = false\n").await;
+    order(&lost, "down", json!({})).await;
+    let drained = join("n3", "127.0.0.3").await;
+    on(&drained, "keeps", "").await;
+    order(&drained, "drain", json!({})).await;
+}
+
+/// Each host as [`HOSTS_SINCE_2`] has it.
+async fn told_of_hosts(site: &Site) -> BTreeMap<String, String> {
+    let list: HostList = site.get(&paths::hosts()).await;
+    let mut told = BTreeMap::new();
+    for host in list.hosts {
+        let ports: HostPorts = site.get(&paths::host_part(&host.host, "ports")).await;
+        let mut text = host.state;
+        if let Some(drain) = host.drain {
+            text.push_str(&format!("; drained by {}", drain.by));
+        }
+        if host.host.as_str() != "n1" {
+            let held = ports.ports.iter().filter(|it| it.state == "held");
+            let stranded = |it: &PortView| it.stranded.as_ref().map_or("", |_| " stranded");
+            let numbers = held.map(|it| format!("{}{}", it.numbers, stranded(it)));
+            let numbers: Vec<_> = numbers.collect();
+            text.push_str(&format!("; held {}", numbers.join(", ")));
+        }
+        told.insert(host.host.to_string(), text);
+    }
+    told
+}
+
+fn expected(format: u32) -> BTreeMap<String, String> {
+    let since_2 = TOLD_SINCE_2.iter().filter(|_| format >= 2);
+    let all = TOLD.iter().chain(since_2);
+    all.map(|(name, told)| ((*name).to_owned(), (*told).to_owned()))
+        .collect()
 }
 
 #[tokio::test]
 async fn a_store_of_every_format_is_read_whole_and_goes_on() {
-    for (format, packed) in FILES {
+    for format in FORMATS {
         let folder = tempfile::tempdir().unwrap();
         let config = config(&folder);
         std::fs::create_dir_all(&config.data).unwrap();
-        std::fs::write(config.data.join(RedbStore::FILE), unpacked(packed)).unwrap();
+        std::fs::write(config.data.join(RedbStore::FILE), file_of(format)).unwrap();
         let controller = Controller::start(config).await.unwrap();
         let site = Site { folder, controller };
         for round in ["migrated", "started again"] {
             let list: ServiceList = site.get(&paths::services()).await;
-            assert_eq!(told(&list.services), expected(), "format {format}, {round}");
+            assert_eq!(
+                told(&list.services),
+                expected(format),
+                "format {format}, {round}"
+            );
+            if format >= 2 {
+                let hosts = HOSTS_SINCE_2.map(|(host, told)| (host.to_owned(), told.to_owned()));
+                assert_eq!(told_of_hosts(&site).await, hosts.into(), "{round}");
+            }
         }
     }
 }
@@ -274,7 +364,7 @@ async fn this_version_leaves_what_the_golden_file_of_its_format_holds() {
     let site = Site::start().await;
     live(&site).await;
     let list: ServiceList = site.get(&paths::services()).await;
-    assert_eq!(told(&list.services), expected());
+    assert_eq!(told(&list.services), expected(RedbStore::FORMAT));
     let Site { folder, controller } = site;
     controller.stop().await;
     if let Some(leave) = std::env::var_os("PORTREEVE_GOLDEN") {
