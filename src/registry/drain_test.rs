@@ -415,6 +415,22 @@ fn a_moved_replica_that_does_not_come_up_keeps_the_others_where_they_serve() {
 }
 
 #[test]
+fn a_replica_that_was_moved_to_a_host_that_is_drained_before_it_is_ready_is_moved_on() {
+    let mut rig = three_on_n1();
+    slowly(&mut rig, "n1");
+    stopped(&mut rig, "web", 2);
+    assert_eq!(hosts_of(&rig, "web")[2], "n2");
+    rig.join("n3");
+    slowly(&mut rig, "n2");
+    assert_eq!(stopping(&rig, "web"), [2]);
+    stopped(&mut rig, "web", 2);
+    assert_eq!(hosts_of(&rig, "web")[2], "n3");
+    assert_eq!(progress(&rig, "n2"), "drained: 0 of 1 left");
+    rig.ready("web", 2);
+    assert_eq!(stopping(&rig, "web"), [1]);
+}
+
+#[test]
 fn a_roll_and_a_drain_never_take_two_replicas_of_a_service_at_once() {
     let mut rig = three_on_n1();
     rig.ask(Command::Restart {

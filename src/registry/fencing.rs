@@ -242,14 +242,22 @@ impl Registry {
                 host,
                 "fenced",
                 format!(
-                    "{} ordered {words} to stop that are not known here",
-                    by.user
+                    "{} ordered {words} to stop that {} not known here",
+                    by.user,
+                    if names.len() == 1 { "is" } else { "are" }
                 ),
             );
         }
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
-        let note = format!("stopping {words}; the numbers are free once they have ended");
+        let note = match changed {
+            true => format!("stopping {words}; the numbers are free once they have ended"),
+            false => {
+                format!(
+                    "nothing to change: {words} told to stop before; `portreeve host {name}` shows what is left"
+                )
+            }
+        };
         Ok(host_answer(name, changed, vec![note]))
     }
 

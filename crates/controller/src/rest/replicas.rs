@@ -172,7 +172,7 @@ fn host_of(service: &Arc<ServiceView>, caller: &Caller, index: u32) -> Result<Ho
         let why = replica.reason.as_ref();
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let reason = format!(
-            "{}/{index} has not run yet: it is {}{why}",
+            "{}/{index} is on no host, so nobody keeps its output: it is {}{why}",
             service.service, replica.state
         );
         Refused::new(StatusCode::CONFLICT, "no_logs", reason)

@@ -95,13 +95,15 @@ fn row(port: &PortView) -> Vec<String> {
     ]
 }
 
-/// The port's name, the seconds left, or the stranger's process.
+/// The port's name, the seconds left, the stranger's process, or why they are held by who was given up.
 fn detail(port: &PortView) -> Option<String> {
     let known = [
         port.name.as_ref().map(ToString::to_string),
         port.left_s.map(|left| format!("free in {left}s")),
         port.pid.map(|pid| format!("pid {pid}")),
         port.comm.clone(),
+        // Its new incarnation may run elsewhere: without a word it looks like a number that was forgotten.
+        port.stranded.as_ref().map(|why| format!("({why})")),
     ];
     let known: Vec<String> = known.into_iter().flatten().collect();
     (!known.is_empty()).then(|| known.join(" "))

@@ -110,14 +110,12 @@ impl Why {
         index: u32,
     ) -> Result<(), Failure> {
         let Some(replica) = service.replicas.iter().find(|it| it.replica == index) else {
-            return Err(Failure::plain(format!(
-                "{} has no replica {index}; `portreeve service {0}` lists them",
-                service.service
-            )));
+            let service = service.service.to_string();
+            return Err(Failure::no_such_replica(&service, index));
         };
         let mut standing = of_replica(service, replica);
         let asked = &self.name.service;
-        let turns = if was_placed(replica) {
+        let turns = if replica.host.is_some() && !standing.is_unknown {
             match record::turns(client, asked, index).await {
                 Ok(turns) => turns,
                 Err(why) => {
@@ -150,11 +148,6 @@ impl Why {
         text.push_str(&events(&told.events));
         print(&text)
     }
-}
-
-/// Whether a host may have a record of it.
-fn was_placed(replica: &ReplicaView) -> bool {
-    replica.host.is_some() || replica.incarnation.0 > 0
 }
 
 /// The newest events of it; none for who may not read them, and from a controller that does not answer.
@@ -203,13 +196,23 @@ fn events(events: &[EventView]) -> String {
         };
         let of = event
             .replica
-            .map_or(String::new(), |index| format!("/{index}"));
+            .map_or(String::new(), |index| format!("replica {index}: "));
         text.push_str(&format!(
-            "  {}  {}{of}: {}{times}\n",
+            "  {}  {of}{}{times}\n",
             moment(event.at),
-            event.kind,
-            event.text
+            in_words(event)
         ));
     }
     text
+}
+
+/// What happened, led in by its kind where the text does not say that itself.
+fn in_words(event: &EventView) -> String {
+    let kind = event.kind.replace('-', " ");
+    // The first letters, as `stopping` is told by "stopped by alice" and `restarted` by "restart 2".
+    let stem = &kind[..kind.len().min(4)];
+    match event.text.starts_with(stem) {
+        true => event.text.clone(),
+        false => format!("{kind}: {}", event.text),
+    }
 }
