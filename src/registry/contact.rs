@@ -202,16 +202,17 @@ impl Registry {
                 self.lose(id);
                 continue;
             }
-            let next = if life.contact == Contact::Suspect || silent >= silence.suspect_after() {
+            let due = if life.contact == Contact::Suspect || silent >= silence.suspect_after() {
                 if life.contact != Contact::Suspect {
                     life.contact = Contact::Suspect;
                     self.contacts.moved(id);
                 }
-                silence.host_grace()
+                // Also where all hosts are suspect a halt of this controller is to be noticed.
+                (since + silence.host_grace()).min(now + silence.suspect_after() / 2)
             } else {
-                silence.suspect_after()
+                since + silence.suspect_after()
             };
-            self.contacts.watch(id, since + next);
+            self.contacts.watch(id, due);
         }
     }
 
@@ -245,7 +246,6 @@ impl Registry {
     /// The host is lost: whatever it says counts only after it has told everything.
     pub(super) fn given_up(&mut self, id: HostId) {
         if let Some(life) = self.lives.get_mut(&id) {
-            life.contact = Contact::Fresh;
             life.reported = false;
         }
         self.shown.stale.end_of(id);

@@ -22,16 +22,26 @@ impl Registry {
         fenced: bool,
     ) -> Result<Answer, Refusal> {
         let name = self.host_name(host);
-        let heard = self.lives.get(&host).filter(|life| life.is_heard);
-        let silent = heard.map(|life| self.now.mono.since(life.heard));
+        let life = self.lives.get(&host);
+        // Before the start of this controller it may have been heard of by the one before.
+        let silent = life.map(|life| self.now.mono.since(life.heard));
         let suspect_after = self.config.silence.map(|it| it.suspect_after());
-        if let Some((silent, least)) = silent.zip(suspect_after).filter(|(it, least)| it < least)
+        let too_short = silent.zip(suspect_after).filter(|(it, least)| it < least);
+        let is_heard = life.is_some_and(|life| life.is_heard);
+        if let Some((silent, least)) = too_short
             && fenced
         {
+            let silent = Spelled(std::time::Duration::from_secs(silent.as_secs()));
+            let known = if is_heard {
+                format!("it was heard of {silent} ago")
+            } else {
+                format!(
+                    "this controller was started {silent} ago and cannot know how long it has been silent"
+                )
+            };
             let reason = format!(
-                "it was heard of {} ago, so something may still run there with its numbers; cut its power, and say so again \
-                 once it has been silent for {}",
-                Spelled(std::time::Duration::from_secs(silent.as_secs())),
+                "{known}, so something may still run there with its numbers; cut its power, and say so again once it has \
+                 been silent for {}",
                 Spelled(least)
             );
             return Err(self.unfit_host(host, &reason));
@@ -85,10 +95,7 @@ impl Registry {
         } else {
             "it has no numbers".to_owned()
         });
-        if silent
-            .zip(suspect_after)
-            .is_some_and(|(it, least)| it < least)
-        {
+        if too_short.is_some() && is_heard {
             notes.push(
                 "it was heard of a moment ago: alive, it is back with its next report, and what was replaced is stopped there"
                     .to_owned(),
@@ -105,6 +112,11 @@ impl Registry {
         replica: &HostReplica,
     ) -> Result<Answer, Refusal> {
         let (name, unknown) = self.unknown_named(host, replica)?;
+        if self.lost(host).is_some() {
+            let reason =
+                format!("it is lost, so {name} may not run any more; wait until it is back");
+            return Err(self.unfit_host(host, &reason));
+        }
         let service = self.names.get(&name.service);
         let Some(service) = service.and_then(|id| self.truth.services.find(id)) else {
             let reason = format!(
@@ -185,6 +197,7 @@ impl Registry {
         }
         self.pools
             .release(unknown.id, self.now.mono, AfterRelease::Free);
+        self.end_conflicts_of(unknown.id);
         let record = GrantRecord {
             host,
             replica: ReplicaId {

@@ -124,6 +124,104 @@ fn only_a_host_that_is_silent_can_be_declared_fenced_and_then_its_numbers_are_fr
     assert!(told.unwrap().text.contains("root declared the host fenced"));
 }
 
+// A start of the controller is no silence of hosts: the one before may have heard of them a moment ago.
+#[test]
+fn a_host_cannot_be_declared_fenced_just_because_the_controller_has_not_heard_of_it_yet() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let mut rig = rig.restart();
+    pass(&mut rig, 3, &[]);
+    let refused = order(&mut rig, &host, HostVerb::Down { fenced: true }).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("this controller was started 3s ago and cannot know how long"),
+        "{refused}"
+    );
+    assert_eq!(held(&mut rig, &host), 1);
+    pass(&mut rig, 20, &[]);
+    order(&mut rig, &host, HostVerb::Down { fenced: true }).unwrap();
+    assert_eq!(held(&mut rig, &host), 0);
+}
+
+#[test]
+fn a_host_that_was_declared_fenced_and_lives_has_its_numbers_held_again_until_the_old_ended() {
+    let mut rig = cluster(&["n1", "n2"]);
+    let fixed = with_port("web", 1, "8443");
+    rig.submit(&fixed).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let rest = other(&host, ["n1", "n2"]).to_owned();
+    let old = runs(&host, "web", 0, 8443);
+    pass(&mut rig, 30, &[&rest]);
+    order(&mut rig, &host, HostVerb::Down { fenced: true }).unwrap();
+    assert_eq!(at(&rig, "web", 0), rest);
+    assert_eq!(held(&mut rig, &host), 0);
+    back(&mut rig, &host, std::slice::from_ref(&old));
+    assert_eq!(rig.orders(&host), ["web.alice 0 0 stop"]);
+    assert_eq!(held(&mut rig, &host), 1);
+    // Told to stop, it is nothing that anybody would have to adopt or fence.
+    assert_eq!(warnings(&rig, &host), [""; 0]);
+    rig.submit(&format!(
+        "placement.hosts = [\"{host}\"]\n{}",
+        with_port("other", 1, "8443")
+    ))
+    .unwrap();
+    pass(&mut rig, 120, &[&host, &rest]);
+    assert_eq!(at(&rig, "other", 0), "");
+    rig.tell(Input::Status(ended(&old)));
+    assert_eq!(held(&mut rig, &host), 0);
+    pass(&mut rig, 120, &[&host, &rest]);
+    assert_eq!(at(&rig, "other", 0), host);
+}
+
+#[test]
+fn who_waits_for_the_word_of_a_down_still_sees_that_the_host_is_silent() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let host = at(&rig, "web", 0);
+    let rest = other(&host, ["n1", "n2"]).to_owned();
+    pass(&mut rig, 30, &[&rest]);
+    rig.store.failing_commits = 1;
+    order(&mut rig, &host, HostVerb::Down { fenced: false }).unwrap_err();
+    let unconfirmed = Some(crate::endpoints::EndpointState::Unconfirmed);
+    assert_eq!(rig.condition("web", 0), unconfirmed);
+    assert_eq!(at(&rig, "web", 0), host);
+    assert!(rig.table.values().all(|it| it.endpoints.len() == 1));
+}
+
+#[test]
+fn what_was_unknown_on_a_host_is_not_adopted_while_that_is_lost() {
+    let mut rig = cluster(&[]);
+    tells(&mut rig, "n1", &[runs("n1", "web", 3, 21_000)]);
+    rig.submit(&web("web", 1)).unwrap();
+    pass(&mut rig, 95, &[]);
+    assert_eq!(host_state(&rig, "n1"), "lost");
+    let adopt = HostVerb::Adopt {
+        replica: of("web", 0),
+    };
+    let refused = order(&mut rig, "n1", adopt).unwrap_err();
+    assert!(refused.to_string().contains("it is lost"), "{refused}");
+}
+
+#[test]
+fn a_shared_number_is_shared_no_more_once_one_of_both_ended() {
+    let mut rig = cluster(&[]);
+    let (first, second) = (runs("n1", "a", 0, 21_000), runs("n1", "b", 0, 21_000));
+    for _ in 0..3 {
+        tells(&mut rig, "n1", &[first.clone(), second.clone()]);
+        let shared = warnings(&rig, "n1");
+        let shared = shared.iter().filter(|it| it.contains("both keep it"));
+        assert_eq!(shared.count(), 1);
+        tells(&mut rig, "n1", std::slice::from_ref(&first));
+        assert_eq!(rig.registry.conflicts, []);
+        assert_eq!(held(&mut rig, "n1"), 1);
+    }
+}
+
 #[test]
 fn a_word_that_the_store_refuses_changes_nothing() {
     let mut rig = cluster(&["n1", "n2"]);

@@ -96,7 +96,7 @@ impl Registry {
             // Nothing runs there, by the word of an operator.
             return held;
         }
-        let unknown = self.unknown_on(host);
+        let unknown = self.unplaced_on(host);
         held.extend(
             unknown.map(|(it, _)| {
                 format!("{}/{} incarnation {}", it.service, it.index, it.incarnation)

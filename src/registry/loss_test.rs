@@ -561,6 +561,25 @@ fn a_controller_that_was_halted_takes_its_own_absence_for_no_silence_of_hosts() 
     assert_eq!(host_state(&rig, &host), "lost");
 }
 
+// Where every host is suspect, nothing else is due for the rest of the grace.
+#[test]
+fn a_controller_that_was_halted_while_all_hosts_were_suspect_gives_none_of_them_up() {
+    let (mut rig, host, rest) = one_of_two();
+    rig.pass(Duration::from_secs(25));
+    assert_eq!(host_state(&rig, &host), "suspect");
+    assert_eq!(host_state(&rig, &rest), "suspect");
+    // Both come back meanwhile, and their signs of life wait to be taken in.
+    rig.now = now(rig.now.mono.as_millis() + 70_000);
+    let mut out = Vec::new();
+    rig.registry.on_deadline(rig.now, &mut out);
+    rig.settle();
+    lease(&mut rig, &host);
+    lease(&mut rig, &rest);
+    assert_eq!(host_state(&rig, &host), "up");
+    assert_eq!(rig.replica("web", 0).incarnation.0, 0);
+    assert_eq!(rig.condition("web", 0), Some(EndpointState::Ready));
+}
+
 #[test]
 fn a_loss_that_was_half_decided_at_a_crash_is_decided_by_the_next_start() {
     let (mut rig, host, rest) = one_of_two();

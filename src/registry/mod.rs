@@ -113,6 +113,8 @@ mod host_shutdown_test;
 #[cfg(test)]
 mod limits_test;
 #[cfg(test)]
+mod loss_cases_test;
+#[cfg(test)]
 mod loss_test;
 #[cfg(test)]
 mod model_test;

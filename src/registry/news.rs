@@ -122,14 +122,24 @@ impl Registry {
         match (life.leftovers.get_mut(&key), desired) {
             (Some(leftover), _) => {
                 leftover.at = at;
-                if std::mem::replace(&mut leftover.ended, ended) != ended {
+                let had_ended = std::mem::replace(&mut leftover.ended, ended);
+                if had_ended != ended {
                     self.shown.orders.insert(host);
+                }
+                if ended {
+                    self.forget_unknown(host, &key, AfterRelease::Cool);
+                } else if !had_ended && stranded.is_none() {
+                    self.note_unknown(host, report);
                 }
             }
             (None, Some(desired)) => {
                 let found = Leftover { ended, at, desired };
                 life.leftovers.insert(key, found);
                 self.shown.orders.insert(host);
+                if !ended && stranded.is_none() {
+                    // Its numbers were freed by the word of an operator, who erred: held again until its end.
+                    self.note_unknown(host, report);
+                }
             }
             (None, None) if ended => self.unknown_ended(host, &report),
             (None, None) => self.note_unknown(host, report),

@@ -221,6 +221,7 @@ impl Registry {
             .pools
             .allocator
             .confirm_release(id, now, AfterRelease::Cool);
+        self.end_conflicts_of(id);
         self.waits.wake();
         // Only a replica that holds nothing is refused, and that has nothing to rest.
         let (Ok(_), Some((host, grant))) = (released, grant) else {
@@ -244,6 +245,15 @@ impl Registry {
             let over = now + self.pools.config.cooling;
             self.pools.cooled.insert(number, over);
         }
+    }
+
+    /// It holds nothing any more: who shared a number with it has that alone.
+    pub(super) fn end_conflicts_of(&mut self, id: ReplicaId) {
+        self.conflicts.retain(|conflict| match conflict {
+            Conflict::Shared { first, second, .. } => *first != id && *second != id,
+            Conflict::TwoHosts { replica, .. } => *replica != id,
+            Conflict::BeingPlaced { .. } | Conflict::UnknownHost { .. } => true,
+        });
     }
 
     /// Ends rests that are over, in the pools and on disk.

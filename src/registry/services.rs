@@ -50,6 +50,8 @@ impl Registry {
         by: &str,
         again: impl Fn(EndKind) -> bool,
     ) -> bool {
+        // What ended and is not settled yet looks like what runs, and would stay ended.
+        self.settle(id);
         let Some(service) = self.truth.services.find(&id) else {
             return false;
         };

@@ -107,6 +107,7 @@ impl Registry {
         if let Some(unknown) = life.unknown.remove(name) {
             let now = self.now.mono;
             self.pools.release(unknown.id, now, after);
+            self.end_conflicts_of(unknown.id);
             self.waits.wake();
             self.shown.hosts_news.insert(host);
         }
@@ -126,8 +127,19 @@ impl Registry {
         }
     }
 
-    /// What the host runs and nobody here knows, by name. One that was adopted is known.
+    /// What the host runs and nobody here knows, by name. One that is told to stop is known.
     pub(super) fn unknown_on(
+        &self,
+        host: HostId,
+    ) -> impl Iterator<Item = (&ReplicaName, &Unknown)> {
+        let known = self.lives.get(&host).map(|life| &life.leftovers);
+        self.unplaced_on(host)
+            .filter(move |(name, _)| known.is_none_or(|known| !known.contains_key(*name)))
+    }
+
+    /// What lives on the host and has no place there: the unknown, and what is told to stop and has nothing but this by
+    /// which its numbers are held. One that was adopted has a place.
+    pub(super) fn unplaced_on(
         &self,
         host: HostId,
     ) -> impl Iterator<Item = (&ReplicaName, &Unknown)> {
@@ -148,7 +160,7 @@ impl Registry {
     /// What is held for the unknown on all hosts.
     pub(super) fn held_by_unknown(&self) -> Vec<GrantRecord> {
         let hosts = self.lives.keys();
-        let all = hosts.flat_map(|host| self.unknown_on(*host).map(|(_, it)| (*host, it)));
+        let all = hosts.flat_map(|host| self.unplaced_on(*host).map(|(_, it)| (*host, it)));
         all.filter_map(|(host, it)| held(host, it)).collect()
     }
 

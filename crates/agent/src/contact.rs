@@ -61,7 +61,7 @@ impl ContactPage {
             }
         }
         // The household has ended, and the agent with it.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Notes the last contact.

@@ -125,6 +125,7 @@ impl Config {
         let parts = lease::restart_and_rejoin(period);
         let host_grace = self.silence.host_grace();
         if host_grace <= parts.iter().map(|(_, part)| *part).sum() {
+            let parts = parts.into();
             return Err(StartError::GraceTooShort { host_grace, parts });
         }
         Ok(period)

@@ -86,7 +86,7 @@ pub enum StartError {
         /// What was asked for.
         host_grace: Duration,
         /// The longest silence of a host that is well, part by part.
-        parts: [(&'static str, Duration); 4],
+        parts: Box<[(&'static str, Duration)]>,
     },
     /// The file of limits cannot be used.
     #[error("{0}")]
@@ -153,7 +153,7 @@ mod tests {
     fn a_grace_that_is_too_short_is_told_with_the_sum_and_its_parts() {
         let refused = StartError::GraceTooShort {
             host_grace: Duration::from_secs(20),
-            parts: portreeve_api::lease::restart_and_rejoin(portreeve_api::lease::PERIOD),
+            parts: portreeve_api::lease::restart_and_rejoin(portreeve_api::lease::PERIOD).into(),
         };
         assert_eq!(
             refused.to_string(),
