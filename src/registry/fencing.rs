@@ -120,7 +120,7 @@ impl Registry {
         let service = self.names.get(&name.service);
         let Some(service) = service.and_then(|id| self.truth.services.find(id)) else {
             let reason = format!(
-                "no service {} is known, so it cannot be told how {} is to be run; submit it first, or `portreeve host fence` \
+                "no service {} is known, so nobody can say how {} is to be run; submit it, see that its replica has no place, and adopt this one then; or `portreeve host fence` \
                  stops the replica",
                 name.service, name
             );

@@ -173,3 +173,21 @@ fn or_none(range: &PortRanges) -> String {
         range.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_number_of_a_lost_host_says_why_it_is_still_held() {
+        let port = json!({
+            "numbers": 8888, "protocol": "tcp", "state": "held", "service": "web.alice", "replica": 1, "name": "http",
+            "stranded": "host lost, last contact 2026-11-30T03:29:12Z",
+        });
+        let port: PortView = serde_json::from_value(port).unwrap();
+        let why = "http (host lost, last contact 2026-11-30T03:29:12Z)";
+        assert_eq!(row(&port), ["8888/tcp", "held", "web.alice/1", why]);
+    }
+}

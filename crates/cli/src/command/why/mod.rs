@@ -210,9 +210,57 @@ fn events(events: &[EventView]) -> String {
 fn in_words(event: &EventView) -> String {
     let kind = event.kind.replace('-', " ");
     // The first letters, as `stopping` is told by "stopped by alice" and `restarted` by "restart 2".
-    let stem = &kind[..kind.len().min(4)];
+    let stem = kind.get(..4).unwrap_or(&kind);
     match event.text.starts_with(stem) {
         true => event.text.clone(),
         false => format!("{kind}: {}", event.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve::time::WallClock;
+
+    use super::*;
+
+    #[test]
+    fn what_led_there_names_the_replica_and_says_nothing_twice() {
+        let told = |kind: &str, text: &str, replica, times| {
+            let event = EventView {
+                at: WallClock::from_unix_millis(1_700_000_100_000),
+                replica,
+                incarnation: None,
+                host: None,
+                kind: kind.into(),
+                text: text.into(),
+                times,
+                first: None,
+            };
+            let told = events(&[event]);
+            told.split_once("  2023-11-14T22:15:00Z  ")
+                .unwrap()
+                .1
+                .to_owned()
+        };
+        assert_eq!(
+            told("placed", "placed on host n1", Some(1), 1),
+            "replica 1: placed on host n1\n"
+        );
+        assert_eq!(
+            told("gave-up", "gave up after 2 restarts", Some(0), 1),
+            "replica 0: gave up after 2 restarts\n"
+        );
+        assert_eq!(
+            told("requeued", "host n2 lost", Some(0), 1),
+            "replica 0: requeued: host n2 lost\n"
+        );
+        assert_eq!(
+            told("failed", "exit 1", Some(0), 2),
+            "replica 0: failed: exit 1 (2 times)\n"
+        );
+        assert_eq!(
+            told("submitted", "submitted by alice", None, 1),
+            "submitted by alice\n"
+        );
     }
 }
