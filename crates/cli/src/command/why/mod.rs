@@ -6,7 +6,7 @@ mod standing;
 
 use clap::Args;
 use portreeve::supervision::record::Because;
-use portreeve_api::body::{EventList, EventView, ReplicaView, ServiceView};
+use portreeve_api::body::{EventList, EventView, ServiceView};
 use portreeve_api::{Client, paths};
 use serde::Serialize;
 
