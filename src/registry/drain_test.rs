@@ -332,7 +332,7 @@ fn what_is_not_rerunnable_stays_and_ends_at_the_deadline() {
     let answer = slowly(&mut rig, "n1");
     assert_eq!(
         answer.notes[1],
-        "not rerunnable: once.alice/0; they stay until they end, or until the deadline ends them for good"
+        "not rerunnable: once.alice/0; it stays until it ends, or until the deadline ends it for good"
     );
     assert_eq!(rig.states("once"), ["ready"]);
     drain(&mut rig, "n1", DrainPace::AtOnce);

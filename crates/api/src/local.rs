@@ -1,6 +1,7 @@
 //! What agent and worker of one host share: the replica's folder, the worker's socket, identities of processes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -163,12 +164,19 @@ impl SocketPath {
 }
 
 /// What one incarnation proves itself with, each to its own end: a job must not tell its own readiness or end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// Speaks for this incarnation; never given to the job.
     pub worker: String,
     /// Reads what the owner may see.
     pub job: String,
+}
+
+/// Whoever prints one shows no secret.
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
 }
 
 /// Everything a worker needs to begin.
@@ -282,6 +290,12 @@ pub enum WorkerCommand {
         /// Those of ports that name a network; what was told of a port before stands where it is left out.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         ports: BTreeMap<PortName, IpAddr>,
+    },
+    /// What it and its job prove themselves with from now on: a controller that was set up anew does not know the tokens
+    /// of an earlier one.
+    Renew {
+        /// The new ones.
+        tokens: Tokens,
     },
     /// Stop, and wait no longer: what is left of drain and grace is skipped.
     Hurry,

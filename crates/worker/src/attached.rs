@@ -67,19 +67,25 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
     } = berth;
     let desired = &assignment.desired;
     let controller = assignment.controller.clone();
-    let client = Client::new(controller.context("an attached replica needs a controller")?)
-        .with_token(Some(assignment.tokens.worker.clone()));
+    let client = Client::new(controller.context("an attached replica needs a controller")?);
+    let (token, shown) = watch::channel(assignment.tokens.worker.clone());
     let path = paths::status(&desired.service, desired.index, desired.incarnation);
     let sent = Arc::new(AtomicU64::new(0));
-    let telling = tokio::spawn(uplink::tell(client, path, newest.subscribe(), sent.clone()));
+    let telling = uplink::tell(client, path, newest.subscribe(), shown, sent.clone());
+    let telling = tokio::spawn(telling);
     let (mut told, last) = (newest.subscribe(), newest.subscribe());
     let (send_order, orders) = mpsc::channel::<Order>(16);
+    let teller = Teller::Controller {
+        newest,
+        token,
+        sent,
+    };
     let begun = Begun::new(
         &folder,
         assignment,
         shim,
         orders,
-        (Teller::Controller { newest, sent }, Limits::of_process()),
+        (teller, Limits::of_process()),
     )?;
 
     let forget = send_order.clone();

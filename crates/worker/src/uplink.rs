@@ -19,19 +19,27 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// Returns when the controller has an end, or the sender of `newest` is gone.
 ///
 /// A status that came while an older one was being sent replaces it. No connection is kept, and nothing
-/// is sent while nothing changes. `messages` counts the tries.
+/// is sent while nothing changes. With another `token` it is told again, and at once: an earlier controller may be the
+/// only one that has it. `messages` counts the tries.
 pub(crate) async fn tell(
     client: Client,
     path: String,
     mut newest: watch::Receiver<Option<Status>>,
+    mut token: watch::Receiver<String>,
     messages: Arc<AtomicU64>,
 ) {
-    while newest.changed().await.is_ok() {
+    loop {
+        tokio::select! {
+            changed = newest.changed() => if changed.is_err() { return },
+            Ok(()) = token.changed() => {}
+        }
         let mut wait = AGAIN.0;
         loop {
             let status = newest.borrow_and_update().clone();
             let Some(status) = status else { break };
             messages.fetch_add(1, Ordering::Relaxed);
+            let client = client.clone();
+            let client = client.with_token(Some(token.borrow_and_update().clone()));
             match send(&client, &path, &status).await {
                 // Nothing follows an end.
                 Ok(()) if matches!(status.state, State::Final(_)) => return,
@@ -44,8 +52,10 @@ pub(crate) async fn tell(
                     );
                 }
             }
-            tokio::time::sleep(jittered(wait)).await;
-            wait = (wait * 2).min(AGAIN.1);
+            tokio::select! {
+                () = tokio::time::sleep(jittered(wait)) => wait = (wait * 2).min(AGAIN.1),
+                Ok(()) = token.changed() => {}
+            }
             if newest.has_changed().is_err() {
                 return;
             }

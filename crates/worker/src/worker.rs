@@ -92,19 +92,25 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
         tracing::error!("{words}: {cause}");
     }
     let (newest, told) = watch::channel(None);
+    let (token, shown) = watch::channel(assignment.tokens.worker.clone());
     let sent = Arc::new(AtomicU64::new(0));
     if let Some(controller) = assignment.controller.clone() {
         let desired = &assignment.desired;
         tokio::spawn(uplink::tell(
-            Client::new(controller).with_token(Some(assignment.tokens.worker.clone())),
+            Client::new(controller),
             paths::status(&desired.service, desired.index, desired.incarnation),
             told,
+            shown,
             sent.clone(),
         ));
     }
     let held = assignment.containment.clone();
     let orders = mpsc::channel(16);
-    let teller = Teller::Controller { newest, sent };
+    let teller = Teller::Controller {
+        newest,
+        token,
+        sent,
+    };
     let limits = Limits::of_host();
     match supervise(folder.clone(), assignment, shim, (teller, limits), orders).await? {
         // The folder is the agent's, who keeps the logs.
@@ -123,6 +129,8 @@ pub(crate) enum Teller {
     Controller {
         /// What its messages are made of.
         newest: watch::Sender<Option<Status>>,
+        /// What it is shown with them.
+        token: watch::Sender<String>,
         /// How many were sent.
         sent: Arc<AtomicU64>,
     },
@@ -142,6 +150,13 @@ impl Teller {
             Self::Lines(lines) => lines.tell(status, reports),
             #[cfg(test)]
             Self::Test(heard) => reports.for_each(|report| heard.send(report).unwrap()),
+        }
+    }
+
+    /// From now on the controller is shown this token.
+    pub(crate) fn renew(&self, worker: &str) {
+        if let Self::Controller { token, .. } = self {
+            _ = token.send_replace(worker.to_owned());
         }
     }
 

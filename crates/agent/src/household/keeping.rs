@@ -31,6 +31,8 @@ pub(super) struct Keeping {
     pub(super) started: Option<Instant>,
     pub(super) start_after: Option<Instant>,
     pub(super) talk_after: Option<Instant>,
+    /// When its worker, which refused them, is told its tokens again: until then it is told everything else.
+    pub(super) renew_after: Option<Instant>,
     /// Its worker knows that the host is being shut down, and asks nobody whether it may end.
     pub(super) is_leaving: bool,
     /// When its logs have been kept long enough, once it ended.
@@ -53,6 +55,7 @@ impl Keeping {
             started: None,
             start_after: None,
             talk_after: None,
+            renew_after: None,
             is_leaving: false,
             expires: None,
         }

@@ -246,11 +246,11 @@ impl Household {
         self.next_try = None;
         loop {
             self.tell_living();
+            let mut changed = self.talk(self.token_news()).await;
             let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
             let actions = residency::difference(&self.residents, wanted);
             let mut talks = self.address_news();
             talks.extend(self.farewells());
-            let mut changed = false;
             for action in actions {
                 match action {
                     Action::Start { name } if self.is_closing => {

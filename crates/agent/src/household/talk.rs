@@ -7,7 +7,7 @@ use std::time::Duration;
 use portreeve::registry::ReplicaReport;
 use portreeve::residency::{Life, ReplicaName, Told};
 use portreeve::supervision::{Leaving, Status};
-use portreeve_api::local::{WorkerAnswer, WorkerCommand};
+use portreeve_api::local::{Tokens, WorkerAnswer, WorkerCommand};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
@@ -33,6 +33,8 @@ pub(super) enum Talk {
     Address(Addresses),
     /// That the host ends it.
     Leave(Leaving),
+    /// What the controller knows it by.
+    Renew(Box<Tokens>),
 }
 
 impl Talk {
@@ -44,6 +46,9 @@ impl Talk {
             },
             Self::Ask => WorkerCommand::Tell,
             Self::Leave(why) => WorkerCommand::Leave { why: *why },
+            Self::Renew(tokens) => WorkerCommand::Renew {
+                tokens: (**tokens).clone(),
+            },
             Self::Address((address, ports)) => WorkerCommand::Address {
                 address: *address,
                 ports: ports.clone(),
@@ -83,6 +88,22 @@ impl Household {
             Some((name.clone(), Talk::Address((address, all))))
         });
         unaware.collect()
+    }
+
+    /// Workers that the controller knows by other tokens: it was set up anew, or the replica is another service's now.
+    /// Told before anything else, so that an end that follows is heard.
+    pub(super) fn token_news(&self) -> Vec<(ReplicaName, Talk)> {
+        let now = Instant::now();
+        let wanted = self.wanted.as_ref().map(|wanted| wanted.replicas.iter());
+        let news = wanted.into_iter().flatten().filter_map(|(name, one)| {
+            let is_watched = self.residents.get(name)?.life == Life::Watched;
+            let keeping = self.keeping.get(name)?;
+            let known = keeping.assignment.as_ref()?;
+            let is_due = keeping.renew_after.is_none_or(|after| after <= now);
+            let is_news = is_watched && is_due && known.tokens != one.tokens;
+            is_news.then(|| (name.clone(), Talk::Renew(Box::new(one.tokens.clone()))))
+        });
+        news.collect()
     }
 
     /// Says all of it; says whether anything changed.
@@ -133,7 +154,11 @@ impl Household {
         if let Some(refusal) = answer.refused {
             warn!("the worker of {name} refuses {talk:?}: {refusal}");
             let again = Instant::now() + AFTER_REFUSAL;
-            keeping.talk_after = Some(again);
+            let wait = match talk {
+                Talk::Renew(_) => &mut keeping.renew_after,
+                _ => &mut keeping.talk_after,
+            };
+            *wait = Some(again);
             self.later(again);
             return has_ended;
         }
@@ -152,6 +177,15 @@ impl Household {
             }
             Talk::Leave(_) => {
                 keeping.is_leaving = true;
+                true
+            }
+            Talk::Renew(tokens) => {
+                if let Some(assignment) = &mut keeping.assignment {
+                    assignment.tokens = *tokens;
+                    if let Err(cause) = folder::prepare(&keeping.folder, assignment) {
+                        error!("the assignment of {name} cannot be written: {cause}");
+                    }
+                }
                 true
             }
             Talk::Want(told) => {

@@ -6,11 +6,12 @@ use portreeve::identity::Run;
 use portreeve::registry::Want;
 use portreeve::supervision::{Effect, Event, ExitStatus};
 use portreeve::time::Now;
-use portreeve_api::local::WorkerCommand;
+use portreeve_api::local::{Tokens, WorkerCommand};
 
 use super::Driver;
 use crate::backend::BackendEvent;
 use crate::conflict;
+use crate::file::{self, Durability};
 use crate::probing::ProbeEnd;
 
 impl Driver {
@@ -42,6 +43,7 @@ impl Driver {
                 self.record.restart_no += 1;
                 self.event(now, Event::UserRestart, effects);
             }
+            WorkerCommand::Renew { ref tokens } => return self.renew(tokens),
             WorkerCommand::Leave { why } => self.leave(why, now, effects),
             WorkerCommand::Tell => {}
             WorkerCommand::Hurry => {
@@ -77,6 +79,19 @@ impl Driver {
                     self.progress.forget = true;
                 }
             },
+        }
+        None
+    }
+
+    /// The job finds its own where it found the one before.
+    fn renew(&mut self, tokens: &Tokens) -> Option<String> {
+        if self.assignment.tokens != *tokens {
+            let (path, job) = (self.folder.token(), tokens.job.as_bytes());
+            if let Err(cause) = file::write(&path, job, Durability::Written) {
+                return Some(format!("the token file cannot be written: {cause}"));
+            }
+            self.assignment.tokens = tokens.clone();
+            self.teller.renew(&tokens.worker);
         }
         None
     }

@@ -6,6 +6,7 @@
 
 mod cuts;
 mod fences;
+mod operators;
 mod power;
 
 use std::time::{Duration, Instant};

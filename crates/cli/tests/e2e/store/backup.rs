@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::daemons::{agent, controller};
-use crate::world::{USUAL, World, eventually, hello};
+use crate::world::{USUAL, World, eventually, hello, kill};
 
 // controller.md section 2: a restore starts a new epoch; hosts.md section 4: after a restore.
 #[test]
@@ -61,6 +61,8 @@ fn services_survive_a_restore_and_watchers_start_anew() {
     std::fs::write(&file, &whole).unwrap();
     let told = world.ok(&["restore", &file, "--data", &data, "--force"]);
     assert!(told.contains("new epoch"), "{told}");
+    // As on another machine: what the workers prove themselves with is gone.
+    std::fs::remove_file(world.path("controller/secret")).unwrap();
     let _second = controller(&world);
     // At once, from what is stored.
     assert_eq!(world.ok(&["endpoints", "web"]), lines);
@@ -72,4 +74,10 @@ fn services_survive_a_restore_and_watchers_start_anew() {
     world.ok(&["scale", "web", "3"]);
     world.ok(&["wait", "web", "--ready", "3", "--timeout", "60s"]);
     assert_eq!(standing(), before);
+    // Those that run are heard of all the same.
+    let pid = world.replica("web", 0)["pid"].as_i64().unwrap();
+    kill(i32::try_from(pid).unwrap(), "KILL");
+    world.replica_when("web", 0, "told of its restart", |it| {
+        it["restarts"] == 1 && it["ready"] == true
+    });
 }
