@@ -119,10 +119,11 @@ impl Registry {
         }
         let service = self.names.get(&name.service);
         let Some(service) = service.and_then(|id| self.truth.services.find(id)) else {
+            let here = self.host_name(host);
             let reason = format!(
-                "no service {} is known, so nobody can say how {} is to be run; submit it, see that its replica has no place, and adopt this one then; or `portreeve host fence` \
-                 stops the replica",
-                name.service, name
+                "no service {} is known, so nobody can say how {name} is to be run; `portreeve host drain {here} --no-wait`, \
+                 submit it, adopt this and `portreeve host undrain {here}`; or `portreeve host fence` stops the replica",
+                name.service
             );
             return Err(self.unfit_host(host, &reason));
         };
