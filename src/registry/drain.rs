@@ -242,7 +242,10 @@ impl Registry {
                 "its profile says rerunnable = false: it ends here by itself".into(),
             );
         }
-        if let Some(index) = service.moving {
+        // Who was moved here and is not ready yet is in nobody's way but its own service's: it is moved on.
+        if let Some(index) = service.moving
+            && index != key.1
+        {
             let moved = self.truth.replicas.find(&(key.0, index));
             let how = moved.map_or("is gone", how_far);
             return Keeps::For(format!(

@@ -143,10 +143,11 @@ impl Registry {
             notes.push(format!("{more} more have nowhere to go; {until}"));
         }
         if !rooted.is_empty() {
-            let end = if at_once {
-                "they end for good"
-            } else {
-                "they stay until they end, or until the deadline ends them for good"
+            let end = match (at_once, rooted.len()) {
+                (true, 1) => "it ends for good",
+                (true, _) => "they end for good",
+                (false, 1) => "it stays until it ends, or until the deadline ends it for good",
+                (false, _) => "they stay until they end, or until the deadline ends them for good",
             };
             notes.push(format!("not rerunnable: {}; {end}", named(&rooted)));
         }

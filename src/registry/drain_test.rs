@@ -332,7 +332,7 @@ fn what_is_not_rerunnable_stays_and_ends_at_the_deadline() {
     let answer = slowly(&mut rig, "n1");
     assert_eq!(
         answer.notes[1],
-        "not rerunnable: once.alice/0; they stay until they end, or until the deadline ends them for good"
+        "not rerunnable: once.alice/0; it stays until it ends, or until the deadline ends it for good"
     );
     assert_eq!(rig.states("once"), ["ready"]);
     drain(&mut rig, "n1", DrainPace::AtOnce);
@@ -410,6 +410,22 @@ fn a_moved_replica_that_does_not_come_up_keeps_the_others_where_they_serve() {
         service: name("web"),
     })
     .unwrap();
+    rig.ready("web", 2);
+    assert_eq!(stopping(&rig, "web"), [1]);
+}
+
+#[test]
+fn a_replica_that_was_moved_to_a_host_that_is_drained_before_it_is_ready_is_moved_on() {
+    let mut rig = three_on_n1();
+    slowly(&mut rig, "n1");
+    stopped(&mut rig, "web", 2);
+    assert_eq!(hosts_of(&rig, "web")[2], "n2");
+    rig.join("n3");
+    slowly(&mut rig, "n2");
+    assert_eq!(stopping(&rig, "web"), [2]);
+    stopped(&mut rig, "web", 2);
+    assert_eq!(hosts_of(&rig, "web")[2], "n3");
+    assert_eq!(progress(&rig, "n2"), "drained: 0 of 1 left");
     rig.ready("web", 2);
     assert_eq!(stopping(&rig, "web"), [1]);
 }

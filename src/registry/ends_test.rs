@@ -238,7 +238,7 @@ fn an_unknown_replica_is_shown_and_left_alone() {
         view.hosts[&"n1".parse().unwrap()].warnings,
         [
             "ghost.alice replica 0 incarnation 0 runs here and is not known to this controller; it is left alone \
-             (`portreeve host adopt` takes it in, `host fence` stops it)"
+             (`portreeve host adopt n1 ghost.alice/0` takes it in, `portreeve host fence n1 ghost.alice/0` stops it)"
         ]
     );
 }

@@ -124,10 +124,11 @@ impl Registry {
         }
         let service = self.names.get(&name.service);
         let Some(service) = service.and_then(|id| self.truth.services.find(id)) else {
+            let here = self.host_name(host);
             let reason = format!(
-                "no service {} is known, so it cannot be told how {} is to be run; submit it first, or `portreeve host fence` \
-                 stops the replica",
-                name.service, name
+                "no service {} is known, so nobody can say how {name} is to be run; `portreeve host drain {here} --no-wait`, \
+                 submit it, adopt this and `portreeve host undrain {here}`; or `portreeve host fence` stops the replica",
+                name.service
             );
             return Err(self.unfit_host(host, &reason));
         };
@@ -260,14 +261,22 @@ impl Registry {
                 host,
                 "fenced",
                 format!(
-                    "{} ordered {words} to stop that are not known here",
-                    by.user
+                    "{} ordered {words} to stop that {} not known here",
+                    by.user,
+                    if names.len() == 1 { "is" } else { "are" }
                 ),
             );
         }
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
-        let note = format!("stopping {words}; the numbers are free once they have ended");
+        let note = match changed {
+            true => format!("stopping {words}; the numbers are free once they have ended"),
+            false => {
+                format!(
+                    "nothing to change: {words} told to stop before; `portreeve host {name}` shows what is left"
+                )
+            }
+        };
         Ok(host_answer(name, changed, vec![note]))
     }
 

@@ -167,7 +167,11 @@ impl fmt::Display for LimitReached {
             _ => "ports",
         };
         if self.is_for_ever() {
-            return write!(f, "{asks} {noun} are asked for; {whose} may have {most}");
+            return write!(
+                f,
+                "{asks} {noun} are asked for; {whose} may have {most}: ask for fewer, or the site for more \
+                 (`controller --limits`)"
+            );
         }
         let verb = if noun == "ports" { "holds" } else { "has" };
         write!(f, "{whose} {verb} {has} of {most} {noun}")?;

@@ -131,7 +131,7 @@ fn what_no_freed_number_would_make_possible_is_refused_with_the_numbers() {
     let refused = rig.submit(&web("web", 1_001)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "web.alice: LIMIT: 1001 replicas are asked for; alice may have 1000"
+        "web.alice: LIMIT: 1001 replicas are asked for; alice may have 1000: ask for fewer, or the site for more (`controller --limits`)"
     );
     let block = with_port("web", 999, "{ any = 6 }");
     let beyond = limit(rig.submit(&block));

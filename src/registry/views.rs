@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::allocator::Conflict;
 use crate::endpoints::EndpointState;
-use crate::identity::{HostId, ReplicaId, Run};
+use crate::identity::{HostId, HostName, ReplicaId, Run};
 use crate::supervision::State;
 use crate::time::Spelled;
 
@@ -268,7 +268,7 @@ impl Registry {
         };
         let mut warnings = host.facts.conditions.clone();
         if let Some(lost) = self.shown_lost(id) {
-            warnings.push(given_up(lost));
+            warnings.push(given_up(host.name(), lost));
         }
         let overlap = host.facts.dynamic.intersection(&host.facts.ephemeral);
         if !overlap.is_empty() {
@@ -314,15 +314,19 @@ impl Registry {
         for (key, unknown) in self.unknown_on(id).take(UNKNOWN_NAMED) {
             let held = match &unknown.grant {
                 Some(grant) if !grant.ports.is_empty() => {
-                    format!(", with {}", super::stranded::spelled(grant))
+                    format!(", with {},", super::stranded::spelled(grant))
                 }
                 _ => String::new(),
             };
             let is_fenced = fences.is_some_and(|fences| fences.contains(key));
             let what = if is_fenced {
-                "it is ordered to stop"
+                "it is ordered to stop".to_owned()
             } else {
-                "it is left alone (`portreeve host adopt` takes it in, `host fence` stops it)"
+                let named = format!("{} {}/{}", host.name(), key.service, key.index);
+                format!(
+                    "it is left alone (`portreeve host adopt {named}` takes it in, `portreeve host fence {named}` \
+                     stops it)"
+                )
             };
             warnings.push(format!(
                 "{} replica {} incarnation {} runs here{held} and is not known to this controller; {what}",
@@ -360,16 +364,18 @@ impl Registry {
 }
 
 /// What to say of a lost host.
-fn given_up(lost: &Lost) -> String {
+fn given_up(host: &HostName, lost: &Lost) -> String {
     let why = match &lost.by {
         None => "given up after its silence".to_owned(),
         Some(by) => format!("declared down by {by}"),
     };
     let numbers = if lost.fenced {
-        "its numbers are free"
+        "its numbers are free".to_owned()
     } else {
-        "its numbers stay held until it reports, is booted, or `portreeve host down NAME --fenced` says that nothing \
-         runs there any more"
+        format!(
+            "its numbers stay held until it reports, is booted, or `portreeve host down {host} --fenced` says that \
+             nothing runs there any more"
+        )
     };
     format!("{why} ({}): {numbers}", lost.contact())
 }

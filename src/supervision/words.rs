@@ -53,7 +53,8 @@ impl fmt::Display for Reason {
             Self::Liveness { failures } => write!(f, "liveness probe failed {}", Times(*failures)),
             Self::Probe { failures } => write!(f, "readiness probe failed {}", Times(*failures)),
             Self::User => f.write_str("restarted by the user"),
-            Self::Stop => f.write_str("stopped by the user"),
+            // By its owner, or by a drain, a replacement, a lost host: the order itself says which.
+            Self::Stop => f.write_str("told to stop"),
             Self::StaleRecord => f.write_str("not checked for too long"),
         }
     }

@@ -16,7 +16,7 @@ pub(crate) enum Code {
     Usage = 2,
     /// The service is known, but no replica is ready.
     NoneReady = 3,
-    /// No such service, or not visible.
+    /// No such service, replica or host, or not visible.
     NoSuchService = 4,
     /// Not authenticated, or not allowed.
     NotAllowed = 5,
@@ -52,6 +52,13 @@ impl Failure {
             missing: Some(service.to_owned()),
             ..Self::new(Code::NoSuchService, message)
         }
+    }
+
+    /// The service is there, and has no such replica.
+    pub(crate) fn no_such_replica(service: &str, index: u32) -> Self {
+        let message =
+            format!("{service} has no replica {index}; `portreeve service {service}` lists them");
+        Self::new(Code::NoSuchService, message)
     }
 
     /// The service that is not there, where that is why.

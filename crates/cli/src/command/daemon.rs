@@ -333,10 +333,11 @@ pub(crate) struct Agent {
     check: bool,
     /// End everything that was placed on this host, and wait for it: for a service manager, before the machine goes down
     ///
-    /// Asks the running agent, as root or its own account. Each service is unpublished, drained and stopped by its
+    /// Asks the agent that runs at --socket, as root or its own account, whatever host that is. Each service is unpublished, drained and stopped by its
     /// profile, then placed on other hosts with the reason `host shutting down`; nothing begins here until the agent is
     /// started again. A mere stop of the agent touches nothing.
-    #[arg(long, conflicts_with_all = ["check", "check_address"])]
+    // Another agent's folder or name would not be looked at, and the wrong host be ended.
+    #[arg(long, conflicts_with_all = ["check", "check_address", "data", "host"])]
     shutdown: bool,
     /// How long to wait for that
     #[arg(
@@ -349,7 +350,7 @@ pub(crate) struct Agent {
     /// How to print a check or a shutdown
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-    /// Where `portreeve run` of other schedulers' jobs asks for ports; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
+    /// Where `portreeve run` of other schedulers' jobs and --shutdown ask; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
     #[arg(long, value_name = "SOCKET")]
     socket: Option<PathBuf>,
 }

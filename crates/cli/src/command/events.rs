@@ -58,6 +58,9 @@ impl Events {
         }
         let heading = ["TIME", "REPLICA", "EVENT", "WHAT", "HOST"];
         print(&rows(&heading, list.events.iter().map(row).collect()))?;
+        if list.events.is_empty() && self.since.is_none() {
+            tell!("nothing is known of it: it was never there, or it is longer ago than is kept");
+        }
         if list.left_out > 0 {
             tell!("{} earlier ones are left out", list.left_out);
         }

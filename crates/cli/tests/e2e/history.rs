@@ -152,5 +152,5 @@ fn why_tells_of_every_replica_of_a_service_and_what_to_do() {
     assert!(said.contains("kept until it is deleted"), "{said}");
     assert!(said.contains("portreeve start web."), "{said}");
     let unknown = world.run(&["why", "web/7"]);
-    assert_eq!(unknown.code, Some(1));
+    assert_eq!(unknown.code, Some(4));
 }

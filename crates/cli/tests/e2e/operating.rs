@@ -73,7 +73,9 @@ fn a_user_at_its_limit_waits_says_so_and_goes_on() {
     assert_eq!(refused["code"], "beyond_limit", "{refused:#}");
     assert_eq!(
         refused["detail"],
-        format!("large.{USER}: LIMIT: 4 ports are asked for; {USER} may have 2")
+        format!(
+            "large.{USER}: LIMIT: 4 ports are asked for; {USER} may have 2: ask for fewer, or the site for more (`controller --limits`)"
+        )
     );
     // What the operator submits is nobody's share.
     cluster.submit("own", &profile("own", 4));

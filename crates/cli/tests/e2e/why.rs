@@ -66,6 +66,15 @@ fn a_replica_that_gave_up_says_which_rule_and_which_boundary() {
     );
     assert!(gone.stdout.contains("next: "), "{}", gone.stdout);
     assert_eq!(world.run(&["why", "nobody"]).code, Some(4));
+    assert_eq!(world.run(&["why", "broken/7"]).code, Some(4));
+    // What was never there is not told by silence.
+    let nothing = world.run(&["events", "broken/7"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(0), ""));
+    assert!(
+        nothing.stderr.contains("nothing is known"),
+        "{}",
+        nothing.stderr
+    );
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn host_of(service: &Arc<ServiceView>, caller: &Caller, index: u32) -> Result<Ho
         let why = replica.reason.as_ref();
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let reason = format!(
-            "{}/{index} has not run yet: it is {}{why}",
+            "{}/{index} is on no host, so nobody keeps its output: it is {}{why}",
             service.service, replica.state
         );
         Refused::new(StatusCode::CONFLICT, "no_logs", reason)
@@ -180,6 +180,20 @@ fn host_of(service: &Arc<ServiceView>, caller: &Caller, index: u32) -> Result<Ho
 }
 
 async fn ask(app: &App, host: &HostName, wanted: Wanted) -> Result<Piece, Refused> {
+    let is_lost = {
+        let view = app.shown.view.borrow();
+        view.hosts.get(host).is_some_and(|it| it.state == "lost")
+    };
+    if is_lost {
+        let reason = format!(
+            "host {host} is lost, so nobody there can be asked; `portreeve hosts` shows when it was last heard of"
+        );
+        return Err(Refused::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "host_silent",
+            reason,
+        ));
+    }
     let asked = app.reads.ask(&app.shown.desks, host, wanted);
     let mut read = asked.map_err(|_| {
         Refused::unavailable(

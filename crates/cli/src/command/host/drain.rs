@@ -76,6 +76,7 @@ impl Drain {
         let path = paths::host(&self.name);
         let mut told = Vec::new();
         let mut away = None;
+        let mut is_first = true;
         loop {
             match client.get::<HostView>(&path, PATIENCE).await {
                 Ok(host) => {
@@ -94,6 +95,11 @@ impl Drain {
                             Format::Json => print_json(&host),
                             Format::Table => Ok(()),
                         };
+                    }
+                    if std::mem::take(&mut is_first) && self.output == Format::Table {
+                        tell!(
+                            "waiting until nothing is left; Ctrl-C ends the wait, and not the drain"
+                        );
                     }
                     self.in_time(begun, drain)?;
                 }

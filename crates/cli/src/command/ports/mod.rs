@@ -95,13 +95,15 @@ fn row(port: &PortView) -> Vec<String> {
     ]
 }
 
-/// The port's name, the seconds left, or the stranger's process.
+/// The port's name, the seconds left, the stranger's process, or why they are held by who was given up.
 fn detail(port: &PortView) -> Option<String> {
     let known = [
         port.name.as_ref().map(ToString::to_string),
         port.left_s.map(|left| format!("free in {left}s")),
         port.pid.map(|pid| format!("pid {pid}")),
         port.comm.clone(),
+        // Its new incarnation may run elsewhere: without a word it looks like a number that was forgotten.
+        port.stranded.as_ref().map(|why| format!("({why})")),
     ];
     let known: Vec<String> = known.into_iter().flatten().collect();
     (!known.is_empty()).then(|| known.join(" "))
@@ -169,5 +171,23 @@ fn or_none(range: &PortRanges) -> String {
         "-".to_owned()
     } else {
         range.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_number_of_a_lost_host_says_why_it_is_still_held() {
+        let port = json!({
+            "numbers": 8888, "protocol": "tcp", "state": "held", "service": "web.alice", "replica": 1, "name": "http",
+            "stranded": "host lost, last contact 2026-11-30T03:29:12Z",
+        });
+        let port: PortView = serde_json::from_value(port).unwrap();
+        let why = "http (host lost, last contact 2026-11-30T03:29:12Z)";
+        assert_eq!(row(&port), ["8888/tcp", "held", "web.alice/1", why]);
     }
 }

@@ -6,7 +6,7 @@ mod standing;
 
 use clap::Args;
 use portreeve::supervision::record::Because;
-use portreeve_api::body::{EventList, EventView, ReplicaView, ServiceView};
+use portreeve_api::body::{EventList, EventView, ServiceView};
 use portreeve_api::{Client, paths};
 use serde::Serialize;
 
@@ -110,14 +110,12 @@ impl Why {
         index: u32,
     ) -> Result<(), Failure> {
         let Some(replica) = service.replicas.iter().find(|it| it.replica == index) else {
-            return Err(Failure::plain(format!(
-                "{} has no replica {index}; `portreeve service {0}` lists them",
-                service.service
-            )));
+            let service = service.service.to_string();
+            return Err(Failure::no_such_replica(&service, index));
         };
         let mut standing = of_replica(service, replica);
         let asked = &self.name.service;
-        let turns = if was_placed(replica) {
+        let turns = if replica.host.is_some() && !standing.is_unknown {
             match record::turns(client, asked, index).await {
                 Ok(turns) => turns,
                 Err(why) => {
@@ -150,11 +148,6 @@ impl Why {
         text.push_str(&events(&told.events));
         print(&text)
     }
-}
-
-/// Whether a host may have a record of it.
-fn was_placed(replica: &ReplicaView) -> bool {
-    replica.host.is_some() || replica.incarnation.0 > 0
 }
 
 /// The newest events of it; none for who may not read them, and from a controller that does not answer.
@@ -203,13 +196,71 @@ fn events(events: &[EventView]) -> String {
         };
         let of = event
             .replica
-            .map_or(String::new(), |index| format!("/{index}"));
+            .map_or(String::new(), |index| format!("replica {index}: "));
         text.push_str(&format!(
-            "  {}  {}{of}: {}{times}\n",
+            "  {}  {of}{}{times}\n",
             moment(event.at),
-            event.kind,
-            event.text
+            in_words(event)
         ));
     }
     text
+}
+
+/// What happened, led in by its kind where the text does not say that itself.
+fn in_words(event: &EventView) -> String {
+    let kind = event.kind.replace('-', " ");
+    // The first letters, as `stopping` is told by "stopped by alice" and `restarted` by "restart 2".
+    let stem = kind.get(..4).unwrap_or(&kind);
+    match event.text.starts_with(stem) {
+        true => event.text.clone(),
+        false => format!("{kind}: {}", event.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve::time::WallClock;
+
+    use super::*;
+
+    #[test]
+    fn what_led_there_names_the_replica_and_says_nothing_twice() {
+        let told = |kind: &str, text: &str, replica, times| {
+            let event = EventView {
+                at: WallClock::from_unix_millis(1_700_000_100_000),
+                replica,
+                incarnation: None,
+                host: None,
+                kind: kind.into(),
+                text: text.into(),
+                times,
+                first: None,
+            };
+            let told = events(&[event]);
+            told.split_once("  2023-11-14T22:15:00Z  ")
+                .unwrap()
+                .1
+                .to_owned()
+        };
+        assert_eq!(
+            told("placed", "placed on host n1", Some(1), 1),
+            "replica 1: placed on host n1\n"
+        );
+        assert_eq!(
+            told("gave-up", "gave up after 2 restarts", Some(0), 1),
+            "replica 0: gave up after 2 restarts\n"
+        );
+        assert_eq!(
+            told("requeued", "host n2 lost", Some(0), 1),
+            "replica 0: requeued: host n2 lost\n"
+        );
+        assert_eq!(
+            told("failed", "exit 1", Some(0), 2),
+            "replica 0: failed: exit 1 (2 times)\n"
+        );
+        assert_eq!(
+            told("submitted", "submitted by alice", None, 1),
+            "submitted by alice\n"
+        );
+    }
 }

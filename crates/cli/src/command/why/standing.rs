@@ -19,6 +19,9 @@ pub(super) struct Standing {
     /// Its worker decided it, and knows by which rule.
     #[serde(skip)]
     pub(super) is_of_worker: bool,
+    /// Its host is silent, and so cannot be asked for the worker's record.
+    #[serde(skip)]
+    pub(super) is_unknown: bool,
 }
 
 /// The service as a whole.
@@ -59,6 +62,7 @@ pub(super) fn of_service(service: &ServiceView) -> Standing {
             .or_else(|| service.waits_for.clone()),
         next,
         is_of_worker: false,
+        is_unknown: false,
     }
 }
 
@@ -98,6 +102,7 @@ pub(super) fn of_replica(service: &ServiceView, replica: &ReplicaView) -> Standi
         cause: cause(replica),
         next: next(service, replica, is_unknown),
         is_of_worker: by_worker.contains(&state) && !is_unknown && has_address,
+        is_unknown,
     }
 }
 
