@@ -311,6 +311,25 @@ fn a_crash_is_told_with_its_reason_and_counted() {
     );
 }
 
+// hosts 4: same host and numbers first, also where another one would be taken by the rule of placement.
+#[test]
+fn a_rebooted_host_is_preferred_to_an_emptier_one_for_what_ran_there() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    for service in ["first", "second", "web"] {
+        rig.submit(&web(service, 1)).unwrap();
+    }
+    rig.join("n2");
+    let before = rig.replica("web", 0).ports;
+    rig.tell(Input::HostReport(rebooted()));
+    for service in ["first", "second", "web"] {
+        let replica = rig.replica(service, 0);
+        assert_eq!(replica.incarnation.0, 1);
+        assert_eq!(replica.host.unwrap().as_str(), "n1", "{service}");
+    }
+    assert_eq!(rig.replica("web", 0).ports, before);
+}
+
 #[test]
 fn a_reboot_ends_every_run_there_and_charges_nothing() {
     let mut rig = Rig::new();

@@ -131,6 +131,40 @@ fn scaled_past_the_hosts_the_last_says_why_at_once_and_scaling_back_clears_it() 
 }
 
 #[test]
+fn what_gave_up_rests_and_is_tried_on_another_host_before_it_ends_for_good() {
+    // P33: the variant that does it by itself.
+    let Some(cluster) = Cluster::of(2) else {
+        return;
+    };
+    let world = &cluster.world;
+    cluster.submit(
+        "broken",
+        "kind = \"service\"\nname = \"broken\"\ncommand = \"exit 7\"\n[ports]\nhttp = \"any\"\n[restart]\n\
+         backoff = { initial = \"100ms\", max = \"100ms\" }\n\
+         give_up = { max_restarts = 1, window = \"10m\", then = \"requeue\", rest = \"1s\", max_requeues = 1 }\n",
+    );
+    let ended = world.replica_when("broken", 0, "gave up twice", |it| it["job_state"] == "EXIT");
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("exit 7") && reason.contains("it was placed again"),
+        "{reason}"
+    );
+    let events = world.json(&["events", "broken"]);
+    let events = events["events"].as_array().unwrap();
+    let places: Vec<&Value> = events
+        .iter()
+        .filter(|it| it["kind"] == "placed")
+        .map(|it| &it["host"])
+        .collect();
+    assert_eq!(places.len(), 2, "{events:#?}");
+    assert_ne!(places[0], places[1], "{events:#?}");
+    for host in ["n1", "n2"] {
+        let freed = || world.json(&["ports", host])["counts"]["held"] == 0;
+        assert!(eventually(freed), "{host}");
+    }
+}
+
+#[test]
 fn a_pool_that_is_widened_at_run_time_takes_who_waits_and_touches_nobody() {
     // P04: three pend, each with the count; a kill wakes one, a wider pool the others.
     let Some(mut cluster) = Cluster::of(1) else {

@@ -77,6 +77,11 @@ fn a_user_at_its_limit_waits_says_so_and_goes_on() {
             "large.{USER}: LIMIT: 4 ports are asked for; {USER} may have 2: ask for fewer, or the site for more (`controller --limits`)"
         )
     );
+    // P37: as one who is not root.
+    let low = profile("low", 1).replace("\"any\"", "80");
+    let refused = as_user(world, "PUT", "/api/v1/services/low", &low);
+    let told = refused["detail"].as_str().unwrap_or_default();
+    assert!(told.contains("port 80/tcp needs privilege"), "{refused:#}");
     // What the operator submits is nobody's share.
     cluster.submit("own", &profile("own", 4));
     let placed =
