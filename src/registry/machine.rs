@@ -241,6 +241,9 @@ impl Registry {
         };
         if self.truth.is_changed() {
             let logs = self.open_logs();
+            // What they may begin again.
+            let kept: Vec<HostId> = self.gives_up_on().collect();
+            self.shown.orders.extend(kept);
             self.truth.revert();
             self.reopen_logs(logs);
             // Nobody may ask for anything for long, and who waits for the store to write again is to hear of it.

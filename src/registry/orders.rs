@@ -47,7 +47,17 @@ impl Registry {
             }
         }
         wanted.sort_by_cached_key(Desired::name);
-        Some((life.orders, !life.reported, wanted))
+        let tells_first = !life.reported || self.gives_up_on().any(|it| it == id);
+        Some((life.orders, tells_first, wanted))
+    }
+
+    /// Hosts of which something is about to be given up. One that is back meanwhile begins nothing before that is
+    /// durable: it would begin what is not wanted any more, behind the back of what it told.
+    pub(super) fn gives_up_on(&self) -> impl Iterator<Item = HostId> {
+        let undurable = self.truth.stranded.undurable();
+        undurable
+            .filter(|(_, before, now)| before.is_none() && now.is_some())
+            .map(|(at, ..)| at.host)
     }
 
     /// By a look at every replica.
