@@ -264,3 +264,27 @@ fn numbers_come_from_the_host_where_the_replica_is_and_not_from_where_it_is_aske
         .world
         .curl(&[&format!("http://{}/", resolved.trim())]);
 }
+
+// design/README: one owner per host's pool.
+#[test]
+fn the_host_of_another_schedulers_plugin_is_given_nothing_until_it_is_ours_again() {
+    let Some(mut cluster) = Cluster::bare(1) else {
+        return;
+    };
+    cluster.start_controller(&[]);
+    cluster.start_agent(1, &["--owner", "plugin"]);
+    cluster.wait_until_up(1);
+    cluster.submit("web", &hello("web", 1, "", USUAL));
+    let waits = |it: &Value| {
+        let reason = it["reason"].as_str().unwrap_or_default();
+        reason.contains("belongs to another scheduler's plugin")
+    };
+    let waiting = cluster.world.replica_when("web", 0, "waited", waits);
+    assert_eq!(waiting["job_state"], "PEND");
+    let why = cluster.world.run(&["why", "web/0"]);
+    let told = format!("{}{}", why.stdout, why.stderr);
+    assert!(told.contains("agent --owner controller"), "{why:?}");
+    assert_eq!(cluster.host(1)["owner"], "plugin");
+    cluster.start_agent(1, &[]);
+    cluster.ready("web", "1");
+}
