@@ -218,7 +218,7 @@ pub(crate) fn fill_past(folder: &Path, services: usize) -> usize {
         let (host, service) = (n % services, n % services + 1);
         let tenure = serde_json::json!({
             "host": format!("n{host}"), "service": format!("s{host}.alice"), "user": "alice", "uid": 1000,
-            "grant": { "ports": [{ "name": "http", "numbers": 20_000 + n % 1000, "protocol": "tcp" }] },
+            "grant": [{ "name": "http", "protocol": "tcp", "numbers": 20_000 + n % 1000 }],
             "from": 1_790_000_000_000_u64, "until": 1_790_000_009_000_u64, "how": "stopped by alice",
         });
         (format!("{host:010}/{service:020}/{:010}/{:010}", 500, n / services), tenure)
