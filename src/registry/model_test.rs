@@ -20,7 +20,6 @@ use crate::identity::ServiceName;
 use crate::residency::ReplicaName;
 use crate::supervision::{Final, State};
 
-use super::records::Phase;
 use super::rig::{Rig, alice, caller, exit, name};
 use super::{Answer, Command, Input, Refusal, ReplicaReport};
 use machine::Machine;
@@ -34,11 +33,21 @@ struct World {
     last_revision: u64,
     plain: Plain,
     /// Asked and not answered, in order.
-    asked: Vec<(u64, usize, Wish)>,
+    asked: Vec<Asked>,
     /// Services that may once have had a profile by which the loss of a host ends their copies for good.
     fragile: BTreeSet<usize>,
     /// Orders by which hosts are declared lost and that are not answered.
     declared: Vec<(u64, usize)>,
+}
+
+/// A command that waits for its answer.
+struct Asked {
+    ticket: u64,
+    service: usize,
+    wish: Wish,
+    /// Whether every end that was heard of was decided upon when it was asked. What was not may stay ended: a `start`
+    /// takes it for running.
+    decided: bool,
 }
 
 impl World {
@@ -92,14 +101,7 @@ impl World {
             Op::Operate(host, order) => self.operate(host, order),
             Op::Shutdown(host) => {
                 let machine = &self.machines[host];
-                // What is shown of a shutdown before it is stored, and of jobs of another scheduler, is not looked at
-                // by this model yet.
-                let outbox = &self.rig.registry.outbox;
-                let is_stored = self.rig.store.failing_commits == 0
-                    && !self.rig.slow
-                    && !outbox.is_busy()
-                    && !outbox.is_resting(self.rig.now.mono);
-                if machine.linked && machine.joined && is_stored && !self.has_jobs(host) {
+                if machine.linked && machine.joined {
                     let host = machine.name.clone();
                     self.rig.tell(Input::HostShutdown { host });
                 }
@@ -155,6 +157,7 @@ impl World {
             self.fragile.insert(service);
         }
         let before = (!self.rig.slow).then(|| self.rig.everything());
+        let decided = !self.rig.registry.is_undecided();
         let ticket = self.rig.ask_later(&alice(), command);
         self.rig.settle();
         if let (Some(before), Some(Err(refusal))) = (before, self.rig.answers.get(&ticket)) {
@@ -165,14 +168,12 @@ impl World {
                 assert_eq!(self.rig.everything(), before, "{text}");
             }
         }
-        self.asked.push((ticket, service, wish));
-    }
-
-    fn has_jobs(&self, host: usize) -> bool {
-        let truth = &self.rig.registry.truth;
-        let id = self.rig.registry.host_names.get(&self.machines[host].name);
-        let is_here = |it: &Phase| matches!(it, Phase::Placed(at) if Some(&at.host) == id && at.attached.is_some());
-        truth.replicas.iter().any(|(_, it)| is_here(&it.phase))
+        self.asked.push(Asked {
+            ticket,
+            service,
+            wish,
+            decided,
+        });
     }
 
     fn operate(&mut self, host: usize, order: Order) {
@@ -212,14 +213,15 @@ impl World {
     fn hear_answers(&mut self) {
         self.forsake_the_declared();
         let mut open = Vec::new();
-        for (ticket, service, wish) in std::mem::take(&mut self.asked) {
-            let Some(answer) = self.rig.answers.remove(&ticket) else {
-                open.push((ticket, service, wish));
+        for asked in std::mem::take(&mut self.asked) {
+            let Some(answer) = self.rig.answers.remove(&asked.ticket) else {
+                open.push(asked);
                 continue;
             };
             if let Ok(Answer { changed: true, .. }) = answer {
-                let settled = self.is_heard();
-                self.plain.apply(service, &wish.meaning(), settled);
+                let settled = asked.decided && self.is_heard();
+                self.plain
+                    .apply(asked.service, &asked.wish.meaning(), settled);
             }
         }
         self.asked = open;

@@ -160,11 +160,15 @@ impl World {
             return;
         }
         assert!(shown.news.is_empty());
-        let services = registry.truth.services.iter();
-        // What a refused batch would have shown is looked at with the next one.
-        for (id, service) in services.filter(|(id, _)| !shown.truth.contains(**id)) {
-            let look = registry.look(*id, &Touch::Whole);
-            assert!(!look.is_change(), "{}", service.name);
+        for (id, service) in registry.truth.services.iter() {
+            let name = &service.name;
+            // Promise 6: whatever else waits for the store, this does not.
+            assert!(!registry.is_withdrawn(*id, &Touch::Whole), "{name}");
+            // What a refused batch would have shown is looked at with the next one.
+            if !shown.truth.contains(*id) {
+                let look = registry.look(*id, &Touch::Whole);
+                assert!(!look.is_change(), "{name}");
+            }
         }
     }
 

@@ -70,6 +70,8 @@ pub(super) struct Berth {
     pub(super) told: Option<Told>,
     /// What it was last told of addresses; `None`: what it knows is not known.
     pub(super) addresses: Option<Addresses>,
+    /// What its worker shows the controller; `None`: not known.
+    pub(super) token: Option<String>,
     pub(super) ended: Option<Instant>,
 }
 
@@ -120,6 +122,7 @@ impl Moorage {
                 orders: None,
                 told: None,
                 addresses: None,
+                token: None,
                 ended,
             };
             moorage.berths.insert(name.clone(), berth);
@@ -246,6 +249,7 @@ impl Moorage {
             berth.orders = Some(orders);
             berth.told = None;
             berth.addresses = None;
+            berth.token = Some(replica.tokens.worker.clone());
             self.tell(&name);
             self.tell_address();
             return (reply, Ok(Box::new(self.assignment(replica))));
@@ -268,7 +272,8 @@ impl Moorage {
             assignment.host_address,
             assignment.desired.addresses.clone(),
         );
-        self.insert((name, record), Some(known), orders);
+        let token = assignment.tokens.worker.clone();
+        self.insert((name, record), (Some(known), token), orders);
         (reply, Ok(Box::new(assignment)))
     }
 
@@ -289,6 +294,7 @@ impl Moorage {
             berth.orders = Some(orders);
             berth.told = None;
             berth.addresses = None;
+            berth.token = Some(token.to_owned());
             self.tell(name);
             self.tell_address();
             return true;
@@ -312,7 +318,8 @@ impl Moorage {
             return false;
         }
         info!("{name} is claimed by its job");
-        self.insert((name.clone(), record), None, orders);
+        let known = (None, token.to_owned());
+        self.insert((name.clone(), record), known, orders);
         self.tell_address();
         true
     }
@@ -320,7 +327,7 @@ impl Moorage {
     fn insert(
         &mut self,
         (name, record): (ReplicaName, Record),
-        addresses: Option<Addresses>,
+        (addresses, token): (Option<Addresses>, String),
         orders: mpsc::Sender<FromAgent>,
     ) {
         let run = record.run.clone();
@@ -329,6 +336,7 @@ impl Moorage {
             orders: Some(orders),
             told: None,
             addresses,
+            token: Some(token),
             ended: None,
         };
         self.unclaimed.remove(&name);

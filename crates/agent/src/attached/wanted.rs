@@ -47,11 +47,20 @@ impl Moorage {
         });
     }
 
-    /// Tells a connected job what is wanted, if it was not told.
+    /// Tells a connected job what is wanted, if it was not told, and by what the controller knows it.
     pub(super) fn tell(&mut self, name: &ReplicaName) {
         let Some(wanted) = self.wanted.get(name) else {
             return;
         };
+        if let Some(berth) = self.berths.get_mut(name)
+            && (berth.token.as_ref()).is_some_and(|token| *token != wanted.tokens.worker)
+        {
+            let tokens = wanted.tokens.clone();
+            let worker = tokens.worker.clone();
+            if berth.say(WorkerCommand::Renew { tokens }) {
+                berth.token = Some(worker);
+            }
+        }
         let now = Told {
             want: wanted.desired.want,
             restart_no: wanted.desired.restart_no,

@@ -1,7 +1,7 @@
 //! What owners and administrators do meanwhile: stop and run again, delete, submit, lose the controller.
 
 use crate::stranger::Stranger;
-use crate::world::{PORTREEVE, World, eventually};
+use crate::world::{PORTREEVE, World, eventually, kill};
 
 use super::{POOL, Site, controller, hello, port, shell, standing};
 
@@ -112,6 +112,30 @@ fn a_controller_with_empty_data_leaves_a_job_alone_and_its_numbers_with_it() {
     let address = format!("http://127.0.0.1:{}/", port(&other));
     assert!(site.world.curl(&[&address]).contains("hello"));
     drop(next);
+}
+
+#[test]
+fn a_job_is_heard_of_by_a_controller_that_lost_its_secret() {
+    let Some(site) = Site::new(POOL) else { return };
+    let job = site.job("a", &hello(&[]));
+    site.ready("web", 0);
+    // News is written with the next truth.
+    let quiet = "kind = \"service\"\nname = \"quiet\"\nreplicas = 0\ncommand = \"x\"\n";
+    let quiet = site.world.profile("quiet.toml", quiet);
+    site.world.ok(&["submit", &quiet]);
+    site.controller.take().unwrap().end("KILL");
+    std::fs::remove_file(site.world.path("controller/secret")).unwrap();
+    site.controller.replace(Some(controller(&site.world)));
+    let before = site.ready("web", 0);
+    kill(
+        i32::try_from(before["pid"].as_i64().unwrap()).unwrap(),
+        "KILL",
+    );
+    let after = site.replica_when("web", 0, "told of its restart", |it| {
+        it["restarts"] == 1 && it["ready"] == true
+    });
+    assert_eq!(after["incarnation"], before["incarnation"]);
+    drop(job);
 }
 
 #[test]
