@@ -166,9 +166,11 @@ impl World {
 
     /// Promise 7: neither a silence within the grace nor its end is anything that is told, written or decided upon.
     fn a_short_silence_changes_nothing(&mut self) {
-        // Until the last number has rested, and who waited for it is there.
-        self.pass(Duration::from_secs(150));
-        self.everybody_obeys_and_is_ready();
+        // Until the last number has rested, and who waited for it serves.
+        for _ in 0..3 {
+            self.pass(Duration::from_secs(150));
+            self.everybody_obeys_and_is_ready();
+        }
         self.pass(Duration::from_secs(15));
         let written = self.rig.everything();
         let table = self.rig.table.clone();
