@@ -45,9 +45,6 @@ struct Asked {
     ticket: u64,
     service: usize,
     wish: Wish,
-    /// Whether every end that was heard of was decided upon when it was asked. What was not may stay ended: a `start`
-    /// takes it for running.
-    decided: bool,
 }
 
 impl World {
@@ -157,7 +154,6 @@ impl World {
             self.fragile.insert(service);
         }
         let before = (!self.rig.slow).then(|| self.rig.everything());
-        let decided = !self.rig.registry.is_undecided();
         let ticket = self.rig.ask_later(&alice(), command);
         self.rig.settle();
         if let (Some(before), Some(Err(refusal))) = (before, self.rig.answers.get(&ticket)) {
@@ -172,7 +168,6 @@ impl World {
             ticket,
             service,
             wish,
-            decided,
         });
     }
 
@@ -219,7 +214,7 @@ impl World {
                 continue;
             };
             if let Ok(Answer { changed: true, .. }) = answer {
-                let settled = asked.decided && self.is_heard();
+                let settled = self.is_heard();
                 self.plain
                     .apply(asked.service, &asked.wish.meaning(), settled);
             }
