@@ -174,3 +174,24 @@ fn jobs_of_other_schedulers_leave_the_lists_and_are_ended_by_those() {
     rig.tell(Input::HostReport(fresh));
     assert_eq!(rig.condition("job", 0), Some(EndpointState::Ready));
 }
+
+// It was booted, and is told to go down again before its first report.
+#[test]
+fn what_a_boot_ended_is_told_as_that_although_the_host_goes_down_again() {
+    let mut rig = ready_on_n1();
+    rig.tell(Input::HostReport(HostFacts {
+        boot_id: "boot-2".into(),
+        shutting_down: true,
+        ..facts("n1")
+    }));
+    assert_eq!(host(&rig, "n1").state, "shutting down");
+    let once = rig.replica("once", 0);
+    assert_eq!(
+        (once.job_state.as_str(), once.state.as_str()),
+        ("EXIT", "host rebooted")
+    );
+    // Nothing is left there that could be told to stop.
+    assert!(!rig.kinds("once").contains(&"stopping".to_owned()));
+    assert_eq!(rig.orders("n1"), [""; 0]);
+    assert_eq!(rig.replica("web", 0).job_state, "PEND");
+}

@@ -7,7 +7,7 @@ use crate::rights::Caller;
 use crate::supervision::{Final, State};
 use crate::time::WallClock;
 
-use super::loss_test::{at, back, cluster, graced, held, host_state, other, pass};
+use super::loss_test::{at, back, cluster, graced, held, host_state, lease, other, pass};
 use super::rig::{Rig, alice, caller, facts, name, now, web};
 use super::unknown::{UNKNOWN_KEPT, UNKNOWN_NAMED};
 use super::{Command, DrainPace, HostFacts, HostVerb, Input, ReplicaReport};
@@ -361,4 +361,27 @@ fn what_is_started_again_while_its_end_is_not_settled_runs_again() {
         (replica.incarnation.0, replica.job_state.as_str()),
         (1, "RUN")
     );
+}
+
+// A sign of life is no report, so nothing else asks those who wait again.
+#[test]
+fn who_waits_gets_a_place_as_soon_as_a_suspect_host_is_heard_of() {
+    let mut rig = cluster(&["n1"]);
+    pass(&mut rig, 25, &[]);
+    assert_eq!(host_state(&rig, "n1"), "suspect");
+    rig.submit(&web("web", 1)).unwrap();
+    assert_eq!(rig.replica("web", 0).job_state, "PEND");
+    lease(&mut rig, "n1");
+    assert_eq!(at(&rig, "web", 0), "n1");
+}
+
+#[test]
+fn who_waits_is_told_of_the_loss_of_a_host_that_it_waits_for() {
+    let mut rig = cluster(&["n1"]);
+    pass(&mut rig, 25, &[]);
+    rig.submit(&web("web", 1)).unwrap();
+    assert_eq!(rig.replica("web", 0).reasons[0].code, "HOST SUSPECT");
+    pass(&mut rig, 70, &[]);
+    assert_eq!(host_state(&rig, "n1"), "lost");
+    assert_eq!(rig.replica("web", 0).reasons[0].code, "HOST LOST");
 }

@@ -73,7 +73,7 @@ fn publishes(rig: &Rig) -> usize {
 }
 
 /// A service of one ready replica on one of two hosts; its host and the other one.
-fn one_of_two() -> (Rig, String, String) {
+pub(super) fn one_of_two() -> (Rig, String, String) {
     let mut rig = cluster(&["n1", "n2"]);
     rig.submit(&web("web", 1)).unwrap();
     rig.ready("web", 0);
@@ -443,7 +443,7 @@ fn what_is_not_to_be_run_again_ends_with_its_host() {
     assert_eq!(rig.orders(&host), ["web.alice 0 0 stop"]);
 }
 
-fn attach(rig: &mut Rig, host: &str) {
+pub(super) fn attach(rig: &mut Rig, host: &str) {
     let toml = web("job", 1);
     let attachment = Attachment {
         service: name("job"),

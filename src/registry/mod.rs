@@ -155,6 +155,8 @@ mod stale_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]
+mod stranded_test;
+#[cfg(test)]
 mod survey_test;
 #[cfg(test)]
 mod witness;

@@ -1,0 +1,149 @@
+//! What was given up with its host: when its numbers are freed, what is taken back, and what is stopped.
+
+use super::loss_test::{at, attach, back, cluster, held, one_of_two, pass};
+use super::rig::{alice, name, web};
+use super::{Command, HostFacts, Input};
+
+#[test]
+fn a_start_frees_no_number_of_what_a_host_ran_before_the_host_has_told_everything() {
+    let (mut rig, host, rest) = one_of_two();
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[&rest]);
+    back(&mut rig, &host, std::slice::from_ref(&alive));
+    pass(&mut rig, 5, &[&host, &rest]);
+    // The host is not lost any more, and what was replaced there still ends.
+    let mut rig = rig.restart();
+    assert_eq!(
+        held(&mut rig, &host),
+        1,
+        "nobody knows yet whether it ended"
+    );
+    back(&mut rig, &host, std::slice::from_ref(&alive));
+    assert_eq!(held(&mut rig, &host), 1);
+    back(&mut rig, &host, &[]);
+    assert_eq!(held(&mut rig, &host), 0);
+}
+
+#[test]
+fn what_is_stopped_in_the_moment_in_which_its_host_is_back_is_stopped_there() {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    let told = HostFacts {
+        replicas: vec![alive],
+        ..rig.facts("n1")
+    };
+    // Both in one round: the report finds it waiting, the decision finds it ended.
+    rig.take(Input::HostReport(told));
+    let service = name("web");
+    rig.ask_later(&alice(), Command::Stop { service });
+    rig.settle();
+    assert_eq!(rig.states("web"), ["stopped"]);
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 stop"]);
+    assert_eq!(held(&mut rig, "n1"), 1);
+}
+
+#[test]
+fn of_several_incarnations_that_a_host_comes_back_with_only_the_newest_goes_on() {
+    let mut rig = cluster(&["n1"]);
+    // Without ports, so that their grants are alike.
+    rig.submit("name = \"web\"\ncommand = [\"serve\"]\n")
+        .unwrap();
+    rig.ready("web", 0);
+    let first = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    let service = name("web");
+    rig.ask(Command::Stop {
+        service: service.clone(),
+    })
+    .unwrap();
+    rig.ask(Command::Start { service }).unwrap();
+    back(&mut rig, "n1", std::slice::from_ref(&first));
+    assert_eq!(
+        rig.orders("n1"),
+        ["web.alice 0 0 stop", "web.alice 0 2 run"]
+    );
+    rig.ready("web", 0);
+    let second = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    assert_eq!(rig.replica("web", 0).incarnation.0, 3);
+    back(&mut rig, "n1", &[first, second]);
+    assert_eq!(
+        rig.orders("n1"),
+        ["web.alice 0 0 stop", "web.alice 0 2 run"]
+    );
+    assert_eq!(rig.replica("web", 0).incarnation.0, 2);
+}
+
+#[test]
+fn a_job_of_another_scheduler_that_was_stopped_while_its_host_was_lost_is_ended_when_that_is_back()
+{
+    let mut rig = cluster(&["n1"]);
+    attach(&mut rig, "n1");
+    rig.ready("job", 0);
+    let alive = rig.report("job", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    let service = name("job");
+    rig.ask(Command::Stop { service }).unwrap();
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    assert_eq!(rig.replica("job", 0).job_state, "EXIT");
+    assert_eq!(rig.orders("n1"), ["job.alice 0 0 stop"]);
+}
+
+// Taken back, it would count as restarted although its host never heard of the restart.
+#[test]
+fn what_was_to_be_restarted_when_its_host_was_lost_begins_anew_and_is_not_taken_back() {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let alive = rig.report("web", 0, |_| ());
+    let service = name("web");
+    let index = None;
+    rig.ask(Command::Restart { service, index }).unwrap();
+    pass(&mut rig, 95, &[]);
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    assert_eq!(
+        rig.orders("n1"),
+        ["web.alice 0 0 stop", "web.alice 0 1 run"]
+    );
+    rig.ready("web", 0);
+    assert!(rig.kinds("web").contains(&"rolled".to_owned()));
+}
+
+#[test]
+fn an_incarnation_that_people_were_told_of_names_no_other_placement_after_a_taking_back() {
+    let mut rig = cluster(&["n1", "n2"]);
+    rig.submit(&format!(
+        "placement.hosts = [\"n1\", \"n3\"]\n{}",
+        web("web", 1)
+    ))
+    .unwrap();
+    rig.ready("web", 0);
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &["n2"]);
+    assert_eq!(rig.replica("web", 0).incarnation.0, 1);
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    assert_eq!(rig.replica("web", 0).incarnation.0, 0);
+    let mut rig = rig.restart();
+    rig.join("n3");
+    pass(&mut rig, 95, &["n3"]);
+    let replica = rig.replica("web", 0);
+    assert_eq!(
+        (at(&rig, "web", 0).as_str(), replica.incarnation.0),
+        ("n3", 2)
+    );
+}
+
+#[test]
+fn numbers_whose_freeing_the_store_refused_are_freed_once_it_writes_again() {
+    let (mut rig, host, rest) = one_of_two();
+    pass(&mut rig, 95, &[&rest]);
+    assert_eq!(at(&rig, "web", 0), rest);
+    rig.store.failing_commits = 1;
+    back(&mut rig, &host, &[]);
+    assert_eq!(held(&mut rig, &host), 1);
+    pass(&mut rig, 5, &[&host, &rest]);
+    assert_eq!(held(&mut rig, &host), 0);
+}
