@@ -176,7 +176,7 @@ fn an_unknown_network_and_a_host_without_one_are_told_by_name() {
         (&"NO ADDRESS".into(), &"data".into())
     );
     let why = cluster.world.run(&["why", "web"]);
-    assert!(why.stderr.contains(words), "{why:?}");
+    assert!(why.stdout.contains(words), "{why:?}");
     let explained = cluster.world.run(&["explain", "--service", "web"]);
     assert!(explained.stdout.contains("NO ADDRESS"), "{explained:?}");
     // Given one, it is taken at once.

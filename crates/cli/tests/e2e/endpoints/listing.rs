@@ -29,7 +29,8 @@ fn only_ready_replicas_are_listed_and_the_others_are_shown_on_wish_with_their_st
     // One that stops still answers for as long as its drain is, and is offered to nobody new.
     world.ok(&["kill", "flap/0"]);
     wait_listed(&world, "flap", 0);
-    let told = || world.ok(&["why", "flap/0"]).contains("a stop was ordered");
+    let turns = || world.ok(&["why", "flap/0", "-o", "json"]);
+    let told = || turns().contains("a stop was ordered");
     assert!(eventually(told));
     let serving = || get(&world, "services/flap/endpoints?state=serving").json();
     let drains = serving();

@@ -98,7 +98,7 @@ fn a_host_that_comes_back_before_its_replica_found_another_place_runs_it_once() 
         "{waits:#}"
     );
     let why = cluster.world.run(&["why", "web/0"]);
-    assert!(why.stderr.contains("host n1 lost, last contact"), "{why:?}");
+    assert!(why.stdout.contains("host n1 lost, last contact"), "{why:?}");
     assert_eq!(snapshot(&cluster, "web").1, 0);
     cluster.link_up(1);
     cluster.ready("web", "1");

@@ -105,7 +105,10 @@ fn what_a_controller_without_its_data_does_not_know_is_adopted_fenced_or_replace
     let adopt = || cluster.world.run(&["host", "adopt", "n1", "web/0"]);
     let refused = adopt();
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("submit it first"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("submit it, adopt this"),
+        "{refused:?}"
+    );
     // A host that takes nothing leaves the place to the one that runs there.
     let order =
         |verb: &str, more: &[&str]| cluster.world.ok(&[&["host", verb, "n1"], more].concat());
