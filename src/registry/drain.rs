@@ -13,10 +13,10 @@ use crate::supervision::State;
 use crate::time::{Monotonic, Spelled, WallClock};
 
 use super::drain_plan::Trial;
+use super::host_view::{DrainView, StayView};
 use super::machine::Registry;
 use super::records::{Drain, EndKind, Phase, Replica, StopWhy};
 use super::truth::ReplicaKey;
-use super::view::{DrainView, StayView};
 
 /// What is known of drains beside the records.
 #[derive(Debug, Default)]

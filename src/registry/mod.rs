@@ -30,6 +30,7 @@ mod heard;
 mod host_removal;
 mod host_shutdown;
 mod host_verbs;
+mod host_view;
 mod hosts;
 mod input;
 mod ledger;
@@ -84,6 +85,9 @@ pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
 pub use explain::Explain;
 pub use host_verbs::{DrainPace, HostReplica, HostVerb};
+pub use host_view::{
+    DrainView, HostPorts, HostRanges, HostView, NetworkView, PortCounts, PortView, StayView,
+};
 pub use input::{
     Command, HostFacts, HostOwner, Input, ReplicaReport, ReportedAddress, Submission,
     UnusableAddress,
@@ -99,10 +103,7 @@ pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use tombstones::Removed;
-pub use view::{
-    Desired, DrainView, EventView, HostPorts, HostRanges, HostView, NetworkView, PortCounts,
-    PortView, ReplicaView, ServiceView, StayView, View,
-};
+pub use view::{Desired, EventView, ReplicaView, ServiceView, View};
 
 #[cfg(test)]
 mod attach_test;

@@ -12,8 +12,8 @@ use crate::port::PortName;
 use crate::profile::{DeclaredPort, Profile};
 
 use super::HostFacts;
+use super::host_view::NetworkView;
 use super::machine::Registry;
-use super::view::NetworkView;
 
 impl Registry {
     /// The host's address in a network; `None` too where another host is published there.
