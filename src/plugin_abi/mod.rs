@@ -18,6 +18,7 @@ pub mod constants;
 mod context;
 mod contexts;
 mod entry;
+mod eventfd;
 mod explain;
 #[cfg(test)]
 mod explain_test;
@@ -41,6 +42,9 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod snap;
+#[cfg(test)]
+mod snap_test;
 mod table;
 mod trial;
 mod txn;
@@ -49,6 +53,7 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+mod watch;
 #[cfg(test)]
 mod what_if_test;
 mod words;
