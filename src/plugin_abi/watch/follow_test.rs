@@ -1,6 +1,7 @@
 //! Whatever happens, and whoever follows at whatever pace: a silent watch has told all.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_oneof, proptest};
@@ -218,46 +219,49 @@ proptest! {
 
 #[test]
 fn readers_follow_while_the_writer_writes() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
+    const ROUNDS: u64 = 300;
     let caller = Caller::new();
-    let web = caller.profile("a.x", &[any("http")]);
-    let other = caller.profile("b.x", &[any("http"), any("rpc")]);
+    let profiles = [
+        caller.profile("a.x", &[any("http")]),
+        caller.profile("b.x", &[any("http"), any("rpc")]),
+    ];
     caller.address(0, 1, 1);
     let is_through = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = [None, Some("a.x"), Some("b.x"), None]
-            .into_iter()
-            .enumerate()
-            .map(|(at, service)| {
-                let (caller, is_through) = (&caller, &is_through);
-                scope.spawn(move || {
-                    let mut follower = caller.watch(service, PR_NEVER);
-                    loop {
-                        let last = is_through.load(Ordering::Acquire);
-                        follower.follow(caller, u32::try_from(at).unwrap() + 1);
-                        if last {
-                            break;
-                        }
-                        // One that comes and goes meanwhile.
-                        let passing = caller.watch(service, 0);
-                        caller.close(passing.id);
-                    }
-                    follower.check(caller, &SERVICES);
-                })
-            })
-            .collect();
-        for round in 0..300_u64 {
-            let (id, _) = caller.hold(want(round, 0, [web, other][round as usize % 2], 0));
-            caller.report(id, 1, 1, PR_E_READY);
-            if round % 3 != 0 {
-                assert_eq!(caller.release_confirm(id, round * 61_000), PR_OK);
+    let follow = &|service, cap| {
+        let mut follower = caller.watch(service, PR_NEVER);
+        loop {
+            let is_last = is_through.load(Ordering::Acquire);
+            follower.follow(&caller, cap);
+            if is_last {
+                break;
             }
-            caller.pump(round * 61_000);
+            // One that comes and goes meanwhile.
+            let passing = caller.watch(service, 0);
+            caller.close(passing.id);
         }
-        is_through.store(true, Ordering::Release);
-        for reader in readers {
-            reader.join().unwrap();
+        follower.check(&caller, &SERVICES);
+    };
+    std::thread::scope(|scope| {
+        let _through = Through(&is_through);
+        for (cap, service) in (1..).zip([None, Some("a.x"), Some("b.x"), None]) {
+            scope.spawn(move || follow(service, cap));
+        }
+        for (round, profile) in (0..ROUNDS).zip(profiles.iter().cycle()) {
+            let (id, _) = caller.hold(want(round, 0, *profile, 0));
+            caller.report(id, 1, 1, PR_E_READY);
+            if round % 5 != 0 {
+                assert_eq!(caller.release_confirm(id, 0), PR_OK);
+            }
+            caller.pump(0);
         }
     });
+}
+
+/// Lets the readers end, also when the writer fails.
+struct Through<'a>(&'a AtomicBool);
+
+impl Drop for Through<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }

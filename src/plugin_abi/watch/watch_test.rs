@@ -341,9 +341,13 @@ fn the_wait_descriptor_is_readable_while_somebody_who_fits_is_not_told() {
     assert!(!is_readable(fd));
     assert_eq!(put(&waiting[..1]), PR_OK);
     caller.pump(1);
+    // Somebody new waits, in vain; who fitted and did not ask is told again.
+    assert!(is_readable(fd));
+    assert_eq!(next(4), (1, 0));
+    caller.pump(2);
     assert!(!is_readable(fd));
     // Both numbers are free: two to tell, in pieces.
-    assert_eq!(caller.release_confirm(id, 2), PR_OK);
+    assert_eq!(caller.release_confirm(id, 3), PR_OK);
     caller.pump(70_000);
     assert!(is_readable(fd));
     let (first, flags) = next(1);
