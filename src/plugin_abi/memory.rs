@@ -201,14 +201,15 @@ pub(super) unsafe fn read_bytes(
     most: u32,
     what: &'static str,
 ) -> Result<Vec<u8>, Failure> {
-    if n > u64::from(most) {
-        return Err(Failure::limit(what, n, u64::from(most)));
-    }
+    let length = match u32::try_from(n) {
+        Ok(length) if length <= most => length as usize,
+        _ => return Err(Failure::limit(what, n, u64::from(most))),
+    };
     present(first, what)?;
-    let mut bytes = vec![0_u8; n as usize];
-    // SAFETY: `n` bytes may be read from `first` (caller; not null, checked) and written to a fresh vector
-    // of that length, which nothing else overlaps.
-    unsafe { std::ptr::copy_nonoverlapping(first, bytes.as_mut_ptr(), n as usize) };
+    let mut bytes = vec![0_u8; length];
+    // SAFETY: `length` bytes may be read from `first` (caller; not null, checked) and written to a fresh
+    // vector of that length, which nothing else overlaps.
+    unsafe { std::ptr::copy_nonoverlapping(first, bytes.as_mut_ptr(), length) };
     Ok(bytes)
 }
 

@@ -99,7 +99,7 @@ pub(super) unsafe extern "C" fn sup_event(
 /// See `sup_deadline` in the header.
 pub(super) unsafe extern "C" fn sup_deadline(sup: PrSup, now_ms: u64) -> i32 {
     machines::on(sup, |machine| {
-        machine.on_deadline(now_ms)?;
+        machine.act_until(now_ms)?;
         Ok(PR_OK)
     })
 }

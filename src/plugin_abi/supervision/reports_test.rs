@@ -310,10 +310,7 @@ fn a_grace_or_a_spread_of_nothing_is_asked_for_by_a_flag() {
             assert!(worker.after_deadline(3_000 + grace - 1).is_empty());
             done.extend(worker.after_deadline(3_000 + grace));
         }
-        assert_eq!(
-            brief(&done),
-            [(PR_SF_TERM, 1, 0), (PR_SF_KILL_GROUP, 1, 0)]
-        );
+        assert_eq!(brief(&done), [(PR_SF_TERM, 1, 0), (PR_SF_KILL_GROUP, 1, 0)]);
     }
     let adopt = |ms, flags| PrSupEvent {
         ms,

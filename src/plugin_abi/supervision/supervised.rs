@@ -62,7 +62,7 @@ impl Supervised {
         self.at(now_ms, |machine, now, out| machine.handle(now, event, out))
     }
 
-    pub(super) fn on_deadline(&mut self, now_ms: u64) -> Result<(), Failure> {
+    pub(super) fn act_until(&mut self, now_ms: u64) -> Result<(), Failure> {
         self.at(now_ms, Machine::on_deadline)
     }
 
