@@ -41,6 +41,7 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod supervision;
 mod table;
 mod trial;
 mod txn;
