@@ -43,6 +43,8 @@ mod agreement_test;
 #[cfg(test)]
 mod choice_test;
 #[cfg(test)]
+mod copy_test;
+#[cfg(test)]
 pub(crate) mod testing;
 
 use crate::identity::{ReplicaId, ServiceId};
