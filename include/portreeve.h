@@ -87,8 +87,10 @@ typedef struct pr_config { uint32_t size, flags;
 typedef struct pr_host { uint32_t size, flags, host, state; pr_str name;
   const pr_range *dynamic, *fixed, *reserved;                        /* NULL: 20000-32767, 1024-65535, none; at most 1,024 ranges each */
   uint32_t n_dynamic, n_fixed, n_reserved, cool_ms; } pr_host;       /* cool_ms 0: the context's */
-typedef struct pr_network { uint32_t size, flags; pr_str name; uint8_t ip[16]; uint32_t family, prefix; } pr_network;
-typedef struct pr_port { pr_str name, env, network; const pr_range *within; uint32_t n_within; /* within: or NULL */
+typedef struct pr_network { uint32_t size, flags; pr_str name; uint8_t ip[16]; uint32_t family, prefix; } pr_network; /* ip and family as in pr_addr; prefix: how
+                                                                         many bits of ip count, 0..32 or 0..128; those behind are 0 */
+typedef struct pr_port { pr_str name, env, network; const pr_range *within; uint32_t n_within; /* within: or NULL; network absent: reached where the
+                                                                         host is, else at the host's address there: only hosts that have one fit */
   uint16_t fixed, count; uint32_t proto, flags; } pr_port;           /* fixed 0 = any; count > 1 = a block of consecutive numbers, then fixed must be 0; count 0 = 1 */
 typedef struct pr_profile { uint32_t size, flags; pr_str name, service; const pr_port *ports; uint32_t n_ports, port_size; } pr_profile; /* service "web.alice" */
 typedef struct pr_need { uint32_t profile, replicas; uint64_t at_ms; } pr_need; /* replicas 0 = 1: at least so many at once; at_ms 0 = now: cooling that ends by then counts as free */
@@ -134,11 +136,15 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * transaction is open. */
   int32_t (*host_remove)(pr_ctx, uint32_t host, uint32_t flags);
 
-  /* Names networks that pr_port.network may choose. PR_EBUSY a transaction is open; PR_E2BIG; PR_ELIMIT. Not built yet. */
+  /* Names networks that pr_port.network may choose, all n or none; a known name stands for the new prefix from here on, also for what is held. In each network a host has
+   * the best address of its list that begins with the prefix; networks may overlap.
+   * PR_EBUSY a transaction is open; PR_ELIMIT more than 64 networks of a context; PR_E2BIG; PR_EINVAL also a name twice in one call, a name that is not 1 to 63 of
+   * a-z, 0-9 and -, an address of another family, or one with bits beyond its prefix. */
   int32_t (*network_put)(pr_ctx, const pr_network *, uint32_t n);
 
   /* Makes the ports of a kind of job known; *id is what pr_want and pr_need name, not used again. The service is known from here on.
-   * PR_EBUSY a transaction is open; PR_ELIMIT more than max_profiles, 256 numbers or 1,024 ranges; PR_E2BIG; PR_ENOSYS a port names a network. */
+   * PR_EBUSY a transaction is open; PR_ELIMIT more than max_profiles, 256 numbers or 1,024 ranges; PR_E2BIG;
+   * PR_ENOENT a port names an unknown network. */
   int32_t (*profile_put)(pr_ctx, const pr_profile *, uint32_t *id);
 
   /* Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again. PR_ENOENT; PR_EBUSY a transaction is open. */
@@ -233,7 +239,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   int32_t (*grant_get)(pr_ctx, pr_alloc, pr_rec *, uint16_t *ports, uint32_t cap, uint32_t *need);
 
   /* The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST, <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE,
-   * <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared. Before the host has reported an address, ADDR_ and HOST_ADDR are missing.
+   * <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared. Where no address is known (yet), that ADDR_ or HOST_ADDR is missing.
    * RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the worker's to add. flags 0. need counts the last NUL. PR_ENOSPC. */
   int32_t (*env)(pr_ctx, pr_alloc, uint32_t flags, char *buf, uint32_t cap, uint32_t *need);
 
@@ -246,7 +252,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* PR_HOST_*. Readers see it at once, the pool from the next txn_begin or pump on. PR_ENOENT. */
   int32_t (*host_state)(pr_ctx, uint32_t host, uint32_t state);
 
-  /* A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. PR_ENOENT; PR_ESTALE seq not greater; PR_ELIMIT n > 256. */
+  /* A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. Readers see it at once; which hosts fit a profile with networks changes
+   * with the next txn_begin or pump. PR_ENOENT; PR_ESTALE seq not greater; PR_ELIMIT n > 256. */
   int32_t (*report_addr)(pr_ctx, uint32_t host, uint64_t seq, const pr_addr *, uint32_t n);
 
   /* Where strangers listen, the whole list. In effect from the next txn_begin or pump on; comm is NUL-padded. PR_ENOENT; PR_ESTALE seq not greater;

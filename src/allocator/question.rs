@@ -49,7 +49,7 @@ impl Host {
 
     /// Whether the host answers `need`.
     pub(super) fn fits(&self, need: &Need<'_>, around: &Around<'_>, choice: &mut Choice) -> bool {
-        if self.state.cause().is_some() {
+        if !self.takes(need.request) {
             return false;
         }
         let ask = self.ask(need.service, need.request, None, around);
@@ -70,7 +70,7 @@ impl Host {
         choice: &mut Choice,
         most: u32,
     ) -> u32 {
-        if self.state.cause().is_some() {
+        if !self.takes(need.request) {
             return 0;
         }
         let most = if need.request.has_blocks() {
@@ -90,7 +90,7 @@ impl Host {
         choice: &mut Choice,
         why: &mut Vec<Why>,
     ) {
-        why.extend(self.state.cause().map(about_host));
+        why.extend(self.barriers(need.request));
         let ask = self.ask(need.service, need.request, None, around);
         self.then(around, |pool| {
             let fits = pool.choose(&ask, choice, Causes::All(why));
@@ -108,8 +108,9 @@ impl Host {
         around: &Around<'_>,
         choice: &mut Choice,
     ) -> Option<Why> {
-        if let Some(cause) = self.state.cause() {
-            return Some(about_host(cause));
+        let barrier = self.barriers(need.request).next();
+        if barrier.is_some() {
+            return barrier;
         }
         let ask = self.ask(need.service, need.request, None, around);
         self.then(around, |pool| {

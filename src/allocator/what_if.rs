@@ -219,7 +219,7 @@ impl WhatIf<'_> {
         let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
         let ask = there.ask(replica.service, request, former, &around);
         let choice = &mut scratch.choice;
-        if there.state.cause().is_some() || !there.pool.choose(&ask, choice, Causes::Untold) {
+        if !there.takes(request) || !there.pool.choose(&ask, choice, Causes::Untold) {
             let mut why = Vec::new();
             let need = Need::new(request, replica.service);
             there.explain(&need, &around, choice, &mut why);
@@ -278,8 +278,8 @@ impl WhatIf<'_> {
             let Some(host) = host else {
                 return Err(refused(unknown(member.host)));
             };
-            if let Some(cause) = host.state.cause() {
-                let (host, why) = (member.host, vec![about_host(cause)]);
+            if let Some(barrier) = host.barriers(member.request).next() {
+                let (host, why) = (member.host, vec![barrier]);
                 return Err(refused(ReserveError::Refused { host, why }));
             }
         }

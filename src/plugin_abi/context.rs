@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
-use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
+use crate::identity::{HostName, NetworkName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
@@ -31,6 +31,7 @@ use crate::plugin_abi::register::{Queued, Register};
 use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
 use crate::port::PortName;
+use crate::port_pool::NetworkNo;
 use crate::profile::is_variable;
 use crate::time::Monotonic;
 
@@ -369,6 +370,8 @@ pub(super) struct Cycle {
     /// Every host by name; the board and the grants know it by this number.
     pub(super) hosts: BTreeMap<HostName, HostNo>,
     next_host: u32,
+    /// Every named network by name.
+    pub(super) networks: BTreeMap<NetworkName, NetworkNo>,
     /// Above every index at which a host stands.
     pub(super) end_of_hosts: u32,
     services: BTreeMap<ServiceName, ServiceId>,
@@ -420,6 +423,7 @@ impl Cycle {
             profiles: Vec::new(),
             hosts: BTreeMap::new(),
             next_host: 0,
+            networks: BTreeMap::new(),
             end_of_hosts: 0,
             services: BTreeMap::new(),
             port_names: BTreeMap::new(),
@@ -474,6 +478,10 @@ impl Cycle {
                     .allocator
                     .host_id(&name)
                     .is_none_or(|host| self.allocator.set_host_state(host, state).is_ok()),
+                Queued::Networks(name, networks) => self
+                    .allocator
+                    .host_id(&name)
+                    .is_none_or(|host| self.allocator.set_networks(host, networks).is_ok()),
                 Queued::Foreign(name, list) => self
                     .allocator
                     .host_id(&name)

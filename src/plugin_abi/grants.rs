@@ -1,6 +1,6 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Output, Room, read, write_bytes};
+use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::register::{Key, Placed, Stage};
 use crate::plugin_abi::reserve::numbers;
 use crate::plugin_abi::types::{PrAlloc, PrCtx, PrRec, PrWant};
+use crate::port::PortName;
 use crate::variables::{Setting, variables};
 
 /// See `grant_find` in the header.
@@ -115,11 +117,11 @@ pub(super) unsafe extern "C" fn env(
         let (placed, address) = {
             let register = context.register();
             let placed = Arc::clone(register.get(handle)?.0);
-            let address = register.addresses.get(&placed.host).copied();
+            let address = register.addresses.get(&placed.host).cloned();
             (placed, address)
         };
         let mut text = Vec::new();
-        for (name, value) in environment(context, &placed, address) {
+        for (name, value) in environment(context, &placed, &address.unwrap_or_default()) {
             text.extend_from_slice(name.as_bytes());
             text.push(b'=');
             text.extend_from_slice(value.as_bytes());
@@ -131,13 +133,22 @@ pub(super) unsafe extern "C" fn env(
 }
 
 /// What is known here of a replica's variables: not its runs, and its address only once reported.
-fn environment(
-    context: &Context,
-    placed: &Placed,
-    address: Option<IpAddr>,
-) -> Vec<(String, String)> {
+fn environment(context: &Context, placed: &Placed, addresses: &Addresses) -> Vec<(String, String)> {
     let prefix = context.settings().prefix.as_str();
     let profile = &placed.profile;
+    let reached = profile
+        .ports
+        .iter()
+        .map(|port| addresses.of_port(port.network));
+    let reached = placed.grant.ports.iter().zip(reached);
+    let own = reached
+        .clone()
+        .filter_map(|(port, at)| Some((port.name.clone(), at?)));
+    let port_addresses: BTreeMap<PortName, IpAddr> = own.collect();
+    let lost = reached.filter(|(_, at)| at.is_none());
+    let lost: BTreeSet<String> = lost
+        .map(|(port, _)| format!("ADDR_{}", port.name.variable()))
+        .collect();
     let setting = Setting {
         prefix,
         service: &profile.service,
@@ -145,8 +156,8 @@ fn environment(
         incarnation: Incarnation(placed.incarnation),
         run: Run::default(),
         host: &placed.host_name,
-        host_address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-        port_addresses: &BTreeMap::new(),
+        host_address: addresses.usual.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+        port_addresses: &port_addresses,
         grant: &placed.grant,
         scratch: "",
         controller: "",
@@ -161,9 +172,9 @@ fn environment(
     };
     all.retain(|(name, _)| {
         let ours = name.strip_prefix(prefix).unwrap_or_default();
-        let of_address = ours == "HOST_ADDR" || ours.starts_with("ADDR_");
+        let unknown = ours == "HOST_ADDR" && addresses.usual.is_none() || lost.contains(ours);
         let of_worker = matches!(ours, "RUN" | "SCRATCH" | "CONTROLLER" | "TOKEN_FILE");
-        !of_worker && (address.is_some() || !of_address)
+        !of_worker && !unknown
     });
     if let Some(port) = only {
         all.push(("PORT".to_owned(), port.numbers.first().to_string()));

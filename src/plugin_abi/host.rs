@@ -60,6 +60,7 @@ fn stand(context: &Context, cycle: &mut Cycle) {
     let standing: Vec<_> = standing
         .map(|(index, name, state)| (index.0, name, state))
         .collect();
+    cycle.room_for_networks();
     cycle.end_of_hosts = standing.last().map_or(0, |(index, _, _)| index + 1);
     let mut at = BTreeMap::new();
     for (index, name, _) in &standing {
@@ -72,6 +73,10 @@ fn stand(context: &Context, cycle: &mut Cycle) {
         for (index, name, state) in &standing {
             board.put_host(at[index], name, *index, *state);
         }
+        context
+            .register()
+            .addresses
+            .retain(|host, _| numbers.contains(host));
         board.stand(at);
     });
 }

@@ -31,6 +31,9 @@ mod host;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
+mod network;
+#[cfg(test)]
+mod network_test;
 mod process;
 mod profile;
 #[cfg(test)]

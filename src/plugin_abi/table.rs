@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, explain, failure, grants, host, profile, release, report, reserve, resolve, restore,
-    trial, txn, unbuilt, waits, words,
+    context, explain, failure, grants, host, network, profile, release, report, reserve, resolve,
+    restore, trial, txn, unbuilt, waits, words,
 };
 
 /// What we can do. The supervision calls are in the table but not built, so nobody may count on them.
@@ -22,7 +22,7 @@ static API: PrApi = PrApi {
     destroy: context::destroy,
     host_put: host::host_put,
     host_remove: host::host_remove,
-    network_put: unbuilt::network_put,
+    network_put: network::network_put,
     profile_put: profile::profile_put,
     profile_drop: profile::profile_drop,
     restore_put: restore::restore_put,

@@ -17,7 +17,6 @@ macro_rules! unbuilt {
 }
 
 unbuilt! {
-    network_put(PrCtx, *const PrNetwork, u32);
     export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
     wait_fd(PrCtx, *mut i32);
     snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);

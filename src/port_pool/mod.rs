@@ -23,6 +23,7 @@ mod cooling;
 mod holdings;
 mod layers;
 mod listing;
+mod network_set;
 mod number_bits;
 mod number_runs;
 mod number_set;
@@ -54,6 +55,7 @@ pub use awaited::Awaited;
 pub use cause::{Cause, CauseCode, Why, WhyPort};
 pub use choice::{Ask, Causes, Choice};
 pub use listing::{ListedPorts, PortState};
+pub use network_set::{NetworkNo, NetworkSet};
 pub use question::FixedStatus;
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
