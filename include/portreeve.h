@@ -67,6 +67,8 @@ enum { PR_TEXT_SERVICE = 1, PR_TEXT_PORT = 2, PR_TEXT_HOST = 3 };
 #define PR_REMOVE_FORCE 1u              /* host_remove: although numbers are held */
 #define PR_RESOLVE_ALL 1u               /* resolve: also NOT_READY, SERVING, TERMINATING; READY and UNCONFIRMED are always listed */
 #define PR_REC_CONFLICT 1u              /* pr_rec.flags, out: shares a number with another record */
+#define PR_REC_TCP 2u                   /*               with PR_P_COOLING: the numbers are of this side, as many as there are, whatever ports the profile has */
+#define PR_REC_UDP 4u                   /*               the same; both: of both sides */
 #define PR_MORE 1u                      /* *_next flags: call again, fd stays readable */
 #define PR_RESET 2u                     /* watch_next: `since` is older than what is kept; read a snapshot, then go on */
 
@@ -151,7 +153,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   int32_t (*profile_drop)(pr_ctx, uint32_t id);
 
   /* Brings back what the scheduler's own records say is held, only before restore_end. Each pr_grant (or NULL) gets the new id and its own code.
-   * Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held until released.
+   * Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held until released. PR_P_COOLING: nobody's, the numbers rest for
+   * cool_left_ms from restore_end on and the id is 0; only its service (profile PR_ANY: nobody) may have them before. A READY replica is UNCONFIRMED until it reports.
    * PR_ESTATE the restore phase is over; PR_ENOENT unknown host or profile; PR_EEXIST the key is known; PR_ELIMIT; PR_EBUSY. */
   int32_t (*restore_put)(pr_ctx, const pr_rec *, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *);
 
@@ -159,7 +162,10 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
    * PR_ESTATE it has ended already; PR_EBUSY a transaction is open. */
   int32_t (*restore_end)(pr_ctx, uint32_t flags, uint64_t now_ms, uint32_t *conflicts);
 
-  /* Reads every grant, in pieces: *cursor 0 begins, *n = 0 ends. PR_ENOSPC not even one record fits; PR_EBUSY. Not built yet. */
+  /* Reads what restore_put takes: every grant by slot, then what cools by host, side and number. In pieces: *cursor 0 begins, *n = 0 ends; port_off counts in the ports
+   * of the same call, and 256 of them are always enough for one record. Between pieces anything may happen: what stays is told once. Of what cools it is not known
+   * who held it: its records have PR_REC_TCP or PR_REC_UDP, job 0, step and replica PR_ANY, id 0, and a profile of its service (PR_ANY if none is left). Strangers, states of
+   * hosts, addresses and waits are not in it; they are told anew. PR_EAGAIN before restore_end; PR_ENOSPC not even one record fits; PR_EBUSY a transaction is open. */
   int32_t (*export_)(pr_ctx, uint64_t *cursor, pr_rec *, uint32_t cap, uint16_t *ports, uint32_t ports_cap, uint32_t *n, uint32_t *n_ports);
 
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
@@ -307,7 +313,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* Closes the fd. Not built yet. */
   int32_t (*watch_close)(pr_watch);
 
-  /* PR_TEXT_*: name of a number in pr_endpoint, pr_held. PR_ENOENT; PR_ENOSPC. Not built yet. */
+  /* The name of a number of pr_endpoint, with its NUL: PR_TEXT_SERVICE of `service`, PR_TEXT_PORT of `name`, PR_TEXT_HOST of `host` (who stands at that index now).
+   * Numbers of services and ports are given once and mean the same until destroy. PR_EINVAL another kind; PR_ENOENT no such number; PR_ENOSPC. */
   int32_t (*text)(pr_ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
 
   /* Counters; with other threads at work not of one moment. Also of a poisoned context. allocs: held and releasing; waits: replicas that wait; ports_used: numbers in

@@ -28,6 +28,7 @@ use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::text::Names;
 use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
 use crate::port::PortName;
@@ -164,6 +165,7 @@ pub(super) struct Context {
     board: Mutex<Board>,
     register: Mutex<Register>,
     table: EndpointTable<Member>,
+    names: Names,
     /// The cycle's own, for those who must not wait for it.
     allocator: Arc<Allocator>,
     pub(super) counters: Counters,
@@ -213,6 +215,7 @@ impl Context {
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
+            names: Names::default(),
             allocator,
             counters: Counters::default(),
             settings,
@@ -229,6 +232,10 @@ impl Context {
 
     pub(super) const fn table(&self) -> &EndpointTable<Member> {
         &self.table
+    }
+
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(super) fn is_of_this_process(&self) -> bool {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::identity::{Incarnation, Run};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Context;
+use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Output, Room, read, write_bytes};
 use crate::plugin_abi::network::Addresses;
-use crate::plugin_abi::register::{Key, Placed, Stage};
+use crate::plugin_abi::register::{Key, Placed, Register, Stage};
 use crate::plugin_abi::reserve::numbers;
 use crate::plugin_abi::types::{PrAlloc, PrCtx, PrRec, PrWant};
 use crate::port::PortName;
@@ -60,40 +60,50 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (placed, stage) = register.get(handle)?;
-        let n_ports = placed.profile.numbers();
-        need.set(n_ports);
-        ports.fits(n_ports)?;
-        ports.fill(numbers(&placed.grant));
-        let host = cycle.allocator.host_id(&placed.host_name);
-        let shared = cycle.conflicts.contains(&placed.replica());
-        let reported = register.reported(handle);
-        record.set(PrRec {
-            who: PrWant {
-                job: placed.key.job,
-                step: placed.key.step,
-                replica: placed.key.replica,
-                incarnation: placed.incarnation,
-                profile: placed.profile.id,
-                host: host.map_or(PR_ANY, |host| host.0),
-                flags: 0,
-            },
-            id,
-            seq: reported.seq,
-            n_ports,
-            port_off: 0,
-            state: match stage {
-                Stage::Releasing => PR_P_RELEASING,
-                Stage::Tentative | Stage::Held => PR_P_HELD,
-            },
-            cool_left_ms: 0,
-            ready: reported.state,
-            run: reported.run,
-            restarts: reported.restarts,
-            flags: if shared { PR_REC_CONFLICT } else { 0 },
-        });
+        let (found, numbers) = record_of(&cycle, &register, handle)?;
+        need.set(found.n_ports);
+        ports.fits(found.n_ports)?;
+        ports.fill(numbers);
+        record.set(found);
         Ok(PR_OK)
     })
+}
+
+/// A grant as a record, and every number of it.
+pub(super) fn record_of<'a>(
+    cycle: &Cycle,
+    register: &'a Register,
+    handle: Handle,
+) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
+    let (placed, stage) = register.get(handle)?;
+    let host = cycle.allocator.host_id(&placed.host_name);
+    let shared = cycle.conflicts.contains(&placed.replica());
+    let reported = register.reported(handle);
+    let record = PrRec {
+        who: PrWant {
+            job: placed.key.job,
+            step: placed.key.step,
+            replica: placed.key.replica,
+            incarnation: placed.incarnation,
+            profile: placed.profile.id,
+            host: host.map_or(PR_ANY, |host| host.0),
+            flags: 0,
+        },
+        id: handle.id(),
+        seq: reported.seq,
+        n_ports: placed.profile.numbers(),
+        port_off: 0,
+        state: match stage {
+            Stage::Releasing => PR_P_RELEASING,
+            Stage::Tentative | Stage::Held => PR_P_HELD,
+        },
+        cool_left_ms: 0,
+        ready: reported.state,
+        run: reported.run,
+        restarts: reported.restarts,
+        flags: if shared { PR_REC_CONFLICT } else { 0 },
+    };
+    Ok((record, numbers(&placed.grant)))
 }
 
 /// See `env` in the header.

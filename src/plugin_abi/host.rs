@@ -62,6 +62,10 @@ fn stand(context: &Context, cycle: &mut Cycle) {
         .collect();
     cycle.room_for_networks();
     cycle.end_of_hosts = standing.last().map_or(0, |(index, _, _)| index + 1);
+    let named = standing
+        .iter()
+        .map(|(index, name, _)| (*index, name.clone()));
+    context.names().stand(named.collect());
     let mut at = BTreeMap::new();
     for (index, name, _) in &standing {
         at.insert(*index, cycle.number_of_host(name));

@@ -21,6 +21,9 @@ mod entry;
 mod explain;
 #[cfg(test)]
 mod explain_test;
+mod export;
+#[cfg(test)]
+mod export_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;
@@ -45,6 +48,9 @@ mod reserve;
 mod resolve;
 mod restore;
 mod table;
+mod text;
+#[cfg(test)]
+mod text_test;
 mod trial;
 mod txn;
 pub mod types;

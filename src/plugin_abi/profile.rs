@@ -86,6 +86,7 @@ fn put(context: &Context, written: Written) -> Result<u32, Failure> {
     let profile = Arc::new(written.known_to(&mut cycle, id)?);
     cycle.profiles.push(Some(Arc::clone(&profile)));
     context.register().profiles.push(Some(Arc::clone(&profile)));
+    context.names().know(&profile);
     // Still under the cycle's lock, so that no grant is posted before its service is known.
     context.report(|board| board.know(&profile));
     Ok(id)

@@ -205,6 +205,11 @@ impl Register {
         }
     }
 
+    /// The first grant in `slot` or a later one.
+    pub(super) fn next_living(&self, slot: u32) -> Option<Handle> {
+        self.allocs.next_living(slot)
+    }
+
     /// The grant of exactly this placement.
     pub(super) fn find(&self, key: Key, incarnation: u32) -> Option<&Arc<Placed>> {
         let handle = self.by_key.get(&(key, incarnation))?;
