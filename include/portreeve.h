@@ -149,6 +149,8 @@ enum {
 #define PR_REMOVE_FORCE 1u        /* host_remove: although numbers are held. */
 #define PR_RESOLVE_ALL 1u         /* resolve: also NOT_READY, SERVING, TERMINATING; READY and UNCONFIRMED are always listed. */
 #define PR_REC_CONFLICT 1u        /* pr_rec.flags, out: shares a number with another record. */
+#define PR_REC_TCP 2u             /* pr_rec.flags, of PR_P_COOLING: any numbers, of the TCP side, whatever ports the profile has. */
+#define PR_REC_UDP 4u             /* pr_rec.flags, of PR_P_COOLING: the same of the UDP side. Both: of both sides. */
 #define PR_MORE 1u                /* flags of wait_next, watch_next: call again; the fd stays readable. */
 #define PR_RESET 2u               /* flags of watch_next: `since` is older than what is kept; read a snapshot, then go on. */
 
@@ -216,14 +218,14 @@ typedef struct pr_network {
     pr_str name;
     uint8_t ip[16];         /* v4 in ip[0..4], rest zero */
     uint32_t family;        /* 4 or 6 */
-    uint32_t prefix;        /* bits */
+    uint32_t prefix;        /* how many bits of ip count, up to 32 or 128; those behind are 0 */
 } pr_network;
 
 /* A port of a profile. Grows by pr_profile.port_size. */
 typedef struct pr_port {
     pr_str name;            /* "http"; unique in its profile */
     pr_str env;             /* one more variable with its number; absent: none */
-    pr_str network;         /* of network_put; absent: the host's usual address */
+    pr_str network;         /* of network_put: only hosts with an address there fit; absent: the host's usual address */
     const pr_range *within; /* "any" only from these; or NULL */
     uint32_t n_within;
     uint16_t fixed;         /* this very number; 0: any */
@@ -278,7 +280,7 @@ typedef struct pr_rec {
     pr_want who;            /* its key, profile and host */
     pr_alloc id;            /* out only: ids do not survive a restart */
     uint64_t seq;           /* of the last report_ready */
-    uint32_t n_ports;
+    uint32_t n_ports;       /* as many as the profile has, in its order; any with PR_REC_TCP, PR_REC_UDP */
     uint32_t port_off;      /* as in pr_grant */
     uint32_t state;         /* PR_P_HELD, PR_P_RELEASING or PR_P_COOLING */
     uint32_t cool_left_ms;  /* of PR_P_COOLING */
@@ -533,11 +535,12 @@ typedef struct pr_api {
    *   PR_EBUSY    numbers are held, or a transaction is open */
   int32_t (*host_remove)(pr_ctx ctx, uint32_t host, uint32_t flags);
 
-  /* [C] Names networks that pr_port.network may choose. Not built yet.
+  /* [C] Names networks that pr_port.network may choose, all n or none; a known name stands for the new prefix from here on, also for
+   * what is held. In each network a host has the best address of its list that lies in it; networks may overlap. A name is 1 to 63
+   * of a-z, 0-9 and -; a name twice in one call, an address of another family, or bits of it behind the prefix are PR_EINVAL.
    *   PR_EBUSY    a transaction is open
    *   PR_E2BIG    a network uses a field that we do not know
-   *   PR_ELIMIT   too many networks
-   *   PR_ENOSYS   always */
+   *   PR_ELIMIT   more than 64 networks of a context */
   int32_t (*network_put)(pr_ctx ctx, const pr_network *networks, uint32_t n);
 
   /* [C] Makes the ports of a kind of job known; *id is what pr_want and pr_need name, not used again. The service is known from
@@ -545,7 +548,7 @@ typedef struct pr_api {
    *   PR_EBUSY    a transaction is open
    *   PR_ELIMIT   more than max_profiles, 256 numbers or 1,024 ranges
    *   PR_E2BIG    the profile or a port uses a field that we do not know
-   *   PR_ENOSYS   a port names a network */
+   *   PR_ENOENT   a port names an unknown network */
   int32_t (*profile_put)(pr_ctx ctx, const pr_profile *profile, uint32_t *id);
 
   /* [C] Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again.
@@ -555,7 +558,8 @@ typedef struct pr_api {
 
   /* [C] Brings back what the scheduler's own records say is held, only before restore_end. Each of grants (or NULL) gets the new
    * id and its own code. Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held
-   * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms.
+   * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms from restore_end on, and only its
+   * service (profile PR_ANY: nobody) may have them before. What was READY is UNCONFIRMED until it reports.
    *   PR_ESTATE   the restore phase is over
    *   PR_ELIMIT   n beyond max_allocs, or n_ports beyond 256 times that
    *   PR_EBUSY    a transaction is open
@@ -571,10 +575,14 @@ typedef struct pr_api {
    *   PR_EBUSY    a transaction is open */
   int32_t (*restore_end)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, uint32_t *conflicts);
 
-  /* [C] Reads every grant, in pieces: *cursor 0 begins, *n = 0 ends. Not built yet.
+  /* [C] Reads what restore_put takes: every grant by slot, then what cools by host, side and number. In pieces: *cursor 0 begins,
+   * *n = 0 ends; port_off counts in the ports of the same call, and room for 256 of them is always enough for one record. Between
+   * pieces anything may happen: what stays is told once. Who held what cools is not known: its records have PR_REC_TCP or PR_REC_UDP,
+   * job 0, step and replica PR_ANY, id 0, and a profile of its service (PR_ANY if none is left). Strangers, states of hosts,
+   * addresses and waits are not in it; they are told anew.
+   *   PR_EAGAIN   before restore_end
    *   PR_ENOSPC   not even one record fits
-   *   PR_EBUSY    a transaction is open
-   *   PR_ENOSYS   always */
+   *   PR_EBUSY    a transaction is open */
   int32_t (*export_)(pr_ctx ctx, uint64_t *cursor, pr_rec *records, uint32_t cap, uint16_t *ports, uint32_t ports_cap,
                      uint32_t *n, uint32_t *n_ports);
 
@@ -700,7 +708,7 @@ typedef struct pr_api {
 
   /* [H] The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST,
    * <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE, <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared.
-   * Before the host has reported an address, ADDR_ and HOST_ADDR are missing. RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the
+   * Where no address is known (yet), that ADDR_ or HOST_ADDR is missing. RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the
    * worker's to add. flags 0. need counts the last NUL.
    *   PR_ENOSPC   cap < *need */
   int32_t (*env)(pr_ctx ctx, pr_alloc id, uint32_t flags, char *buf, uint32_t cap, uint32_t *need);
@@ -715,7 +723,8 @@ typedef struct pr_api {
    *   PR_ENOENT   unknown host */
   int32_t (*host_state)(pr_ctx ctx, uint32_t host, uint32_t state);
 
-  /* [R] A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed.
+  /* [R] A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. Readers see it at once; which hosts
+   * fit a profile with networks changes with the next txn_begin or pump.
    *   PR_ENOENT   unknown host
    *   PR_ESTALE   seq is not greater
    *   PR_ELIMIT   n > 256 */
@@ -804,10 +813,10 @@ typedef struct pr_api {
    *   PR_ENOSYS   always */
   int32_t (*watch_close)(pr_watch watch);
 
-  /* [A] PR_TEXT_*: name of a number in pr_endpoint, pr_held. Not built yet.
+  /* [A] The name of a number of pr_endpoint: PR_TEXT_SERVICE of service, PR_TEXT_PORT of name, PR_TEXT_HOST of host (who stands at
+   * that index now). Numbers of services and ports are given once and mean the same until destroy. need counts the NUL.
    *   PR_ENOENT   nothing has this number
-   *   PR_ENOSPC   cap < *need
-   *   PR_ENOSYS   always */
+   *   PR_ENOSPC   cap < *need */
   int32_t (*text)(pr_ctx ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
 
   /* [A] Counters; with other threads at work not of one moment. Also of a poisoned context. size less than 8 or no multiple of 8 is

@@ -59,6 +59,7 @@ constants! {
         PR_CFG_NO_RESTORE = 1, PR_HOST_LOWEST = 1, PR_HOST_RANDOM = 2, PR_PORT_UNPUBLISHED = 1,
         PR_WANT_PREFER = 1, PR_TXN_WHATIF = 1, PR_RESERVE_ALL = 1, PR_RESERVE_SAME = 2,
         PR_REL_NO_COOL = 1, PR_REMOVE_FORCE = 1, PR_RESOLVE_ALL = 1, PR_REC_CONFLICT = 1,
+        PR_REC_TCP = 2, PR_REC_UDP = 4,
         PR_MORE = 1, PR_RESET = 2,
     }
     // The kind of an event of supervision.

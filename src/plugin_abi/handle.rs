@@ -243,6 +243,18 @@ impl<T> Slots<T> {
         slot.value.as_mut().filter(|_| same)
     }
 
+    /// The first value in `from` or a later slot.
+    pub(super) fn next_living(&self, from: u32) -> Option<Handle> {
+        let rest = self.slots.get(from as usize..)?;
+        let (slot, living) = (from..).zip(rest).find(|(_, slot)| slot.value.is_some())?;
+        Some(Handle {
+            kind: self.kind as u32,
+            place: self.place,
+            slot,
+            generation: living.generation,
+        })
+    }
+
     /// Ends a value; its handle is stale from here on, for ever.
     pub(super) fn remove(&mut self, handle: Handle) -> Option<T> {
         self.get(handle)?;

@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, explain, failure, grants, host, profile, release, report, reserve, resolve, restore,
-    supervision, trial, txn, unbuilt, waits, words,
+    context, explain, export, failure, grants, host, network, profile, release, report, reserve,
+    resolve, restore, supervision, text, trial, txn, unbuilt, waits, words,
 };
 
 /// What we can do.
@@ -22,12 +22,12 @@ static API: PrApi = PrApi {
     destroy: context::destroy,
     host_put: host::host_put,
     host_remove: host::host_remove,
-    network_put: unbuilt::network_put,
+    network_put: network::network_put,
     profile_put: profile::profile_put,
     profile_drop: profile::profile_drop,
     restore_put: restore::restore_put,
     restore_end: restore::restore_end,
-    export_: unbuilt::export_,
+    export_: export::export,
     txn_begin: txn::txn_begin,
     feasible: txn::feasible,
     explain: explain::explain,
@@ -62,7 +62,7 @@ static API: PrApi = PrApi {
     watch_open: unbuilt::watch_open,
     watch_next: unbuilt::watch_next,
     watch_close: unbuilt::watch_close,
-    text: unbuilt::text,
+    text: text::text,
     stats: context::stats,
     dump: unbuilt::dump,
     last_error: failure::last_error,

@@ -17,8 +17,6 @@ macro_rules! unbuilt {
 }
 
 unbuilt! {
-    network_put(PrCtx, *const PrNetwork, u32);
-    export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
     wait_fd(PrCtx, *mut i32);
     snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);
     snap_read(PrSnap, u32, *mut PrEndpoint, u32, *mut u32);
@@ -26,6 +24,5 @@ unbuilt! {
     watch_open(PrCtx, PrStr, u64, *mut PrWatch, *mut i32);
     watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
     watch_close(PrWatch);
-    text(PrCtx, u32, u32, *mut c_char, u32, *mut u32);
     dump(PrCtx, *mut c_char, u32, *mut u32);
 }

@@ -16,7 +16,7 @@ use crate::source::{code, words};
 const EVERYWHERE: [&str; 4] = ["PR_EINVAL", "PR_ESTALE", "PR_EFORK", "PR_EPOISON"];
 
 /// Codes that a reader of text finds and that no caller gets.
-const NEVER: [(&str, &str); 5] = [
+const NEVER: [(&str, &str); 7] = [
     // Of grants that it passes over.
     ("release_job", "PR_ESTATE"),
     // Of a defect of ours, in a build that does not stop there.
@@ -25,6 +25,8 @@ const NEVER: [(&str, &str); 5] = [
     ("env", "PR_ELIMIT"),
     ("last_error", "PR_ELIMIT"),
     ("sup_save", "PR_ELIMIT"),
+    ("text", "PR_ELIMIT"),
+    ("dump", "PR_ELIMIT"),
 ];
 
 /// Functions that keep to themselves what they were refused: nobody is in a call that could answer it.
