@@ -46,6 +46,7 @@ external: loom
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
+	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:

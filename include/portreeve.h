@@ -175,7 +175,7 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   int32_t (*explain)(pr_txn, const pr_need *, uint32_t host, pr_why *, uint32_t cap, uint32_t *need);
 
   /* Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL = all hosts; bits past the
-   * last host are ignored. Allocates. PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
+   * last host are ignored. Allocates. PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20, or n_reasons is more than 4,096; PR_EBUSY. */
   int32_t (*explain_all)(pr_txn, const pr_need *, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason, uint32_t n_reasons);
 
   /* Takes numbers at once as tentative: free for nobody, seen by no reader, until commit, rollback or abort. Each of the n grants gets

@@ -1,0 +1,2 @@
+#include "test.h"
+const struct test texts_tests[] = {{NULL, NULL}};
