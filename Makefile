@@ -33,12 +33,13 @@ scripts:
 loom:
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test
 
-# What needs Debian packages, real daemons or minutes (a million operations on the allocator; the worker's tests on each
+# What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
+# other on two cores; a million operations on the allocator; the worker's tests on each
 # rung that holds processes); installs the packages where
 # it may, else names what it skips.
 external: loom
 	.ci/install-packages
-	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds::
+	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
 	for rung in pid-namespace freezer process-tree; do \
