@@ -160,7 +160,7 @@ static void fill(const struct call *call, const struct world *world, unsigned at
     static const pr_port http = {.name = {"http", 4}, .proto = PR_TCP};
     const struct param *param = &call->params[at];
     const int in = param->role == IN || param->role == ARRAY || param->role == IN_OR_NULL;
-    /* Two struct outputs begin with their size. */
+    /* Two outputs begin with their size. */
     if (strcmp(param->type, "pr_stats") == 0 || strcmp(param->type, "pr_sup_effect") == 0) *(uint32_t *)p = param->size;
 #define IS(of) (in && strcmp(param->type, #of) == 0)
     if (IS(pr_config)) *(pr_config *)p = small_config(0);

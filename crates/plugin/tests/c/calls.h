@@ -1,4 +1,4 @@
-/* Every struct call of the table with what each of its parameters is, so that tests can try them all. */
+/* Every call of the table with what each of its parameters is, so that tests can try them all. */
 #ifndef CALLS_H
 #define CALLS_H
 #include "test.h"
@@ -34,7 +34,7 @@ enum { CONTEXT = 1, TRANSACTION, ALLOC, SNAP, WATCH, SUP };
 
 struct param {
     enum role role;
-    uint64_t with;     /* see enum role */
+    uint64_t with;     /* see role */
     uint32_t size;     /* of one element, for pointers */
     uint32_t align;
     const char *type;  /* its name in C */
@@ -52,8 +52,14 @@ struct call {
 extern const struct call calls[];
 extern const unsigned n_calls;
 
-/* Arguments with which the struct call succeeds in a struct world of its phase, each pointer in guarded memory of the parameter's
+/* Arguments with which the call succeeds in a world of its phase, each pointer in guarded memory of the parameter's
  * number. 0 if something that it needs is not built. */
 int arguments(const struct call *call, const struct world *world, union value *values);
 int is_pointer(enum role role);
+
+/* The call must answer `code`, write none of its outputs but `need` and codes, and leave the context as it was. Is 0 if
+ * the call is not built. */
+int must_refuse(const struct call *call, const struct world *world, const union value *values, int64_t code);
+/* Calls `with` for each call that is built, in a world of its own in which it would succeed. */
+void for_each_call(void (*with)(const struct call *, const struct world *, const union value *));
 #endif

@@ -8,6 +8,7 @@
 #include "test.h"
 
 const pr_api *api;
+int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *);
 static int failures, slow;
 static _Thread_local char now[256];
 
@@ -53,18 +54,17 @@ static void fault(int number) {
 }
 
 static int load(const char *so) {
-    int32_t (*get)(const pr_hostinfo *, const pr_api **, uint32_t *);
 #ifdef LINKED
     (void)so;
-    get = pr_get_api;
+    get_api = pr_get_api;
 #else
     void *loaded = dlopen(so, RTLD_NOW | RTLD_LOCAL);
     if (loaded == NULL) return fprintf(stderr, "%s\n", dlerror()), -1;
-    *(void **)&get = dlsym(loaded, "pr_get_api");
-    if (get == NULL) return fprintf(stderr, "%s\n", dlerror()), -1;
+    *(void **)&get_api = dlsym(loaded, "pr_get_api");
+    if (get_api == NULL) return fprintf(stderr, "%s\n", dlerror()), -1;
 #endif
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
-    return get(&host, &api, NULL);
+    return get_api(&host, &api, NULL);
 }
 
 int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
 /* What the tests of the table share: the table, checks that say where they failed, memory that ends at a page nobody
- * may touch, and a small struct world to call into. */
+ * may touch, and a small world to call into. */
 #ifndef TEST_H
 #define TEST_H
 #include <stddef.h>
@@ -10,8 +10,10 @@
 #include "portreeve.h"
 
 extern const pr_api *api;
+/* The one symbol. */
+extern int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *);
 
-/* A struct test by name; `run` checks with CHECK and EQ. */
+/* A test by name; `run` checks with CHECK and EQ. */
 struct test {
     const char *name;
     void (*run)(void);
@@ -39,7 +41,7 @@ static inline pr_str text(const char *s) {
 }
 
 /* `n` bytes that end where the next page faults, in the region `slot` (0 to 15), filled with 0xa5. They hold until the
- * next struct call with the slot. n may be up to 64 KiB, and a multiple of the alignment that is needed. */
+ * next call with the slot. n may be up to 64 KiB, and a multiple of the alignment that is needed. */
 void *guarded(unsigned slot, size_t n);
 /* The same with a copy of what is at `from`. */
 void *guarded_copy(unsigned slot, const void *from, size_t n);

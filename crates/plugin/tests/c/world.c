@@ -1,4 +1,4 @@
-/* The small struct world that tests struct call into, and memory that ends where the next byte faults. */
+/* The small world that tests call into, and memory that ends where the next byte faults. */
 #include <sys/mman.h>
 #include <unistd.h>
 #include "test.h"
