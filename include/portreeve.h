@@ -612,7 +612,7 @@ typedef struct pr_api {
   /* [H] Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL
    * = all hosts; bits past the last host are ignored. Allocates.
    *   PR_ENOENT   unknown profile
-   *   PR_ELIMIT   nwords reaches beyond index 2^20
+   *   PR_ELIMIT   nwords reaches beyond index 2^20, or n_reasons is more than 4,096
    *   PR_EBUSY    another thread is in an H call or in pump */
   int32_t (*explain_all)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason,
                          uint32_t n_reasons);
