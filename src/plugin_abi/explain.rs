@@ -73,6 +73,13 @@ pub(super) unsafe extern "C" fn explain_all(
         let candidates = unsafe { candidate_words(cand, nwords) }?;
         // SAFETY: by C's promise null, or room for `n_reasons` numbers.
         let room = unsafe { Room::new(hosts_by_reason, n_reasons, "hosts_by_reason") }?;
+        if n_reasons > MOST_REASONS {
+            return Err(Failure::limit(
+                "n_reasons",
+                n_reasons.into(),
+                MOST_REASONS.into(),
+            ));
+        }
         let mut cycle = context.transaction(txn)?;
         let profile = cycle.profile(need.profile)?;
         let asked = asked(&profile, &need);
@@ -99,6 +106,9 @@ pub(super) unsafe extern "C" fn explain_all(
         Ok(PR_OK)
     })
 }
+
+/// Far beyond the reasons that there will ever be: more is a mistake, and would be written.
+const MOST_REASONS: u32 = 1 << 16;
 
 fn told_why(context: &Context, request: &PortRequest, why: &Why) -> PrWhy {
     let port = why.port.as_ref();

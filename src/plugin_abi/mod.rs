@@ -11,6 +11,10 @@
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
 
+#[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
+mod asking_warm_test;
 mod board;
 #[cfg(test)]
 mod caller_test;
