@@ -71,6 +71,9 @@ impl Allocator {
         if let Some(candidates) = candidates {
             out.intersect(candidates);
         }
+        for network in need.request.networks().iter() {
+            out.intersect(self.census.read().in_network(network));
+        }
         if need.request.is_empty() {
             return;
         }

@@ -207,11 +207,11 @@ impl Allocator {
         }
         for (place, member) in members.iter().enumerate() {
             let host = locked.host_mut(member.host);
-            let error = match host.map(|host| host.state.cause()) {
+            let error = match host.map(|host| host.barriers(member.request).next()) {
                 Some(None) => continue,
-                Some(Some(cause)) => ReserveError::Refused {
+                Some(Some(barrier)) => ReserveError::Refused {
                     host: member.host,
-                    why: vec![about_host(cause)],
+                    why: vec![barrier],
                 },
                 None => unknown(member.host),
             };

@@ -19,8 +19,8 @@ impl HostSet {
 
     /// No host.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
     }
 
     /// The hosts of 64-bit words: host `h` is bit `h % 64` of word `h / 64`. Words beyond
@@ -105,6 +105,13 @@ impl HostSet {
             self.insert(host);
         } else {
             self.remove(host);
+        }
+    }
+
+    /// Makes room for every host of `other`, so that putting them in allocates nothing.
+    pub(super) fn room_as(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
         }
     }
 

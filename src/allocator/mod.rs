@@ -246,6 +246,14 @@ impl Allocator {
         listed.unwrap_or_default()
     }
 
+    /// What rests on `host` after its release: by side, then ascending, with the end of the rest and whose it
+    /// was; nothing for an unknown host. Cost: linear in what rests.
+    #[must_use]
+    pub fn resting(&self, host: HostId) -> Vec<(Side, PortRange, Monotonic, ServiceId)> {
+        let resting = self.hosts.with(host, |host| host.pool.cooling().collect());
+        resting.unwrap_or_default()
+    }
+
     /// When cooling, or the rest after a refused bind, next ends somewhere; `None` if nothing
     /// rests. May be earlier than needed, never later. Cost: one load.
     #[must_use]

@@ -50,7 +50,7 @@ impl Host {
 
     /// Whether the host answers `need`.
     pub(super) fn fits(&self, need: &Need<'_>, around: &Around<'_>, look: &mut Look) -> bool {
-        if self.state.cause().is_some() {
+        if !self.takes(need.request) {
             return false;
         }
         let ask = self.ask(need.service, need.request, None, around);
@@ -72,7 +72,7 @@ impl Host {
         look: &mut Look,
         most: u32,
     ) -> u32 {
-        if self.state.cause().is_some() {
+        if !self.takes(need.request) {
             return 0;
         }
         let most = if need.request.has_blocks() {
@@ -93,7 +93,7 @@ impl Host {
         look: &mut Look,
         why: &mut Vec<Why>,
     ) {
-        why.extend(self.state.cause().map(about_host));
+        why.extend(self.barriers(need.request));
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;
         self.then(around, later, |pool| {
@@ -112,8 +112,9 @@ impl Host {
         around: &Around<'_>,
         look: &mut Look,
     ) -> Option<Why> {
-        if let Some(cause) = self.state.cause() {
-            return Some(about_host(cause));
+        let barrier = self.barriers(need.request).next();
+        if barrier.is_some() {
+            return barrier;
         }
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;

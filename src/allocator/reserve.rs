@@ -187,7 +187,7 @@ impl Allocator {
         let scratch = &mut work.scratch;
         let around = Around::new(&scratch.awaited.numbers, self.now(), None);
         let ask = host.ask(replica.service, request, former, &around);
-        let takes_new = host.state.cause().is_none();
+        let takes_new = host.takes(request);
         let fits = takes_new
             && host
                 .pool

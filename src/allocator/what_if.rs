@@ -385,7 +385,7 @@ impl WhatIf<'_> {
         let choice = &mut scratch.look.choice;
         let mut fits = |host: &Host| {
             let ask = host.ask(replica.service, request, former, &around);
-            let takes_new = host.state.cause().is_none();
+            let takes_new = host.takes(request);
             if takes_new && host.pool.choose(&ask, choice, Causes::Untold) {
                 Ok(())
             } else {
@@ -466,8 +466,8 @@ impl WhatIf<'_> {
             let Some(host) = host else {
                 return Err(refused(unknown(member.host)));
             };
-            if let Some(cause) = host.state.cause() {
-                let (host, why) = (member.host, vec![about_host(cause)]);
+            if let Some(barrier) = host.barriers(member.request).next() {
+                let (host, why) = (member.host, vec![barrier]);
                 return Err(refused(ReserveError::Refused { host, why }));
             }
         }

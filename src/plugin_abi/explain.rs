@@ -66,20 +66,19 @@ pub(super) unsafe extern "C" fn explain_all(
     hosts_by_reason: *mut u32,
     n_reasons: u32,
 ) -> i32 {
+    /// Far more reasons than there will be; a larger number is a mistake, and its room would be written.
+    const MOST_REASONS: u32 = 4096;
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         // SAFETY: by C's promise null, or readable.
         let need = unsafe { read(need, "need") }?;
         // SAFETY: by C's promise null, or `nwords` readable words.
         let candidates = unsafe { candidate_words(cand, nwords) }?;
+        if n_reasons > MOST_REASONS {
+            let (asked, most) = (n_reasons.into(), MOST_REASONS.into());
+            return Err(Failure::limit("n_reasons", asked, most));
+        }
         // SAFETY: by C's promise null, or room for `n_reasons` numbers.
         let room = unsafe { Room::new(hosts_by_reason, n_reasons, "hosts_by_reason") }?;
-        if n_reasons > MOST_REASONS {
-            return Err(Failure::limit(
-                "n_reasons",
-                n_reasons.into(),
-                MOST_REASONS.into(),
-            ));
-        }
         let mut cycle = context.transaction(txn)?;
         let profile = cycle.profile(need.profile)?;
         let asked = asked(&profile, &need);
@@ -106,9 +105,6 @@ pub(super) unsafe extern "C" fn explain_all(
         Ok(PR_OK)
     })
 }
-
-/// Far beyond the reasons that there will ever be: more is a mistake, and would be written.
-const MOST_REASONS: u32 = 1 << 16;
 
 fn told_why(context: &Context, request: &PortRequest, why: &Why) -> PrWhy {
     let port = why.port.as_ref();

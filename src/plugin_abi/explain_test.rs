@@ -11,7 +11,7 @@ use super::caller_test::*;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 
-fn need(profile: u32) -> PrNeed {
+pub(super) fn need(profile: u32) -> PrNeed {
     PrNeed {
         profile,
         replicas: 1,

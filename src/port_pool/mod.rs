@@ -24,6 +24,7 @@ mod cooling;
 mod holdings;
 mod layers;
 mod listing;
+mod network_set;
 mod number_bits;
 mod number_runs;
 mod number_set;
@@ -56,6 +57,7 @@ pub use cause::{Cause, CauseCode, Why, WhyPort};
 pub use choice::{Ask, Causes, Choice};
 pub(crate) use listing::Listing;
 pub use listing::{ListedPorts, PortState};
+pub use network_set::{NetworkNo, NetworkSet};
 pub use question::FixedStatus;
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
