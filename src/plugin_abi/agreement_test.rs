@@ -9,6 +9,7 @@
 use proptest::prelude::{Just, ProptestConfig, Strategy, any as random, prop_oneof, proptest};
 
 use super::caller_test::*;
+use super::network_test::{inside, network};
 use super::waits_test::listener;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
@@ -28,6 +29,8 @@ enum Event {
     Wait(u8, Option<u32>),
     Later(u64),
     Ranges(u32, u8),
+    /// Whether the host has an address in the network that some ports are in.
+    Addresses(u32, bool),
 }
 
 /// What is tried in a transaction before the question.
@@ -61,6 +64,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (random::<u8>(), proptest::option::of(host())).prop_map(|(kind, host)| Event::Wait(kind, host)),
         2 => (0u64..4000).prop_map(Event::Later),
         1 => (host(), random::<u8>()).prop_map(|(host, ranges)| Event::Ranges(host, ranges)),
+        1 => (host(), random::<bool>()).prop_map(|(host, both)| Event::Addresses(host, both)),
     ]
 }
 
@@ -145,6 +149,7 @@ fn kinds(caller: &Caller) -> Vec<Kind> {
         vec![block(any("a"), 3)],
         vec![fixed("a", 510), fixed("b", 503)],
         vec![block(any("a"), 2), low(any("b")), fixed("c", 500)],
+        vec![any("a"), inside("b", "ib")],
         Vec::new(),
     ];
     // Two services, so that what cools for one is not free for the other.
@@ -170,6 +175,7 @@ impl World {
         });
         let hosts = [0, 1, 2, 3].map(|index| ranged(index, 1));
         assert_eq!(caller.put(&hosts), PR_OK);
+        assert_eq!(caller.networks(&[network("ib", [10, 2, 0, 0], 16)]), PR_OK);
         Self {
             profiles: kinds(&caller),
             caller,
@@ -244,6 +250,12 @@ impl World {
             }
             Event::Ranges(host, ranges) => {
                 assert_eq!(self.caller.put(&[ranged(*host, *ranges)]), PR_OK);
+            }
+            Event::Addresses(host, both) => {
+                self.seq += 1;
+                let list = [([10, 1, 0, 7], 0), ([10, 2, 0, 7], 0)];
+                let list = if *both { &list[..] } else { &list[..1] };
+                assert_eq!(self.caller.addresses(*host, self.seq, list), PR_OK);
             }
         }
     }
