@@ -48,6 +48,7 @@ external: loom
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
+	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
 

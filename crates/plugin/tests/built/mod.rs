@@ -6,15 +6,21 @@ use std::sync::LazyLock;
 
 /// Where the plugin is, as `libportreeve_plugin.so` and `.a`. A test cannot depend on the shared object of its
 /// own package, and `cargo test` does not build it. In the same target folder, whose lock is free while tests
-/// run, so that nothing is built twice.
+/// run, so that nothing is built twice, and as optimised as the test itself.
 pub(crate) static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = temporary().parent().unwrap_or(temporary()).to_owned();
+    let (flag, folder) = if cfg!(debug_assertions) {
+        (None, "debug")
+    } else {
+        (Some("--release"), "release")
+    };
     run(Command::new(env!("CARGO"))
         .args(["build", "--locked", "-p", "portreeve-plugin"])
+        .args(flag)
         .arg("--target-dir")
         .arg(&target)
         .current_dir(root()));
-    target.join("debug")
+    target.join(folder)
 });
 
 /// The plugin as a scheduler loads it.
