@@ -114,7 +114,9 @@ impl Object {
         let mut command = Command::new(rustc);
         command
             .args(["--edition", "2024", "--crate-type", "cdylib", "-g"])
-            .arg(file);
+            .arg(file)
+            // The number that programs are linked with is held as well.
+            .arg("-Clink-arg=-Wl,-soname,libportreeve_plugin.so.1");
         passed(&command.arg("-o").arg(&object).output().unwrap(), name);
         Self(object)
     }
