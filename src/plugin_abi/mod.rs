@@ -22,6 +22,7 @@ pub mod constants;
 mod context;
 mod contexts;
 mod entry;
+mod eventfd;
 mod explain;
 #[cfg(test)]
 mod explain_test;
@@ -51,6 +52,9 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod snap;
+#[cfg(test)]
+mod snap_test;
 mod supervision;
 mod table;
 mod text;
@@ -63,6 +67,7 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+mod watch;
 #[cfg(test)]
 mod what_if_test;
 mod words;
