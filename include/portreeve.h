@@ -117,7 +117,8 @@ typedef struct pr_api { uint32_t size, abi; uint64_t caps;
   /* Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
    * log and ud are kept until destroy has returned.
    * PR_E2BIG config from a newer host uses a field we do not know; PR_ELIMIT a maximum is too large or 256 contexts exist;
-   * PR_ENOMEM nothing was made; PR_EBUSY another thread makes or ends a context. */
+   * PR_ENOMEM nothing was made: on a warm thread that holds whichever block the system refuses, large or small. Memory that runs out later, in
+   * a call that may allocate, ends the process; PR_EBUSY another thread makes or ends a context. */
   int32_t (*create)(const pr_config *, pr_ctx *ctx);
 
   /* Ends a context; an open transaction is aborted, all its ids become stale, all its fds are readable once, then closed.

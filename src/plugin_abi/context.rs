@@ -41,9 +41,11 @@ pub(super) unsafe extern "C" fn create(config: *const PrConfig, ctx: *mut PrCtx)
         let config = unsafe { read_sized::<PrConfig>(config, "config") }?;
         // SAFETY: by C's promise null, or writable.
         let ctx = unsafe { Output::new(ctx, "ctx") }?;
-        // SAFETY: the caller's promise for what the struct points to.
-        let settings = unsafe { Settings::read(&config) }?;
-        let handle = contexts::add(|handle| Context::new(handle, settings))?;
+        let handle = contexts::add(|handle| {
+            // SAFETY: the caller's promise for what the struct points to.
+            let settings = unsafe { Settings::read(&config) }?;
+            Context::new(handle, settings)
+        })?;
         ctx.set(handle.id());
         Ok(PR_OK)
     })

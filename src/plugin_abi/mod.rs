@@ -17,6 +17,7 @@ mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod cushion;
 mod entry;
 mod explain;
 #[cfg(test)]
@@ -53,4 +54,5 @@ mod waits_test;
 mod what_if_test;
 mod words;
 
+pub use cushion::Cushioned;
 pub use table::pr_get_api;
