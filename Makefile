@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix sim bench bench-server bench-controller
+.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -33,12 +33,13 @@ scripts:
 loom:
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test
 
-# What needs Debian packages, real daemons or minutes (a million operations on the allocator; the worker's tests on each
+# What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
+# other on two cores; a million operations on the allocator; the worker's tests on each
 # rung that holds processes); installs the packages where
 # it may, else names what it skips.
 external: loom
 	.ci/install-packages
-	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds::
+	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
 	for rung in pid-namespace freezer process-tree; do \
@@ -46,6 +47,7 @@ external: loom
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 
 # The same with full figures: more rounds, more cases.
 long:
@@ -55,6 +57,10 @@ long:
 fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
+
+# Records in include/portreeve.abi what include/portreeve.h gained; refuses what breaks the contract.
+abi:
+	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
 
 # Plays the shipped scenarios and the examples of docs/supervision.md.
 sim:
