@@ -96,7 +96,7 @@ static struct count {
 
 /* The cluster ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { HOSTS = 64, WORDS = 1, GANG = 4 };
+enum { HOSTS = 16, WORDS = 1, GANG = 4 };
 static pr_ctx ctx;
 static uint32_t service, fixed, block, absent;
 static uint64_t now;
@@ -114,7 +114,7 @@ static void begin(void) {
     for (uint32_t h = 0; h < HOSTS; h++) {
         char name[16];
         snprintf(name, sizeof name, "n%u", h);
-        const pr_range dynamic = {20000, 20999};
+        const pr_range dynamic = {20000, 20063};
         const pr_host host = {.size = sizeof host, .host = h, .name = str(name), .dynamic = &dynamic, .n_dynamic = 1};
         OK(api->host_put(ctx, &host, 1));
         const pr_addr address = {.ip = {10, 0, 0, (uint8_t)h}, .family = 4};
@@ -234,6 +234,13 @@ int main(int argc, char **argv) {
     for (; round < 30 * HOSTS; round++) cycle(round);
     memset(counts, 0, sizeof counts);
     const bool caught_all = watch_system_calls();
+    if (caught_all) { /* that one is seen */
+        watched = 1;
+        const pid_t parent = getppid();
+        watched = 0;
+        CHECK(parent > 0);
+        CHECK_EQ(calls_made, 1);
+    }
     for (uint64_t end = round + cycles; round < end; round++) cycle(round);
     uint64_t blocks = 0, calls = 0;
     for (int f = 0; f < FUNCTIONS; f++) {
