@@ -24,6 +24,7 @@ use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::{Class, even_poisoned, outside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
+use crate::plugin_abi::injected;
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
@@ -303,11 +304,14 @@ impl Context {
         if self.ended.load(Ordering::Acquire) {
             return Err(self.handle.stale());
         }
+        injected::point();
         Ok(cycle)
     }
 
     pub(super) fn register(&self) -> MutexGuard<'_, Register> {
-        self.register.lock()
+        let register = self.register.lock();
+        injected::point();
+        register
     }
 
     /// What there is, and what happened. Takes the register's lock for a look, and each host's.
@@ -348,6 +352,7 @@ impl Context {
         std::mem::swap(&mut self.register.lock().news, &mut board.news);
         board.post_news();
         let told = tell(&mut board);
+        injected::point();
         board.publish(&self.table);
         told
     }

@@ -29,6 +29,7 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod injected;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
@@ -55,4 +56,6 @@ mod what_if_test;
 mod words;
 
 pub use cushion::Cushioned;
+#[cfg(feature = "panic-injection")]
+pub use injected::pr_panic_at;
 pub use table::pr_get_api;
