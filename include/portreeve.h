@@ -514,7 +514,7 @@ typedef struct pr_api {
    * log and ud are kept until destroy has returned.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
-   *   PR_ENOMEM   nothing was made
+   *   PR_ENOMEM   nothing was made; on a warm thread that holds whichever block the system refuses, large or small
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 

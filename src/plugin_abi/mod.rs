@@ -21,6 +21,7 @@ mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod cushion;
 mod entry;
 mod eventfd;
 mod explain;
@@ -36,6 +37,7 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod injected;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
@@ -72,4 +74,7 @@ mod watch;
 mod what_if_test;
 mod words;
 
+pub use cushion::Cushioned;
+#[cfg(feature = "panic-injection")]
+pub use injected::pr_panic_at;
 pub use table::pr_get_api;
