@@ -24,7 +24,10 @@ fn feasible_says_yes_where_explain_finds_no_cause_and_as_often_as_can_be_reserve
     // abi 17
     let states = if is_long() { "10000" } else { "1500" };
     let host = instrument("brute_force", &[]);
-    print!("{}", run(Command::new(host).arg(shared_object()).arg(states)));
+    print!(
+        "{}",
+        run(Command::new(host).arg(shared_object()).arg(states))
+    );
 }
 
 #[test]
