@@ -514,7 +514,7 @@ typedef struct pr_api {
    * log and ud are kept until destroy has returned.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
-   *   PR_ENOMEM   nothing was made
+   *   PR_ENOMEM   nothing was made; on a warm thread that holds whichever block the system refuses, large or small
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 
@@ -590,8 +590,9 @@ typedef struct pr_api {
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
 
   /* [H] Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
-   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and
-   * abort_ ends it.
+   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches; nobody sees any of it, and abort_ ends it. The memory
+   * of the copies is kept: it is warm for a host that one of the last what-ifs touched (1,024 hosts, or as many as one of them did),
+   * once that has as many grants and runs as ever.
    *   PR_EBUSY    one is open, or another thread is in an H call or in pump */
   int32_t (*txn_begin)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, pr_txn *txn);
 
@@ -604,14 +605,15 @@ typedef struct pr_api {
    *   PR_EBUSY    another thread is in an H call or in pump */
   int64_t (*feasible)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
 
-  /* [H] Why a host does not fit, one pr_why per cause; *count 0: it fits. Allocates.
+  /* [H] Why a host does not fit, one pr_why per cause; *count 0: it fits. Cost: for each number that is held a look at every grant
+   * of the host.
    *   PR_ENOENT   unknown profile
    *   PR_ENOSPC   cap < *count
    *   PR_EBUSY    another thread is in an H call or in pump */
   int32_t (*explain)(pr_txn txn, const pr_need *need, uint32_t host, pr_why *causes, uint32_t cap, uint32_t *count);
 
   /* [H] Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL
-   * = all hosts; bits past the last host are ignored. Allocates.
+   * = all hosts; bits past the last host are ignored.
    *   PR_ENOENT   unknown profile
    *   PR_ELIMIT   nwords reaches beyond index 2^20, or n_reasons is more than 4,096
    *   PR_EBUSY    another thread is in an H call or in pump */
@@ -670,7 +672,8 @@ typedef struct pr_api {
   int32_t (*abort_)(pr_txn txn);
 
   /* [H] Every number of a host that is not free, ascending, TCP before UDP, in pieces: *cursor 0 begins, *n = 0 ends; a cursor is
-   * good inside its transaction. As it was when the transaction began: what this one took or gave is not shown. Allocates.
+   * good inside its transaction. As it was when the transaction began: what this one took or gave is not shown. The list of the
+   * host that was asked about last is kept, so that its pieces cost no more than the whole; warm once it had as many entries.
    *   PR_ENOENT   unknown host
    *   PR_ENOSPC   cap 0 and something is left
    *   PR_EBUSY    another thread is in an H call or in pump */

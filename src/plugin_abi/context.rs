@@ -25,6 +25,7 @@ use crate::plugin_abi::entry::{Class, even_poisoned, outside};
 use crate::plugin_abi::explain::Asking;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
+use crate::plugin_abi::injected;
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
@@ -47,9 +48,11 @@ pub(super) unsafe extern "C" fn create(config: *const PrConfig, ctx: *mut PrCtx)
         let config = unsafe { read_sized::<PrConfig>(config, "config") }?;
         // SAFETY: by C's promise null, or writable.
         let ctx = unsafe { Output::new(ctx, "ctx") }?;
-        // SAFETY: the caller's promise for what the struct points to.
-        let settings = unsafe { Settings::read(&config) }?;
-        let handle = contexts::add(|handle| Context::new(handle, settings))?;
+        let handle = contexts::add(|handle| {
+            // SAFETY: the caller's promise for what the struct points to.
+            let settings = unsafe { Settings::read(&config) }?;
+            Context::new(handle, settings)
+        })?;
         ctx.set(handle.id());
         Ok(PR_OK)
     })
@@ -331,11 +334,14 @@ impl Context {
         if self.ended.load(Ordering::Acquire) {
             return Err(self.handle.stale());
         }
+        injected::point();
         Ok(cycle)
     }
 
     pub(super) fn register(&self) -> MutexGuard<'_, Register> {
-        self.register.lock()
+        let register = self.register.lock();
+        injected::point();
+        register
     }
 
     /// What there is, and what happened. Takes the register's lock for a look, and each host's.
@@ -377,6 +383,7 @@ impl Context {
         std::mem::swap(&mut self.register.lock().news, &mut board.news);
         board.post_news();
         let told = tell(&mut board);
+        injected::point();
         board.publish(&self.table, &self.followers);
         told
     }

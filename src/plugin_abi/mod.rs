@@ -11,12 +11,17 @@
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
 
+#[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
+mod asking_warm_test;
 mod board;
 #[cfg(test)]
 mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod cushion;
 mod entry;
 mod eventfd;
 mod explain;
@@ -32,6 +37,7 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod injected;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
@@ -68,4 +74,7 @@ mod watch;
 mod what_if_test;
 mod words;
 
+pub use cushion::Cushioned;
+#[cfg(feature = "panic-injection")]
+pub use injected::pr_panic_at;
 pub use table::pr_get_api;
