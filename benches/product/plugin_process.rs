@@ -124,7 +124,7 @@ fn host(name: &str, more: &[&str]) -> Option<PathBuf> {
     let source = format!("crates/plugin/tests/c/instruments/{name}.c");
     let mut compiler = Command::new("cc");
     compiler
-        .args(["-std=gnu11", "-O2", "-I"])
+        .args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-I"])
         .arg(root.join("include"))
         .arg(root.join(source))
         .args(more)

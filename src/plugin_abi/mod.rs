@@ -22,6 +22,9 @@ mod entry;
 mod explain;
 #[cfg(test)]
 mod explain_test;
+mod export;
+#[cfg(test)]
+mod export_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;
@@ -33,6 +36,9 @@ mod injected;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
+mod network;
+#[cfg(test)]
+mod network_test;
 mod process;
 mod profile;
 #[cfg(test)]
@@ -43,7 +49,11 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod supervision;
 mod table;
+mod text;
+#[cfg(test)]
+mod text_test;
 mod trial;
 mod txn;
 pub mod types;

@@ -1,21 +1,17 @@
 //! Hosts in C that watch what the plugin does to its process: its memory, its system calls, its answers in need.
 //! `PORTREEVE_LONG=1` plays them in full.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot build what it tests has failed"
-)]
 
 mod built;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use built::{PLUGIN, cargo, host, run, target};
+use built::{compiler, root, run, shared_object, temporary};
 
 #[test]
 fn a_context_for_which_there_is_no_memory_is_refused_and_nothing_of_it_is_left() {
     let host = instrument("failing_create", &["-rdynamic"]);
-    let said = run(Command::new(host).arg(&*PLUGIN));
+    let said = run(Command::new(host).arg(shared_object()));
     assert!(said.contains("the largest refused"), "{said}");
 }
 
@@ -24,7 +20,7 @@ fn feasible_says_yes_where_explain_finds_no_cause_and_as_often_as_can_be_reserve
     // abi 17
     let states = if is_long() { "10000" } else { "1500" };
     let host = instrument("brute_force", &[]);
-    print!("{}", run(Command::new(host).arg(&*PLUGIN).arg(states)));
+    print!("{}", run(Command::new(host).arg(shared_object()).arg(states)));
 }
 
 #[test]
@@ -33,16 +29,18 @@ fn a_defect_in_any_call_is_an_answer_and_hurts_no_other_context() {
         eprintln!("skipped: it builds a plugin of its own; PORTREEVE_LONG=1 runs it");
         return;
     }
-    let package = ["build", "--locked", "-p", "portreeve-plugin"];
-    run(cargo(&package)
+    let target = temporary().parent().unwrap_or(temporary());
+    run(Command::new(env!("CARGO"))
+        .args(["build", "--locked", "-p", "portreeve-plugin"])
         .args(["--features", "panic-injection"])
         .args(["--example", "panicking_plugin", "--target-dir"])
-        .arg(target()));
-    let plugin = target().join("debug/examples/libpanicking_plugin.so");
+        .arg(target)
+        .current_dir(root()));
+    let plugin = target.join("debug/examples/libpanicking_plugin.so");
     let output = Command::new(instrument("panics", &[]))
         .arg(plugin)
         .output()
-        .unwrap();
+        .expect("it was just built");
     // The scheduler's stderr is its own: not a word of a caught panic goes there.
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -50,8 +48,17 @@ fn a_defect_in_any_call_is_an_answer_and_hurts_no_other_context() {
     print!("{said}");
 }
 
+/// A host that watches, compiled.
 fn instrument(name: &str, more: &[&str]) -> PathBuf {
-    host(&format!("crates/plugin/tests/c/instruments/{name}.c"), more)
+    let host = temporary().join(name);
+    let source = format!("crates/plugin/tests/c/instruments/{name}.c");
+    run(compiler()
+        .arg("-O1")
+        .arg(root().join(source))
+        .args(more)
+        .args(["-ldl", "-o"])
+        .arg(&host));
+    host
 }
 
 fn is_long() -> bool {

@@ -1,57 +1,59 @@
-//! What the tests of the plugin build before they run it: the shared object, and hosts in C.
+//! The plugin and C programs that load it, each built once per test binary.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The plugin, built once: a test cannot depend on the shared object of its own package, and `cargo test`
-/// does not build it. In the same target folder, whose lock is free while tests run, so that nothing is
-/// built twice.
+/// Where the plugin is, as `libportreeve_plugin.so` and `.a`. A test cannot depend on the shared object of its
+/// own package, and `cargo test` does not build it. In the same target folder, whose lock is free while tests
+/// run, so that nothing is built twice, and as optimised as the test itself.
 pub(crate) static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
-    run(cargo(&["build", "--locked", "-p", "portreeve-plugin"])
+    let target = temporary().parent().unwrap_or(temporary()).to_owned();
+    let (flag, folder) = if cfg!(debug_assertions) {
+        (None, "debug")
+    } else {
+        (Some("--release"), "release")
+    };
+    run(Command::new(env!("CARGO"))
+        .args(["build", "--locked", "-p", "portreeve-plugin"])
+        .args(flag)
         .arg("--target-dir")
-        .arg(target()));
-    target().join("debug/libportreeve_plugin.so")
+        .arg(&target)
+        .current_dir(root()));
+    target.join(folder)
 });
 
-/// Compiles one C file, of this path from the root, into a host of its name; it must give no warning.
-pub(crate) fn host(source: &str, more: &[&str]) -> PathBuf {
-    let source = root().join(source);
-    let name = source.file_stem().unwrap();
-    let host = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    run(Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic"])
-        .args(["-Wconversion", "-Wshadow", "-Werror", "-I"])
-        .arg(root().join("include"))
-        .arg(&source)
-        .args(more)
-        .args(["-ldl", "-o"])
-        .arg(&host));
-    host
+/// The plugin as a scheduler loads it.
+pub(crate) fn shared_object() -> PathBuf {
+    PLUGIN.join("libportreeve_plugin.so")
 }
 
-/// Cargo, as it runs this test, at the root.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(arguments).current_dir(root());
-    cargo
+/// `cc` with the warnings that our C is free of, and the header in reach.
+pub(crate) fn compiler() -> Command {
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-g"]);
+    cc.args(["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow"]);
+    cc.args(["-Werror", "-I"]).arg(root().join("include"));
+    cc
 }
 
-/// The target folder.
-pub(crate) fn target() -> &'static Path {
-    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    temporary.parent().unwrap_or(temporary)
+/// A place for what a test makes.
+pub(crate) fn temporary() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
+/// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What the command printed; it must succeed.
 pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
+    let output = command.output();
+    let output = output.unwrap_or_else(|fault| panic!("{command:?}: {fault}"));
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{command:?}:\n{said}{errors}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let ended = output.status;
+    assert!(ended.success(), "{command:?}: {ended}\n{errors}\n{said}");
     said.into_owned()
 }

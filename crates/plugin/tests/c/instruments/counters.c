@@ -4,7 +4,6 @@
  *
  * System calls are caught by a seccomp filter that lets only one place in this program make them: whatever else asks gets SIGSYS, is
  * counted if it came out of a watched call, and is then done from that place. */
-#define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>

@@ -2,7 +2,6 @@
  *
  *   load PLUGIN
  */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <time.h>
 #include "host.h"

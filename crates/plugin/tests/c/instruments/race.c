@@ -3,7 +3,6 @@
  *
  *   race PLUGIN ROUNDS
  */
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
 #include "host.h"
