@@ -7,6 +7,13 @@
 #include <stdatomic.h>
 #include "host.h"
 
+#ifdef __SANITIZE_THREAD__
+/* What the Rust compiler calls, and this one's library has under the plain names. */
+void *__tsan_memcpy(void *to, const void *from, size_t n) { return memcpy(to, from, n); }
+void *__tsan_memmove(void *to, const void *from, size_t n) { return memmove(to, from, n); }
+void *__tsan_memset(void *to, int byte, size_t n) { return memset(to, byte, n); }
+#endif
+
 enum { HOSTS = 4, REPLICAS = 8, READERS = 4, RELEASERS = 1, MOST = 64 };
 static pr_ctx ctx;
 static uint32_t web;
