@@ -11,6 +11,10 @@
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
 
+#[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
+mod asking_warm_test;
 mod board;
 #[cfg(test)]
 mod caller_test;
@@ -19,6 +23,7 @@ mod context;
 mod contexts;
 mod cushion;
 mod entry;
+mod eventfd;
 mod explain;
 #[cfg(test)]
 mod explain_test;
@@ -49,6 +54,9 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod snap;
+#[cfg(test)]
+mod snap_test;
 mod supervision;
 mod table;
 mod text;
@@ -61,6 +69,7 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+mod watch;
 #[cfg(test)]
 mod what_if_test;
 mod words;
