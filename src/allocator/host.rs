@@ -150,7 +150,7 @@ pub struct UnknownHost {
 }
 
 /// One host, under the lock of its slot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Host {
     pub(super) name: HostName,
     pub(super) state: HostState,
@@ -178,6 +178,35 @@ impl Host {
             queued: None,
             counted: Entry::default(),
         }
+    }
+
+    /// A copy to try something on; see [`Self::copy_from`].
+    pub(super) fn copy(&self) -> Self {
+        let mut copy = Self {
+            name: self.name.clone(),
+            state: self.state,
+            cooling: self.cooling,
+            networks: self.networks,
+            pool: PortPool::default(),
+            awaited: Awaited::default(),
+            queued: None,
+            counted: Entry::default(),
+        };
+        copy.copy_from(self);
+        copy
+    }
+
+    /// Writes a copy of `from` over this one, to try something on: what is awaited there is known by its numbers
+    /// only. Allocates nothing once there is the room.
+    pub(super) fn copy_from(&mut self, from: &Self) {
+        self.name.clone_from(&from.name);
+        self.state = from.state;
+        self.cooling = from.cooling;
+        self.networks = from.networks;
+        self.pool.clone_from(&from.pool);
+        self.awaited.copy_numbers(&from.awaited);
+        self.queued = from.queued;
+        self.counted = from.counted;
     }
 
     /// Whether nothing keeps `request` away but, perhaps, its numbers.

@@ -40,6 +40,21 @@ impl HostSet {
             .extend_from_slice(words.get(..most).unwrap_or(words));
     }
 
+    /// Makes this the set of those words, without the hosts from `end` on. Allocates nothing once it has
+    /// the room.
+    pub(crate) fn refill(&mut self, words: impl Iterator<Item = u64>, end: u32) {
+        self.words.clear();
+        let most = (Self::MAX_HOSTS.min(end)).div_ceil(64);
+        let last = (!end.is_multiple_of(64)).then(|| end / 64);
+        self.words.extend((0..most).zip(words).map(|(at, word)| {
+            if last == Some(at) {
+                word & ((1 << (end % 64)) - 1)
+            } else {
+                word
+            }
+        }));
+    }
+
     /// Writes the set into words as [`Self::from_words`] reads them; hosts beyond the last word are
     /// left out. Returns how many hosts were written.
     pub fn write_words(&self, words: &mut [u64]) -> u64 {

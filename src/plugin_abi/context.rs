@@ -22,6 +22,7 @@ use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::{Class, even_poisoned, outside};
+use crate::plugin_abi::explain::Asking;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
@@ -389,6 +390,7 @@ pub(super) struct Cycle {
     pub(super) conflicts: BTreeSet<ReplicaId>,
     /// What rests according to records, until the moment of the restart is told.
     pub(super) resting: Vec<CoolingRecord>,
+    pub(super) asking: Asking,
     /// Swapped with the register's, so that neither loses its room.
     queue: Vec<Queued>,
 }
@@ -438,6 +440,7 @@ impl Cycle {
             open: None,
             conflicts: BTreeSet::new(),
             resting: Vec::new(),
+            asking: Asking::default(),
             queue: Vec::new(),
         }
     }

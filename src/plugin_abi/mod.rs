@@ -47,6 +47,7 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod supervision;
 mod table;
 mod text;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Calls whose place in the table is fixed and whose work is not built yet.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use crate::plugin_abi::constants::PR_ENOSYS;
 use crate::plugin_abi::entry::outside;
@@ -25,12 +25,4 @@ unbuilt! {
     watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
     watch_close(PrWatch);
     dump(PrCtx, *mut c_char, u32, *mut u32);
-    sup_new(PrStr, u64, *mut PrSup);
-    sup_load(PrStr, *const c_void, u64, *mut PrSup);
-    sup_save(PrSup, *mut c_void, u32, *mut u32);
-    sup_event(PrSup, u64, *const PrSupEvent);
-    sup_deadline(PrSup, u64);
-    sup_next_deadline(PrSup, *mut u64);
-    sup_next_effect(PrSup, *mut PrSupEffect);
-    sup_free(PrSup);
 }
