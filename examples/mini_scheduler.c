@@ -16,7 +16,9 @@
  *
  * --kill-at reserve|torn|log|commit|launch[:N] kills the process there, the Nth time (1), without a word: what a crash does. The clock is virtual, a second per
  * tick and as fast as it goes, unless --real. Everything is single-threaded and of fixed size, to be short. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -17,6 +17,9 @@ mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod dump;
+#[cfg(test)]
+mod dump_test;
 mod entry;
 mod explain;
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Calls whose place in the table is fixed and whose work is not built yet.
 
-use std::ffi::c_char;
-
 use crate::plugin_abi::constants::PR_ENOSYS;
 use crate::plugin_abi::entry::outside;
 use crate::plugin_abi::failure::Failure;
@@ -24,5 +22,4 @@ unbuilt! {
     watch_open(PrCtx, PrStr, u64, *mut PrWatch, *mut i32);
     watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
     watch_close(PrWatch);
-    dump(PrCtx, *mut c_char, u32, *mut u32);
 }
