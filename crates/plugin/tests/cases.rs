@@ -100,6 +100,7 @@ cases! {
     every_call_tells_a_child_that_it_is_one,
     a_child_begins_anew_and_its_parent_goes_on,
     a_child_is_not_held_up_by_what_other_threads_held,
+    any_calls_in_any_order_do_no_harm,
 }
 
 #[test]
