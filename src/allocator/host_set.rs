@@ -19,8 +19,8 @@ impl HostSet {
 
     /// No host.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
     }
 
     /// The hosts of 64-bit words: host `h` is bit `h % 64` of word `h / 64`. Words beyond
@@ -38,6 +38,21 @@ impl HostSet {
         self.words.clear();
         self.words
             .extend_from_slice(words.get(..most).unwrap_or(words));
+    }
+
+    /// Makes this the set of those words, without the hosts from `end` on. Allocates nothing once it has
+    /// the room.
+    pub(crate) fn refill(&mut self, words: impl Iterator<Item = u64>, end: u32) {
+        self.words.clear();
+        let most = (Self::MAX_HOSTS.min(end)).div_ceil(64);
+        let last = (!end.is_multiple_of(64)).then(|| end / 64);
+        self.words.extend((0..most).zip(words).map(|(at, word)| {
+            if last == Some(at) {
+                word & ((1 << (end % 64)) - 1)
+            } else {
+                word
+            }
+        }));
     }
 
     /// Writes the set into words as [`Self::from_words`] reads them; hosts beyond the last word are
@@ -90,6 +105,13 @@ impl HostSet {
             self.insert(host);
         } else {
             self.remove(host);
+        }
+    }
+
+    /// Makes room for every host of `other`, so that putting them in allocates nothing.
+    pub(super) fn room_as(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
         }
     }
 

@@ -17,20 +17,23 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
-use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
+use crate::identity::{HostName, NetworkName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::{Class, even_poisoned, outside};
+use crate::plugin_abi::explain::Asking;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::text::Names;
 use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
 use crate::port::PortName;
+use crate::port_pool::NetworkNo;
 use crate::profile::is_variable;
 use crate::time::Monotonic;
 
@@ -163,6 +166,7 @@ pub(super) struct Context {
     board: Mutex<Board>,
     register: Mutex<Register>,
     table: EndpointTable<Member>,
+    names: Names,
     /// The cycle's own, for those who must not wait for it.
     allocator: Arc<Allocator>,
     pub(super) counters: Counters,
@@ -212,6 +216,7 @@ impl Context {
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
+            names: Names::default(),
             allocator,
             counters: Counters::default(),
             settings,
@@ -228,6 +233,10 @@ impl Context {
 
     pub(super) const fn table(&self) -> &EndpointTable<Member> {
         &self.table
+    }
+
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(super) fn is_of_this_process(&self) -> bool {
@@ -369,6 +378,8 @@ pub(super) struct Cycle {
     /// Every host by name; the board and the grants know it by this number.
     pub(super) hosts: BTreeMap<HostName, HostNo>,
     next_host: u32,
+    /// Every named network by name.
+    pub(super) networks: BTreeMap<NetworkName, NetworkNo>,
     /// Above every index at which a host stands.
     pub(super) end_of_hosts: u32,
     services: BTreeMap<ServiceName, ServiceId>,
@@ -379,6 +390,7 @@ pub(super) struct Cycle {
     pub(super) conflicts: BTreeSet<ReplicaId>,
     /// What rests according to records, until the moment of the restart is told.
     pub(super) resting: Vec<CoolingRecord>,
+    pub(super) asking: Asking,
     /// Swapped with the register's, so that neither loses its room.
     queue: Vec<Queued>,
 }
@@ -420,6 +432,7 @@ impl Cycle {
             profiles: Vec::new(),
             hosts: BTreeMap::new(),
             next_host: 0,
+            networks: BTreeMap::new(),
             end_of_hosts: 0,
             services: BTreeMap::new(),
             port_names: BTreeMap::new(),
@@ -427,6 +440,7 @@ impl Cycle {
             open: None,
             conflicts: BTreeSet::new(),
             resting: Vec::new(),
+            asking: Asking::default(),
             queue: Vec::new(),
         }
     }
@@ -474,6 +488,10 @@ impl Cycle {
                     .allocator
                     .host_id(&name)
                     .is_none_or(|host| self.allocator.set_host_state(host, state).is_ok()),
+                Queued::Networks(name, networks) => self
+                    .allocator
+                    .host_id(&name)
+                    .is_none_or(|host| self.allocator.set_networks(host, networks).is_ok()),
                 Queued::Foreign(name, list) => self
                     .allocator
                     .host_id(&name)

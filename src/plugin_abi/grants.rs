@@ -1,19 +1,21 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use crate::identity::{Incarnation, Run};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Context;
+use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Output, Room, read, write_bytes};
-use crate::plugin_abi::register::{Key, Placed, Stage};
+use crate::plugin_abi::network::Addresses;
+use crate::plugin_abi::register::{Key, Placed, Register, Stage};
 use crate::plugin_abi::reserve::numbers;
 use crate::plugin_abi::types::{PrAlloc, PrCtx, PrRec, PrWant};
+use crate::port::PortName;
 use crate::variables::{Setting, variables};
 
 /// See `grant_find` in the header.
@@ -58,40 +60,50 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (placed, stage) = register.get(handle)?;
-        let n_ports = placed.profile.numbers();
-        need.set(n_ports);
-        ports.fits(n_ports)?;
-        ports.fill(numbers(&placed.grant));
-        let host = cycle.allocator.host_id(&placed.host_name);
-        let shared = cycle.conflicts.contains(&placed.replica());
-        let reported = register.reported(handle);
-        record.set(PrRec {
-            who: PrWant {
-                job: placed.key.job,
-                step: placed.key.step,
-                replica: placed.key.replica,
-                incarnation: placed.incarnation,
-                profile: placed.profile.id,
-                host: host.map_or(PR_ANY, |host| host.0),
-                flags: 0,
-            },
-            id,
-            seq: reported.seq,
-            n_ports,
-            port_off: 0,
-            state: match stage {
-                Stage::Releasing => PR_P_RELEASING,
-                Stage::Tentative | Stage::Held => PR_P_HELD,
-            },
-            cool_left_ms: 0,
-            ready: reported.state,
-            run: reported.run,
-            restarts: reported.restarts,
-            flags: if shared { PR_REC_CONFLICT } else { 0 },
-        });
+        let (found, numbers) = record_of(&cycle, &register, handle)?;
+        need.set(found.n_ports);
+        ports.fits(found.n_ports)?;
+        ports.fill(numbers);
+        record.set(found);
         Ok(PR_OK)
     })
+}
+
+/// A grant as a record, and every number of it.
+pub(super) fn record_of<'a>(
+    cycle: &Cycle,
+    register: &'a Register,
+    handle: Handle,
+) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
+    let (placed, stage) = register.get(handle)?;
+    let host = cycle.allocator.host_id(&placed.host_name);
+    let shared = cycle.conflicts.contains(&placed.replica());
+    let reported = register.reported(handle);
+    let record = PrRec {
+        who: PrWant {
+            job: placed.key.job,
+            step: placed.key.step,
+            replica: placed.key.replica,
+            incarnation: placed.incarnation,
+            profile: placed.profile.id,
+            host: host.map_or(PR_ANY, |host| host.0),
+            flags: 0,
+        },
+        id: handle.id(),
+        seq: reported.seq,
+        n_ports: placed.profile.numbers(),
+        port_off: 0,
+        state: match stage {
+            Stage::Releasing => PR_P_RELEASING,
+            Stage::Tentative | Stage::Held => PR_P_HELD,
+        },
+        cool_left_ms: 0,
+        ready: reported.state,
+        run: reported.run,
+        restarts: reported.restarts,
+        flags: if shared { PR_REC_CONFLICT } else { 0 },
+    };
+    Ok((record, numbers(&placed.grant)))
 }
 
 /// See `env` in the header.
@@ -115,11 +127,11 @@ pub(super) unsafe extern "C" fn env(
         let (placed, address) = {
             let register = context.register();
             let placed = Arc::clone(register.get(handle)?.0);
-            let address = register.addresses.get(&placed.host).copied();
+            let address = register.addresses.get(&placed.host).cloned();
             (placed, address)
         };
         let mut text = Vec::new();
-        for (name, value) in environment(context, &placed, address) {
+        for (name, value) in environment(context, &placed, &address.unwrap_or_default()) {
             text.extend_from_slice(name.as_bytes());
             text.push(b'=');
             text.extend_from_slice(value.as_bytes());
@@ -131,13 +143,22 @@ pub(super) unsafe extern "C" fn env(
 }
 
 /// What is known here of a replica's variables: not its runs, and its address only once reported.
-fn environment(
-    context: &Context,
-    placed: &Placed,
-    address: Option<IpAddr>,
-) -> Vec<(String, String)> {
+fn environment(context: &Context, placed: &Placed, addresses: &Addresses) -> Vec<(String, String)> {
     let prefix = context.settings().prefix.as_str();
     let profile = &placed.profile;
+    let reached = profile
+        .ports
+        .iter()
+        .map(|port| addresses.of_port(port.network));
+    let reached = placed.grant.ports.iter().zip(reached);
+    let own = reached
+        .clone()
+        .filter_map(|(port, at)| Some((port.name.clone(), at?)));
+    let port_addresses: BTreeMap<PortName, IpAddr> = own.collect();
+    let lost = reached.filter(|(_, at)| at.is_none());
+    let lost: BTreeSet<String> = lost
+        .map(|(port, _)| format!("ADDR_{}", port.name.variable()))
+        .collect();
     let setting = Setting {
         prefix,
         service: &profile.service,
@@ -145,8 +166,8 @@ fn environment(
         incarnation: Incarnation(placed.incarnation),
         run: Run::default(),
         host: &placed.host_name,
-        host_address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-        port_addresses: &BTreeMap::new(),
+        host_address: addresses.usual.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+        port_addresses: &port_addresses,
         grant: &placed.grant,
         scratch: "",
         controller: "",
@@ -161,9 +182,9 @@ fn environment(
     };
     all.retain(|(name, _)| {
         let ours = name.strip_prefix(prefix).unwrap_or_default();
-        let of_address = ours == "HOST_ADDR" || ours.starts_with("ADDR_");
+        let unknown = ours == "HOST_ADDR" && addresses.usual.is_none() || lost.contains(ours);
         let of_worker = matches!(ours, "RUN" | "SCRATCH" | "CONTROLLER" | "TOKEN_FILE");
-        !of_worker && (address.is_some() || !of_address)
+        !of_worker && !unknown
     });
     if let Some(port) = only {
         all.push(("PORT".to_owned(), port.numbers.first().to_string()));

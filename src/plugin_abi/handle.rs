@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Alloc = 3,
     /// Of who waits; never given out.
     Wait = 4,
+    /// A machine of the worker half, which has no context.
+    Sup = 7,
 }
 
 /// An id, taken apart.
@@ -239,6 +241,18 @@ impl<T> Slots<T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
         let same = slot.generation == handle.generation && self.place == handle.place;
         slot.value.as_mut().filter(|_| same)
+    }
+
+    /// The first value in `from` or a later slot.
+    pub(super) fn next_living(&self, from: u32) -> Option<Handle> {
+        let rest = self.slots.get(from as usize..)?;
+        let (slot, living) = (from..).zip(rest).find(|(_, slot)| slot.value.is_some())?;
+        Some(Handle {
+            kind: self.kind as u32,
+            place: self.place,
+            slot,
+            generation: living.generation,
+        })
     }
 
     /// Ends a value; its handle is stale from here on, for ever.

@@ -21,6 +21,9 @@ mod entry;
 mod explain;
 #[cfg(test)]
 mod explain_test;
+mod export;
+#[cfg(test)]
+mod export_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;
@@ -31,6 +34,9 @@ mod host;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
+mod network;
+#[cfg(test)]
+mod network_test;
 mod process;
 mod profile;
 #[cfg(test)]
@@ -41,7 +47,11 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod supervision;
 mod table;
+mod text;
+#[cfg(test)]
+mod text_test;
 mod trial;
 mod txn;
 pub mod types;

@@ -4,21 +4,21 @@
 //! of locks in a context: cycle, board, register.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::allocator::{AfterRelease, HostState};
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
-use crate::plugin_abi::board::HostNo;
+use crate::plugin_abi::board::{Chosen, HostNo};
 use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
 use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
+use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::types::PrWant;
 use crate::port::{Port, Protocol};
-use crate::port_pool::{Foreign, PortGrant, PortRequest, Stranger};
+use crate::port_pool::{Foreign, NetworkSet, PortGrant, PortRequest, Stranger};
 use crate::time::Monotonic;
 
 /// What a scheduler calls a replica; its incarnations share it.
@@ -85,6 +85,8 @@ pub(super) enum Queued {
         after: AfterRelease,
     },
     State(HostName, HostState),
+    /// In which networks a host has an address, if it has said.
+    Networks(HostName, Option<NetworkSet>),
     Foreign(HostName, Vec<Foreign>),
     Conflict(Box<RefusedBind>),
     Wait(ReplicaId, Option<HostId>, PortRequest),
@@ -160,7 +162,7 @@ pub(super) struct Register {
     former: BTreeMap<Key, PortGrant>,
     most_former: usize,
     /// What hosts published last, for environments.
-    pub(super) addresses: BTreeMap<HostNo, IpAddr>,
+    pub(super) addresses: BTreeMap<HostNo, Arc<Addresses>>,
     pub(super) queue: Vec<Queued>,
     pub(super) news: Vec<News>,
 }
@@ -201,6 +203,11 @@ impl Register {
         if let Some(entered) = self.allocs.get_mut(handle) {
             entered.reported = reported;
         }
+    }
+
+    /// The first grant in `slot` or a later one.
+    pub(super) fn next_living(&self, slot: u32) -> Option<Handle> {
+        self.allocs.next_living(slot)
     }
 
     /// The grant of exactly this placement.
@@ -257,6 +264,14 @@ impl Register {
             self.news.push(News::Held(Arc::clone(&entered.placed)));
             self.stop_waiting(place);
         }
+    }
+
+    /// Takes note of where a host is reached, for environments and for the pools.
+    pub(super) fn rechoose(&mut self, chosen: Chosen) {
+        if let Some((name, networks)) = chosen.networks {
+            self.queue.push(Queued::Networks(name, networks));
+        }
+        self.addresses.insert(chosen.host, chosen.addresses);
     }
 
     /// Notes that a key waits; said again, it keeps its place among those who wait for the same.

@@ -1,8 +1,8 @@
 //! A transaction or a what-if: what calls inside it need not tell apart.
 
 use crate::allocator::{
-    Allocator, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers, StaleMark,
-    Summary, Suspended, SuspendedWhatIf, Transaction, WhatIf,
+    Allocator, CauseCounts, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers,
+    StaleMark, Suspended, SuspendedWhatIf, Transaction, WhatIf,
 };
 use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::*;
@@ -13,7 +13,7 @@ use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::register::{Stage, not_committed};
 use crate::plugin_abi::release::Batch;
 use crate::plugin_abi::types::{PrAlloc, PrTxn};
-use crate::port_pool::{PortGrant, PortRequest, Why};
+use crate::port_pool::{ListedPorts, PortGrant, PortRequest, Why};
 use crate::time::Monotonic;
 
 /// What is open, during a call. Dropped, it leaves no trace.
@@ -78,12 +78,21 @@ impl Trial<'_> {
         either!(self, it => it.max_replicas(need, host, most))
     }
 
-    pub(super) fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        either!(self, it => it.explain(host, need))
+    pub(super) fn explain_into(&mut self, host: HostId, need: &Need<'_>, why: &mut Vec<Why>) {
+        either!(self, it => it.explain_into(host, need, why));
     }
 
-    pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
-        either!(self, it => it.explain_all(need, candidates))
+    pub(super) fn count_causes(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        counts: &mut CauseCounts,
+    ) {
+        either!(self, it => it.count_causes(need, candidates, counts));
+    }
+
+    pub(super) fn listed(&mut self, host: HostId) -> Option<&[ListedPorts]> {
+        either!(self, it => it.listed(host))
     }
 
     pub(super) fn reserve(
