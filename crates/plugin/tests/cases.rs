@@ -106,6 +106,7 @@ cases! {
     a_child_neither_writes_nor_reads_its_parents_descriptors,
     who_sleeps_at_a_descriptor_is_woken,
     no_watch_or_snapshot_is_named_again,
+    any_calls_in_any_order_do_no_harm,
 }
 
 #[test]
