@@ -355,7 +355,14 @@ impl Context {
 
     /// What there is, and what happened. Takes the register's lock for a look, and each host's.
     pub(super) fn stats(&self) -> PrStats {
+        // What readers are shown of a grant, here and in their versions of its service, is about so much.
+        const SHOWN: u64 = 512;
         let sums = self.allocator.stats();
+        let (queued, waiting) = {
+            let register = self.register();
+            let queued = register.queue.len() as u64;
+            (queued, register.bytes(self.settings.limits))
+        };
         let (watches, watch_resets) = self.followers.counts();
         let mut stats = PrStats {
             size: u32::try_from(size_of::<PrStats>()).unwrap_or(u32::MAX),
@@ -374,8 +381,8 @@ impl Context {
             snaps: self.snaps.count(),
             watches,
             watch_resets,
-            queued: self.register().queue.len() as u64,
-            bytes: 0,
+            queued,
+            bytes: sums.bytes + waiting + sums.grants * SHOWN,
         };
         for (host, _, _) in self.allocator.hosts() {
             let counts = self.allocator.counts(host);

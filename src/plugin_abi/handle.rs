@@ -271,6 +271,12 @@ impl<T> Slots<T> {
         value
     }
 
+    /// The memory of its slots, used or not.
+    pub(super) fn bytes(&self) -> u64 {
+        let slots = self.slots.capacity() * size_of::<Slot<T>>();
+        (slots + self.free.capacity() * size_of::<u32>()) as u64
+    }
+
     /// The highest generation any of its handles has or had.
     pub(super) const fn highest_generation(&self) -> u32 {
         self.highest_generation

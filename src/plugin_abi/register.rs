@@ -456,6 +456,13 @@ impl Register {
         std::mem::swap(&mut self.queue, empty);
     }
 
+    /// The memory of the slots of grants and waits, with what finds them.
+    pub(super) fn bytes(&self, limits: Limits) -> u64 {
+        // Indices, queue and list of news, for each grant that there may be.
+        const FOUND: u64 = 160;
+        self.allocs.bytes() + self.waits.bytes() + u64::from(limits.allocs) * FOUND
+    }
+
     /// Above every generation that its ids have or had.
     pub(super) const fn highest_generation(&self) -> u32 {
         self.allocs.highest_generation()
