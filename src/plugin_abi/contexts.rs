@@ -61,6 +61,11 @@ pub(super) fn find(handle: Handle) -> Result<Found, Failure> {
     Ok(found)
 }
 
+/// Takes what a look-up keeps for each thread, so that the first one in a hot call need not.
+pub(super) fn warm_thread() {
+    drop(ALL[0].context.load());
+}
+
 /// Gives a new context its place and keeps it there.
 pub(super) fn add(
     make: impl FnOnce(Handle) -> Result<Context, Failure>,

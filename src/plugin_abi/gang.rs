@@ -10,9 +10,10 @@ use crate::plugin_abi::handle::Handle;
 use crate::plugin_abi::memory::Input;
 use crate::plugin_abi::register::{Key, Register, replica_id};
 use crate::plugin_abi::reserve::{
-    Answer, Answers, Looked, Wish, does_not_fit, numbers, plain, refusal,
+    Answer, Failed, Looked, Wish, does_not_fit, numbers, plain, refusal,
 };
 use crate::plugin_abi::types::PrWant;
+use crate::port_pool::PortGrant;
 
 impl Cycle {
     /// All or none, with each "any" number or block the same on all hosts.
@@ -23,7 +24,7 @@ impl Cycle {
         &mut self,
         context: &Context,
         wants: &Input<PrWant>,
-    ) -> Result<Answers, Failure> {
+    ) -> Result<Failed, Failure> {
         let mut register = context.register();
         let mut seen = BTreeMap::new();
         let mut wishes: Vec<(Handle, Wish)> = Vec::new();
@@ -36,7 +37,7 @@ impl Cycle {
             // Below 2^24, the most that there may be of them.
             let before = u32::try_from(wishes.len()).unwrap_or(u32::MAX);
             answers.push(match looked {
-                Ok(Looked::Known(placed)) => Some(Answer::Known(placed)),
+                Ok(Looked::Known(handle)) => Some(Answer::Known(handle)),
                 Ok(Looked::New(wish)) => match register.next_after(before) {
                     Ok(handle) => {
                         wishes.push((handle, wish));
@@ -48,32 +49,49 @@ impl Cycle {
             });
         }
         if answers.iter().any(Option::is_some) {
-            return Ok(settled(answers));
+            let (answers, failed) = settled(&register, answers);
+            self.scratch.answers = answers;
+            return Ok(failed);
         }
         let gang = self.take_same(&register, &wishes)?;
         let grants = match gang {
             Ok(grants) => grants,
-            Err(refused) => return Ok(refused_gang(&refused, wants)),
+            Err(refused) => {
+                let (answers, failed) = refused_gang(&refused, wants);
+                self.scratch.answers = answers;
+                return Ok(failed);
+            }
         };
-        let mut answers = Vec::with_capacity(grants.len());
         for ((handle, wish), grant) in wishes.into_iter().zip(grants) {
-            answers.push(self.enter(&mut register, handle, wish, grant)?);
+            let numbers = grant.ports.iter().map(|port| port.numbers);
+            self.scratch.numbers.clear();
+            self.scratch.numbers.extend(numbers);
+            let answer = self.enter(&mut register, handle, wish)?;
+            self.scratch.answers.push(answer);
         }
-        Ok((answers, None))
+        Ok(None)
     }
 
     fn take_same(
         &mut self,
         register: &Register,
         wishes: &[(Handle, Wish)],
-    ) -> Result<Result<Vec<crate::port_pool::PortGrant>, GangError>, Failure> {
+    ) -> Result<Result<Vec<PortGrant>, GangError>, Failure> {
+        let formers = wishes.iter().map(|(_, wish)| {
+            let former = register.former(wish.key).filter(|_| wish.prefers);
+            former.map(|ended| PortGrant {
+                ports: ended.ports().collect(),
+            })
+        });
+        let formers: Vec<Option<PortGrant>> = formers.collect();
         let members: Vec<GangMember<'_>> = wishes
             .iter()
-            .map(|(handle, wish)| GangMember {
+            .zip(&formers)
+            .map(|((handle, wish), former)| GangMember {
                 host: wish.host,
                 replica: replica_id(&wish.profile, *handle),
                 request: &wish.profile.request,
-                former: register.former(wish.key).filter(|_| wish.prefers),
+                former: former.as_ref(),
             })
             .collect();
         self.within(|trial| trial.reserve_gang(&members, SameNumbers::Yes))
@@ -99,7 +117,7 @@ fn beside(seen: &mut BTreeMap<Key, u32>, want: &PrWant) -> Result<(), Failure> {
 }
 
 /// The answers where not every want was new: nothing is taken.
-fn settled(answers: Vec<Option<Answer>>) -> Answers {
+fn settled(register: &Register, answers: Vec<Option<Answer>>) -> (Vec<Answer>, Failed) {
     let of = |wanted: fn(&Answer) -> bool| {
         let answers = answers.iter().map(Option::as_ref);
         answers.map(|it| it.is_some_and(wanted)).position(|it| it)
@@ -113,31 +131,31 @@ fn settled(answers: Vec<Option<Answer>>) -> Answers {
         .into_iter()
         .map(|answer| answer.unwrap_or_else(Answer::given_back))
         .collect();
-    if all_known && have_the_same(&answers) {
+    if all_known && have_the_same(register, &answers) {
         return (answers, None);
     }
     (answers, failed)
 }
 
-fn have_the_same(answers: &[Answer]) -> bool {
+fn have_the_same(register: &Register, answers: &[Answer]) -> bool {
     let mut granted = answers.iter().filter_map(|answer| match answer {
-        Answer::Known(placed) => Some(&placed.grant),
+        Answer::Known(handle) => register.last_under(*handle),
         _ => None,
     });
     let Some(first) = granted.next() else {
         return true;
     };
-    granted.all(|other| numbers(first).eq(numbers(other)))
+    granted.all(|other| numbers(&first.numbers).eq(numbers(&other.numbers)))
 }
 
 /// The answers to a gang that was refused whole.
-fn refused_gang(refused: &GangError, wants: &Input<PrWant>) -> Answers {
+fn refused_gang(refused: &GangError, wants: &Input<PrWant>) -> (Vec<Answer>, Failed) {
     let host = |place: usize| {
         let want = u32::try_from(place).ok().and_then(|place| wants.get(place));
         want.map_or(PR_ANY, |want| want.host)
     };
     let (member, answer) = match refused {
-        GangError::Member { member, error } => (*member, refusal(error, host(*member))),
+        GangError::Member { member, error } => (*member, refusal(error, &[], host(*member))),
         GangError::NothingInCommon { why } => {
             // Every host may fit by itself, so that each of them is what is in the way.
             let answers = wants.iter().map(|want| does_not_fit(why, want.host));

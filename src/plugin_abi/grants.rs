@@ -1,20 +1,24 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::identity::{Incarnation, Run};
+use smallvec::SmallVec;
+
+use crate::identity::{HostName, Incarnation};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Context;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
-use crate::plugin_abi::memory::{Output, Room, read, write_bytes};
-use crate::plugin_abi::register::{Key, Placed, Stage};
+use crate::plugin_abi::memory::{Output, Room, read, write_told};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::register::{Key, Register, Stage};
 use crate::plugin_abi::reserve::numbers;
 use crate::plugin_abi::types::{PrAlloc, PrCtx, PrRec, PrWant};
-use crate::variables::{Setting, variables};
+use crate::port::PortRange;
+use crate::port_pool::PortRequest;
+use crate::variables::{Tell, ToldPlacement, ToldPort};
 
 /// See `grant_find` in the header.
 pub(super) unsafe extern "C" fn grant_find(
@@ -34,7 +38,7 @@ pub(super) unsafe extern "C" fn grant_find(
             exactly => register.find(key, exactly),
         };
         let unknown = Failure::value(PR_ENOENT, "job", want.job);
-        id.set(found.ok_or(unknown)?.handle.id());
+        id.set(found.ok_or(unknown)?.0.id());
         Ok(PR_OK)
     })
 }
@@ -58,29 +62,29 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (placed, stage) = register.get(handle)?;
-        let n_ports = placed.profile.numbers();
+        let entered = register.get(handle)?;
+        let n_ports = entered.profile.numbers();
         need.set(n_ports);
         ports.fits(n_ports)?;
-        ports.fill(numbers(&placed.grant));
-        let host = cycle.allocator.host_id(&placed.host_name);
-        let shared = cycle.conflicts.contains(&placed.replica());
-        let reported = register.reported(handle);
+        ports.fill(numbers(&entered.numbers));
+        let host = register.hosts.get(&entered.host);
+        let shared = cycle.conflicts.contains(&entered.replica);
+        let reported = entered.reported;
         record.set(PrRec {
             who: PrWant {
-                job: placed.key.job,
-                step: placed.key.step,
-                replica: placed.key.replica,
-                incarnation: placed.incarnation,
-                profile: placed.profile.id,
-                host: host.map_or(PR_ANY, |host| host.0),
+                job: entered.key.job,
+                step: entered.key.step,
+                replica: entered.key.replica,
+                incarnation: entered.incarnation,
+                profile: entered.profile.id,
+                host: host.map_or(PR_ANY, |host| host.index),
                 flags: 0,
             },
             id,
             seq: reported.seq,
             n_ports,
             port_off: 0,
-            state: match stage {
+            state: match entered.stage {
                 Stage::Releasing => PR_P_RELEASING,
                 Stage::Tentative | Stage::Held => PR_P_HELD,
             },
@@ -112,61 +116,81 @@ pub(super) unsafe extern "C" fn env(
             return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
         }
         let handle = Handle::read(id, Kind::Alloc)?;
-        let (placed, address) = {
-            let register = context.register();
-            let placed = Arc::clone(register.get(handle)?.0);
-            let address = register.addresses.get(&placed.host).copied();
-            (placed, address)
-        };
-        let mut text = Vec::new();
-        for (name, value) in environment(context, &placed, address) {
-            text.extend_from_slice(name.as_bytes());
-            text.push(b'=');
-            text.extend_from_slice(value.as_bytes());
-            text.push(0);
-        }
-        text.push(0);
-        write_bytes(&text, &room, &need)
+        // Copied out, so that nobody waits for the register while it is spelled.
+        let seen = Seen::of(&context.register(), handle)?;
+        write_told(&room, &need, |text| {
+            // A text without end for the writer is none for the caller: its length does not fit into `need`.
+            let mut all_fits = Ok(());
+            seen.tell(&context.settings().prefix, &mut |name, value| {
+                all_fits = all_fits.and(write!(text, "{name}={value}\0"));
+            });
+            all_fits?;
+            text.write_char('\0')
+        })
     })
 }
 
-/// What is known here of a replica's variables: not its runs, and its address only once reported.
-fn environment(
-    context: &Context,
-    placed: &Placed,
+/// A grant as its replica is told of it: not its runs, and its address only once reported.
+struct Seen {
+    key: Key,
+    incarnation: u32,
+    profile: Arc<Profile>,
+    /// As many as one profile can have, on the stack.
+    numbers: SmallVec<[PortRange; MOST_PORTS]>,
+    host: HostName,
     address: Option<IpAddr>,
-) -> Vec<(String, String)> {
-    let prefix = context.settings().prefix.as_str();
-    let profile = &placed.profile;
-    let setting = Setting {
-        prefix,
-        service: &profile.service,
-        index: placed.key.replica,
-        incarnation: Incarnation(placed.incarnation),
-        run: Run::default(),
-        host: &placed.host_name,
-        host_address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-        port_addresses: &BTreeMap::new(),
-        grant: &placed.grant,
-        scratch: "",
-        controller: "",
-        token_file: "",
-    };
-    let named = profile.request.as_slice().iter().zip(&profile.ports);
-    let aliases = named.filter_map(|(wanted, port)| Some((&wanted.name, port.alias.as_deref()?)));
-    let mut all = variables(&setting, aliases);
-    let only = match (placed.grant.ports.as_slice(), profile.ports.as_slice()) {
-        ([port], [declared]) if declared.alias.as_deref() != Some("PORT") => Some(port),
-        _ => None,
-    };
-    all.retain(|(name, _)| {
-        let ours = name.strip_prefix(prefix).unwrap_or_default();
-        let of_address = ours == "HOST_ADDR" || ours.starts_with("ADDR_");
-        let of_worker = matches!(ours, "RUN" | "SCRATCH" | "CONTROLLER" | "TOKEN_FILE");
-        !of_worker && (address.is_some() || !of_address)
-    });
-    if let Some(port) = only {
-        all.push(("PORT".to_owned(), port.numbers.first().to_string()));
+}
+
+const MOST_PORTS: usize = PortRequest::MAX_NUMBERS as usize;
+
+impl Seen {
+    fn of(register: &Register, handle: Handle) -> Result<Self, Failure> {
+        let entered = register.get(handle)?;
+        let standing = register.hosts.get(&entered.host);
+        let standing = standing.ok_or_else(|| handle.stale())?;
+        Ok(Self {
+            key: entered.key,
+            incarnation: entered.incarnation,
+            profile: Arc::clone(&entered.profile),
+            numbers: SmallVec::from_slice(&entered.numbers),
+            host: standing.name.clone(),
+            address: register.addresses.get(&entered.host).copied(),
+        })
     }
-    all
+
+    fn tell(&self, prefix: &str, tell: &mut Tell<'_>) {
+        let profile = &self.profile;
+        let names = profile.request.as_slice().iter().map(|port| &port.name);
+        let ports = names.zip(&self.numbers);
+        for (name, numbers) in ports {
+            let port = ToldPort {
+                name,
+                numbers: *numbers,
+                address: self.address,
+            };
+            port.tell(prefix, tell);
+        }
+        let placement = ToldPlacement {
+            service: &profile.service,
+            index: self.key.replica,
+            incarnation: Incarnation(self.incarnation),
+            host: &self.host,
+            host_address: self.address,
+        };
+        placement.tell(prefix, tell);
+        let ports = profile.ports.iter().zip(&self.numbers);
+        for (declared, numbers) in ports.clone() {
+            if let Some(alias) = declared.alias.as_deref() {
+                let first = numbers.first();
+                tell(format_args!("{alias}"), format_args!("{first}"));
+            }
+        }
+        if let [declared] = profile.ports.as_slice()
+            && declared.alias.as_deref() != Some("PORT")
+            && let Some((_, numbers)) = ports.clone().next()
+        {
+            let first = numbers.first();
+            tell(format_args!("PORT"), format_args!("{first}"));
+        }
+    }
 }

@@ -28,11 +28,13 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod key_index;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
 mod process;
 mod profile;
+mod queue;
 #[cfg(test)]
 mod readers_test;
 mod register;
@@ -41,6 +43,8 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod room;
+mod scratch;
 mod table;
 mod trial;
 mod txn;
@@ -49,6 +53,8 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+#[cfg(test)]
+mod warm_test;
 #[cfg(test)]
 mod what_if_test;
 mod words;

@@ -13,6 +13,7 @@ use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::register::{Stage, not_committed};
 use crate::plugin_abi::release::Batch;
 use crate::plugin_abi::types::{PrAlloc, PrTxn};
+use crate::port::PortRange;
 use crate::port_pool::{PortGrant, PortRequest, Why};
 use crate::time::Monotonic;
 
@@ -86,14 +87,27 @@ impl Trial<'_> {
         either!(self, it => it.explain_all(need, candidates))
     }
 
-    pub(super) fn reserve(
+    /// Takes numbers, which are appended to `numbers`, or appends what is against it, if the host does not
+    /// fit, to `why`.
+    pub(super) fn reserve_into(
         &mut self,
         host: HostId,
         replica: ReplicaId,
         request: &PortRequest,
         former: Option<&PortGrant>,
-    ) -> Result<PortGrant, ReserveError> {
-        either!(self, it => it.reserve(host, replica, request, former))
+        numbers: &mut Vec<PortRange>,
+        why: &mut Vec<Why>,
+    ) -> Result<(), ReserveError> {
+        let reserved = match self {
+            Self::Real(it) => it.reserve_into(host, replica, request, former, numbers),
+            Self::Imagined(it) => it
+                .reserve(host, replica, request, former)
+                .map(|grant| numbers.extend(grant.ports.iter().map(|port| port.numbers))),
+        };
+        if let Err(ReserveError::DoesNotFit { .. }) = &reserved {
+            why.extend(self.explain(host, &Need::new(request, replica.service)));
+        }
+        reserved
     }
 
     pub(super) fn reserve_gang(
@@ -132,11 +146,11 @@ impl Cycle {
     fn give(&mut self, context: &Context, handle: Handle) -> Result<(), Failure> {
         let replica = {
             let register = context.register();
-            let (placed, stage) = register.get(handle)?;
-            if stage == Stage::Tentative {
+            let entered = register.get(handle)?;
+            if entered.stage == Stage::Tentative {
                 return Err(not_committed());
             }
-            placed.replica()
+            entered.replica
         };
         let given = self.within(|trial| match trial {
             Trial::Imagined(what_if) => what_if.give(replica).is_ok(),
