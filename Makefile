@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix sim bench bench-server bench-controller
+.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -47,6 +47,7 @@ external: loom
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
+	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 
 # The same with full figures: more rounds, more cases.
 long:
@@ -56,6 +57,10 @@ long:
 fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
+
+# Records in include/portreeve.abi what include/portreeve.h gained; refuses what breaks the contract.
+abi:
+	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
 
 # Plays the shipped scenarios and the examples of docs/supervision.md.
 sim:

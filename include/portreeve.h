@@ -1,12 +1,13 @@
 /* portreeve.h - the C contract of the port allocator. C99..C17, C++11..C++20; 64-bit Linux, one layout for all builds.
+ * docs/abi.md tells how a scheduler uses it, call by call.
  *
- * Classes   C  control: may allocate and block; never while a transaction is open (PR_EBUSY).
- *           H  hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
- *              gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
- *              A thread is warm after last_error(NULL, 0, &n).
- *           R  report: any thread, bounded, may allocate; publishes what it and earlier H calls changed.
- *           A  any thread; readers never wait for a writer.
- *           S  supervision: each pr_sup by one thread at a time.
+ * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
+ *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
+ *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
+ *               A thread is warm after last_error(NULL, 0, &n).
+ *           [R] report: any thread, bounded, may allocate; publishes what it and earlier H calls changed.
+ *           [A] any thread; readers never wait for a writer.
+ *           [S] supervision: each pr_sup by one thread at a time.
  * Memory    Inputs are copied before return. Outputs go into the caller's buffers. Nothing is handed over, so nothing is freed.
  *           NULL is allowed only for what says "or NULL", for a buffer of cap = 0 and for an array of n = 0.
  * Sizes     A struct that starts with `size` may grow; in an array the stride is the first element's size and all must be equal
@@ -19,12 +20,13 @@
  * Time      now_ms, at_ms: the caller's monotonic milliseconds, one line per context; a smaller value counts as the largest one seen.
  *           seq, revision: only greater counts. A report with an equal or smaller seq is PR_ESTALE and has no effect.
  * Words     Host set = words of 64 bits, host h is bit h % 64 of word h / 64 (Slurm's bitstr words on little endian).
- * Codes     Each call lists what it can return. Beside those, every call that takes an id may return
- *           PR_ESTALE   the id is 0, of another kind, or of something that has ended; nothing was touched
- *           PR_EFORK    the context was made by the parent of this process: make one here
- *           PR_EPOISON  a defect of ours was caught earlier; the context only answers stats, dump, last_error and destroy
- *           and every call PR_EINVAL for a NULL, misaligned or malformed argument, an unknown flag bit or a wrong size,
- *           and PR_ENOSYS while it is marked "Not built yet". last_error has the words.
+ * Codes     Each call lists what it can return, one line per code; "each:" are codes of single elements. Beside those,
+ *           every call may return PR_EINVAL for a NULL, misaligned or malformed argument, an unknown flag bit or a wrong size,
+ *           and every call that takes an id
+ *             PR_ESTALE   the id is 0, of another kind, or of something that has ended; nothing was touched
+ *             PR_EFORK    the context was made by the parent of this process: make one here
+ *             PR_EPOISON  a defect of ours was caught earlier; the context only answers stats, dump, last_error and destroy
+ *           PR_ENOSYS is of calls marked "Not built yet". last_error has the words.
  */
 #ifndef PORTREEVE_H
 #define PORTREEVE_H
@@ -34,326 +36,766 @@
 extern "C" {
 #endif
 
-#define PR_ABI 1u
-#define PR_ANY 0xffffffffu              /* no number: any host, all steps, not about one port */
-#define PR_NEVER 0xffffffffffffffffull  /* no deadline */
+/* The numbers of the contract ------------------------------------------------------------------------------------------------- */
 
-/* Codes: frozen. */
-enum { PR_OK = 0, PR_EINVAL = -1, PR_ESTALE = -2, PR_EBUSY = -3, PR_EAGAIN = -4, PR_ENOSPC = -5, PR_ENOPORT = -6, PR_EEXIST = -7,
-       PR_E2BIG = -8, PR_EVERSION = -9, PR_EFORK = -10, PR_EPOISON = -11, PR_ENOMEM = -12, PR_ESTATE = -13, PR_ELIMIT = -14,
-       PR_EIO = -15, PR_ENOENT = -16, PR_ENOSYS = -17 /* not built yet; no release returns it */ };
-/* Reasons: why a host does not fit. */
-enum { PR_R_NONE = 0, PR_R_HELD = 1, PR_R_RELEASING = 2, PR_R_COOLING = 3, PR_R_RESERVED = 4, PR_R_FOREIGN = 5, PR_R_NOT_IN_POOL = 6,
-       PR_R_TOO_FEW = 7, PR_R_NO_BLOCK = 8, PR_R_AWAITED = 9, PR_R_DRAINED = 10, PR_R_SUSPECT = 11, PR_R_LOST = 12,
-       PR_R_UNKNOWN_HOST = 13, PR_R_NO_ADDRESS = 14, PR_R_NOT_REPORTED = 15 }; /* may grow; explain_all adds what has no entry to the last one */
-enum { PR_TCP = 1, PR_UDP = 2, PR_TCP_UDP = 3 };                     /* proto, everywhere; 0 is PR_EINVAL */
-enum { PR_HOST_UP = 0, PR_HOST_DRAINED = 1, PR_HOST_SUSPECT = 2, PR_HOST_LOST = 3 }; /* only UP takes new grants; LOST: endpoints out, numbers stay held */
-enum { PR_P_FREE = 0, PR_P_HELD = 1, PR_P_RELEASING = 2, PR_P_COOLING = 3, PR_P_RESERVED = 4, PR_P_FOREIGN = 5 };
-enum { PR_E_NOT_READY = 0, PR_E_READY = 1, PR_E_SERVING = 2, PR_E_UNCONFIRMED = 3, PR_E_TERMINATING = 4 };
-enum { PR_CH_UPSERT = 1, PR_CH_REMOVE = 2, PR_CH_SERVICE_GONE = 3 };
-enum { PR_TEXT_SERVICE = 1, PR_TEXT_PORT = 2, PR_TEXT_HOST = 3 };
+#define PR_ABI 1u                       /* The major number: both sides must speak the same. The minor one is the size of pr_api. */
+#define PR_ANY 0xffffffffu              /* No number: any host, all steps, the newest incarnation, not about one port. */
+#define PR_NEVER 0xffffffffffffffffull  /* No deadline. */
 
-#define PR_CAP_ENDPOINTS 1ull           /* caps / want_caps: unknown wanted bit -> PR_EVERSION */
-#define PR_CAP_SUPERVISION 2ull
-#define PR_CFG_NO_RESTORE 1u            /* pr_config.flags: nothing runs yet; skip the restore phase */
-#define PR_HOST_LOWEST 1u               /* pr_host.flags: draw the lowest number instead of next-fit */
-#define PR_HOST_RANDOM 2u               /*                random start from pr_config.seed, then next free */
-#define PR_PORT_UNPUBLISHED 1u          /* pr_port.flags */
-#define PR_WANT_PREFER 1u               /* pr_want.flags: former numbers of this replica first, if they cool for it; never a reason to refuse */
-#define PR_TXN_WHATIF 1u                /* txn_begin: never committable; the only kind in which give is allowed */
-#define PR_RESERVE_ALL 1u               /* reserve: all n wants or none (a gang over hosts); PR_EEXIST is no failure here */
-#define PR_RESERVE_SAME 2u              /* with ALL: each "any" number or block equal on all hosts */
-#define PR_REL_NO_COOL 1u               /* release_confirm: nothing ever listened there, free at once */
-#define PR_REMOVE_FORCE 1u              /* host_remove: although numbers are held */
-#define PR_RESOLVE_ALL 1u               /* resolve: also NOT_READY, SERVING, TERMINATING; READY and UNCONFIRMED are always listed */
-#define PR_REC_CONFLICT 1u              /* pr_rec.flags, out: shares a number with another record */
-#define PR_MORE 1u                      /* *_next flags: call again, fd stays readable */
-#define PR_RESET 2u                     /* watch_next: `since` is older than what is kept; read a snapshot, then go on */
+/* Codes: what a call answers. Frozen: none changes its number or meaning. */
+enum {
+    PR_OK       = 0,    /* Done. */
+    PR_EINVAL   = -1,   /* An argument is malformed: a defect of the caller. */
+    PR_ESTALE   = -2,   /* The id, mark or report is out of date; harmless. */
+    PR_EBUSY    = -3,   /* Another call, or the open transaction, is in the way; never waited for. */
+    PR_EAGAIN   = -4,   /* Not yet: ask again later, as the call says. */
+    PR_ENOSPC   = -5,   /* The buffer is too small; `need` says what is enough. */
+    PR_ENOPORT  = -6,   /* The host cannot give these ports; the reason says why. */
+    PR_EEXIST   = -7,   /* The key has its numbers already. */
+    PR_E2BIG    = -8,   /* A struct of a newer host uses a field that we do not know. */
+    PR_EVERSION = -9,   /* Another major number, or a capability is lacking. */
+    PR_EFORK    = -10,  /* The context belongs to the parent process. */
+    PR_EPOISON  = -11,  /* A defect of ours was caught: destroy, create, restore. */
+    PR_ENOMEM   = -12,  /* There is no memory; nothing was made. */
+    PR_ESTATE   = -13,  /* Not in this state of the context, transaction or grant. */
+    PR_ELIMIT   = -14,  /* More than a maximum of pr_config or of this page. */
+    PR_EIO      = -15,  /* The operating system refused, such as a descriptor. */
+    PR_ENOENT   = -16,  /* There is no such host, profile, service, network or key. */
+    PR_ENOSYS   = -17   /* Not built yet; no release returns it. */
+};
 
-typedef uint64_t pr_ctx, pr_txn, pr_alloc, pr_snap, pr_watch, pr_sup; /* kind + slot + generation; 0 = none; never reused within a process */
+/* Reasons: why a host does not fit. May grow; explain_all adds what has no entry to the last one. reason_ has the words. */
+enum {
+    PR_R_NONE         = 0,   /* None: it fits. */
+    PR_R_HELD         = 1,   /* Another replica holds a fixed number. */
+    PR_R_RELEASING    = 2,   /* Its holder was told to stop and has not ended. */
+    PR_R_COOLING      = 3,   /* It rests after its last holder; retry_ms says how long. */
+    PR_R_RESERVED     = 4,   /* Never given on this host. */
+    PR_R_FOREIGN      = 5,   /* A process that is not ours listens there. */
+    PR_R_NOT_IN_POOL  = 6,   /* Outside the ranges of this host, or of the ask. */
+    PR_R_TOO_FEW      = 7,   /* Fewer numbers are free than "any" asks for. */
+    PR_R_NO_BLOCK     = 8,   /* Enough numbers are free, but no block of them in a row. */
+    PR_R_AWAITED      = 9,   /* Somebody has waited longer for this very number. */
+    PR_R_DRAINED      = 10,  /* The host is PR_HOST_DRAINED. */
+    PR_R_SUSPECT      = 11,  /* The host is PR_HOST_SUSPECT. */
+    PR_R_LOST         = 12,  /* The host is PR_HOST_LOST. */
+    PR_R_UNKNOWN_HOST = 13,  /* No host stands at this index. */
+    PR_R_NO_ADDRESS   = 14,  /* The host has reported no address in the network of a port. */
+    PR_R_NOT_REPORTED = 15   /* The host has not reported its addresses yet. */
+};
 
-typedef struct pr_str { const char *p; uint64_t n; } pr_str;          /* UTF-8, no NUL; n = 0: absent */
-typedef struct pr_range { uint16_t lo, hi; } pr_range;                /* inclusive, 1..65535 */
-typedef struct pr_hostinfo { uint32_t size, abi; uint64_t want_caps; } pr_hostinfo;
-typedef struct pr_config { uint32_t size, flags;
-  uint32_t max_hosts, max_allocs, max_profiles, max_waits, max_watches, max_ports; /* memory for H is taken in create; max_ports: of one transaction.
-                                                                         0: 16,384 131,072 4,096 4,096 1,024 65,536; above 2^20 2^24 2^20 2^24 2^20 2^24: PR_ELIMIT */
-  uint32_t cool_ms, foreign_rest_ms;                                 /* 0: 60,000 and 60,000 */
-  uint64_t seed; pr_str env_prefix;                                  /* absent: PORTREEVE_; else [A-Za-z_][A-Za-z0-9_]*, at most 64 */
-  void *ud; void (*log)(void *ud, int32_t level, int32_t code, const char *msg, uint64_t n); /* or NULL; called from C and R only, under no lock;
-                                                                         level as syslog: 3 error, 4 warning, 6 information; msg has no NUL, valid during the call;
-                                                                         called by any thread that is in such a call; must not unwind */
+/* Protocols, everywhere; 0 is PR_EINVAL. */
+enum {
+    PR_TCP     = 1,  /* The TCP number. */
+    PR_UDP     = 2,  /* The UDP number. */
+    PR_TCP_UDP = 3   /* One number on both sides. */
+};
+
+/* States of a host. Only UP takes new grants. */
+enum {
+    PR_HOST_UP      = 0,  /* In service. */
+    PR_HOST_DRAINED = 1,  /* Takes nothing new; what runs there goes on and stays listed. */
+    PR_HOST_SUSPECT = 2,  /* Not heard of; takes nothing new, its endpoints stay listed. */
+    PR_HOST_LOST    = 3   /* Given up: its endpoints are out, its numbers stay held. */
+};
+
+/* States of a number. */
+enum {
+    PR_P_FREE      = 0,  /* For anybody. */
+    PR_P_HELD      = 1,  /* By a grant. */
+    PR_P_RELEASING = 2,  /* By a grant whose stop was ordered. */
+    PR_P_COOLING   = 3,  /* Rests, so that clients of the last holder do not meet a stranger. */
+    PR_P_RESERVED  = 4,  /* Never given on this host. */
+    PR_P_FOREIGN   = 5   /* A process that is not ours listens there. */
+};
+
+/* States of an endpoint. */
+enum {
+    PR_E_NOT_READY   = 0,  /* Not to be used (yet). */
+    PR_E_READY       = 1,  /* Its probe succeeds: clients go there. */
+    PR_E_SERVING     = 2,  /* Said not to be ready, but still serves what it has begun. */
+    PR_E_UNCONFIRMED = 3,  /* Was ready before the scheduler's restart, or its host is suspect; listed. */
+    PR_E_TERMINATING = 4   /* Its stop was ordered. */
+};
+
+/* Kinds of a pr_change. */
+enum {
+    PR_CH_UPSERT       = 1,  /* An endpoint is new or differs. */
+    PR_CH_REMOVE       = 2,  /* An endpoint is gone. */
+    PR_CH_SERVICE_GONE = 3   /* A whole service is. */
+};
+
+/* What a number that text() is asked about names. */
+enum {
+    PR_TEXT_SERVICE = 1,  /* pr_endpoint.service */
+    PR_TEXT_PORT    = 2,  /* pr_endpoint.name */
+    PR_TEXT_HOST    = 3   /* the index of a host */
+};
+
+/* Capabilities, in caps and want_caps: an unknown wanted bit is PR_EVERSION. */
+#define PR_CAP_ENDPOINTS 1ull     /* resolve, snapshots and watches. */
+#define PR_CAP_SUPERVISION 2ull   /* the sup_ calls. */
+
+/* Flags. A bit that is not here is PR_EINVAL. */
+#define PR_CFG_NO_RESTORE 1u      /* pr_config.flags: nothing runs yet; skip the restore phase. */
+#define PR_HOST_LOWEST 1u         /* pr_host.flags: draw the lowest free number instead of the next one. */
+#define PR_HOST_RANDOM 2u         /* pr_host.flags: begin at a random one, from pr_config.seed, then the next free. */
+#define PR_PORT_UNPUBLISHED 1u    /* pr_port.flags: given and told to the job, listed nowhere. */
+#define PR_WANT_PREFER 1u         /* pr_want.flags: the former numbers of this replica first, if they cool for it; never a reason to refuse. */
+#define PR_TXN_WHATIF 1u          /* txn_begin: never committable; the only kind in which give is allowed. */
+#define PR_RESERVE_ALL 1u         /* reserve: all n wants or none (a gang over hosts); PR_EEXIST is no failure here. */
+#define PR_RESERVE_SAME 2u        /* reserve, with ALL: each "any" number or block equal on all hosts. */
+#define PR_REL_NO_COOL 1u         /* release_confirm: nothing ever listened there, free at once. */
+#define PR_REMOVE_FORCE 1u        /* host_remove: although numbers are held. */
+#define PR_RESOLVE_ALL 1u         /* resolve: also NOT_READY, SERVING, TERMINATING; READY and UNCONFIRMED are always listed. */
+#define PR_REC_CONFLICT 1u        /* pr_rec.flags, out: shares a number with another record. */
+#define PR_MORE 1u                /* flags of wait_next, watch_next: call again; the fd stays readable. */
+#define PR_RESET 2u               /* flags of watch_next: `since` is older than what is kept; read a snapshot, then go on. */
+
+/* Ids: kind, slot and generation. 0 is none; never reused within a process. */
+typedef uint64_t pr_ctx, pr_txn, pr_alloc, pr_snap, pr_watch, pr_sup;
+
+/* The structs: no padding, no bool, enum or bit field. What grows begins with `size` and is appended to ---------------------- */
+
+/* A text. UTF-8, no NUL needed. n = 0: absent. */
+typedef struct pr_str {
+    const char *p;
+    uint64_t n;             /* bytes */
+} pr_str;
+
+/* Numbers from lo to hi, both included, 1..65535. */
+typedef struct pr_range {
+    uint16_t lo, hi;
+} pr_range;
+
+/* Who asks for the table. */
+typedef struct pr_hostinfo {
+    uint32_t size;
+    uint32_t abi;           /* PR_ABI of the header that the host was built with */
+    uint64_t want_caps;     /* PR_CAP_*: what the host cannot do without */
+} pr_hostinfo;
+
+/* What create takes. The memory for class H is taken there. A maximum of 0 is the default; above its bound: PR_ELIMIT. */
+typedef struct pr_config {
+    uint32_t size;
+    uint32_t flags;         /* PR_CFG_* */
+    uint32_t max_hosts;     /* indices below it; 0: 16,384; at most 2^20 */
+    uint32_t max_allocs;    /* grants at once; 0: 131,072; at most 2^24 */
+    uint32_t max_profiles;  /* at once; 0: 4,096; at most 2^20 */
+    uint32_t max_waits;     /* replicas that wait; 0: 4,096; at most 2^24 */
+    uint32_t max_watches;   /* 0: 1,024; at most 2^20 */
+    uint32_t max_ports;     /* numbers that one transaction takes; 0: 65,536; at most 2^24 */
+    uint32_t cool_ms;       /* how long a number rests after its holder; 0: 60,000 */
+    uint32_t foreign_rest_ms; /* how long a refused bind counts as foreign; 0: 60,000 */
+    uint64_t seed;          /* of PR_HOST_RANDOM */
+    pr_str env_prefix;      /* of the variables; absent: PORTREEVE_; else [A-Za-z_][A-Za-z0-9_]*, at most 64 */
+    void *ud;               /* handed to log */
+    /* Or NULL. Called by any thread that is in a C or R call, under no lock; must not unwind. level as syslog: 3 error, 4 warning,
+     * 6 information; msg has no NUL and is valid during the call. */
+    void (*log)(void *ud, int32_t level, int32_t code, const char *msg, uint64_t n);
 } pr_config;
-typedef struct pr_host { uint32_t size, flags, host, state; pr_str name;
-  const pr_range *dynamic, *fixed, *reserved;                        /* NULL: 20000-32767, 1024-65535, none; at most 1,024 ranges each */
-  uint32_t n_dynamic, n_fixed, n_reserved, cool_ms; } pr_host;       /* cool_ms 0: the context's */
-typedef struct pr_network { uint32_t size, flags; pr_str name; uint8_t ip[16]; uint32_t family, prefix; } pr_network;
-typedef struct pr_port { pr_str name, env, network; const pr_range *within; uint32_t n_within; /* within: or NULL */
-  uint16_t fixed, count; uint32_t proto, flags; } pr_port;           /* fixed 0 = any; count > 1 = a block of consecutive numbers, then fixed must be 0; count 0 = 1 */
-typedef struct pr_profile { uint32_t size, flags; pr_str name, service; const pr_port *ports; uint32_t n_ports, port_size; } pr_profile; /* service "web.alice" */
-typedef struct pr_need { uint32_t profile, replicas; uint64_t at_ms; } pr_need; /* replicas 0 = 1: at least so many at once; at_ms 0 = now: cooling that ends by then counts as free */
-typedef struct pr_want { uint64_t job; uint32_t step, replica, incarnation, profile, host, flags; } pr_want; /* key: job, step, replica, incarnation */
-typedef struct pr_grant { pr_alloc id; int32_t rc; uint32_t reason, host, n_ports, port_off, retry_ms; } pr_grant; /* ports[port_off .. +n_ports], every number, in the
-                                                                         order of the profile, a block as its numbers ascending; retry_ms: of COOLING */
-typedef struct pr_rec { pr_want who; pr_alloc id; uint64_t seq; uint32_t n_ports, port_off, state, cool_left_ms, ready, run, restarts, flags; } pr_rec; /* state: PR_P_*; ready: PR_E_* */
-typedef struct pr_addr { uint8_t ip[16]; uint32_t family, scope, pref, flags; } pr_addr; /* family 4 or 6, v4 in ip[0..4], rest zero; scope 0 global 1 site 2 link 3 host; lowest pref wins,
-                                                                         then lowest scope, then the earlier */
-typedef struct pr_foreign { uint16_t lo, hi; uint32_t proto, pid, flags; char comm[16]; } pr_foreign; /* pid 0: unknown */
-typedef struct pr_ready { pr_alloc id; uint64_t seq; uint32_t run, state, reason, restarts; } pr_ready; /* the incarnation is in id; order: (run, seq) */
-typedef struct pr_why { pr_alloc holder; uint32_t reason, item, proto, have, want, retry_ms, pid; uint16_t port, zero; } pr_why; /* item: index in pr_profile.ports or PR_ANY */
-typedef struct pr_held { pr_alloc id; uint16_t lo, hi; uint32_t proto, state, left_ms, replica, pid; } pr_held;
-typedef struct pr_endpoint { pr_alloc id; uint64_t revision; uint8_t ip[16]; uint16_t port, count; uint32_t family, proto, state, service, name, replica, host; } pr_endpoint; /* family 0: no address known */
-typedef struct pr_change { pr_endpoint ep; uint64_t revision; uint32_t kind, flags; } pr_change;
-typedef struct pr_stats { uint32_t size, flags; uint64_t hosts, allocs, waits, ports_used, ports_total, ports_cooling, commits, aborts, busy, stale, poisoned,
-  snaps, watches, watch_resets, queued, bytes; } pr_stats;            /* in: size = room; out: size = ours, min of both filled */
 
-/* Supervision. Numbers from 1 in the order the supervision page writes its kinds, results, probe kinds, reports and reasons. PortConflict: code = port, flags = proto. */
-typedef struct pr_sup_event { uint32_t size, kind, run, probe_kind, probe, result; int32_t code; uint32_t flags; uint64_t ms; } pr_sup_event; /* code: exit code, signal or errno; flags: 1 signal 2 core 4 oom 8 unknown; ms: grace or spread */
-typedef struct pr_sup_effect { uint32_t size, kind, run, probe_kind, number, report, reason; int32_t code; uint32_t count, flags; uint64_t ms; } pr_sup_effect; /* ms: probe timeout or delay */
+/* A host. The name is the host, the index is where it stands now. Ranges: NULL is the default; at most 1,024 each. */
+typedef struct pr_host {
+    uint32_t size;
+    uint32_t flags;         /* PR_HOST_LOWEST or PR_HOST_RANDOM; 0: the number after the last one drawn */
+    uint32_t host;          /* the index, below max_hosts: the bit of host sets */
+    uint32_t state;         /* PR_HOST_UP, _DRAINED, _SUSPECT, _LOST */
+    pr_str name;
+    const pr_range *dynamic;  /* what "any" draws from; NULL: 20000-32767 */
+    const pr_range *fixed;    /* what may be asked for by number; NULL: 1024-65535 */
+    const pr_range *reserved; /* never given; NULL: none */
+    uint32_t n_dynamic, n_fixed, n_reserved;
+    uint32_t cool_ms;       /* 0: the context's */
+} pr_host;
 
-typedef struct pr_api { uint32_t size, abi; uint64_t caps;
+/* A network that ports may be served in: hosts are reached there by their address inside the prefix. */
+typedef struct pr_network {
+    uint32_t size;
+    uint32_t flags;         /* 0 */
+    pr_str name;
+    uint8_t ip[16];         /* v4 in ip[0..4], rest zero */
+    uint32_t family;        /* 4 or 6 */
+    uint32_t prefix;        /* bits */
+} pr_network;
+
+/* A port of a profile. Grows by pr_profile.port_size. */
+typedef struct pr_port {
+    pr_str name;            /* "http"; unique in its profile */
+    pr_str env;             /* one more variable with its number; absent: none */
+    pr_str network;         /* of network_put; absent: the host's usual address */
+    const pr_range *within; /* "any" only from these; or NULL */
+    uint32_t n_within;
+    uint16_t fixed;         /* this very number; 0: any */
+    uint16_t count;         /* above 1: a block of consecutive numbers, then fixed must be 0; 0 is 1 */
+    uint32_t proto;         /* PR_TCP, PR_UDP, PR_TCP_UDP */
+    uint32_t flags;         /* PR_PORT_* */
+} pr_port;
+
+/* The ports of a kind of job. */
+typedef struct pr_profile {
+    uint32_t size;
+    uint32_t flags;         /* 0 */
+    pr_str name;            /* for the scheduler's own log; may be absent */
+    pr_str service;         /* where its replicas are listed: "web.alice" */
+    const pr_port *ports;   /* at most 256 numbers and 1,024 ranges in all */
+    uint32_t n_ports;
+    uint32_t port_size;     /* sizeof(pr_port): the stride of ports */
+} pr_profile;
+
+/* A question about hosts. */
+typedef struct pr_need {
+    uint32_t profile;
+    uint32_t replicas;      /* at least so many at once on one host; 0 is 1 */
+    uint64_t at_ms;         /* cooling that ends by then counts as free; 0: now */
+} pr_need;
+
+/* One replica on one host. Its key is job, step, replica and incarnation. */
+typedef struct pr_want {
+    uint64_t job;
+    uint32_t step;
+    uint32_t replica;
+    uint32_t incarnation;   /* a higher one is a new grant; the older stays held until it is released */
+    uint32_t profile;
+    uint32_t host;          /* the index; of wait_put also PR_ANY */
+    uint32_t flags;         /* PR_WANT_* */
+} pr_want;
+
+/* The answer to a want. Its numbers are ports[port_off .. port_off + n_ports]: every one, in the order of the profile, a block
+ * ascending. */
+typedef struct pr_grant {
+    pr_alloc id;            /* 0 if refused */
+    int32_t rc;             /* the code of this want */
+    uint32_t reason;        /* PR_R_*: of PR_ENOPORT */
+    uint32_t host;          /* where its host stands now */
+    uint32_t n_ports;
+    uint32_t port_off;
+    uint32_t retry_ms;      /* of PR_R_COOLING: after so long it is worth another try */
+} pr_grant;
+
+/* A grant, or numbers that rest, as a record: what a scheduler restores from and exports to. */
+typedef struct pr_rec {
+    pr_want who;            /* its key, profile and host */
+    pr_alloc id;            /* out only: ids do not survive a restart */
+    uint64_t seq;           /* of the last report_ready */
+    uint32_t n_ports;
+    uint32_t port_off;      /* as in pr_grant */
+    uint32_t state;         /* PR_P_HELD, PR_P_RELEASING or PR_P_COOLING */
+    uint32_t cool_left_ms;  /* of PR_P_COOLING */
+    uint32_t ready;         /* PR_E_* of the last report_ready */
+    uint32_t run;           /* of the last report_ready */
+    uint32_t restarts;      /* of the last report_ready */
+    uint32_t flags;         /* PR_REC_* */
+} pr_rec;
+
+/* An address of a host. The lowest pref wins, then the lowest scope, then the earlier. */
+typedef struct pr_addr {
+    uint8_t ip[16];         /* v4 in ip[0..4], rest zero */
+    uint32_t family;        /* 4 or 6 */
+    uint32_t scope;         /* 0 global, 1 site, 2 link, 3 host */
+    uint32_t pref;
+    uint32_t flags;         /* 0 */
+} pr_addr;
+
+/* Numbers at which a process that is not ours listens. */
+typedef struct pr_foreign {
+    uint16_t lo, hi;        /* both included */
+    uint32_t proto;
+    uint32_t pid;           /* 0: unknown */
+    uint32_t flags;         /* 0 */
+    char comm[16];          /* its name, NUL-padded */
+} pr_foreign;
+
+/* Whether a replica is ready. Reports of one id are ordered by (run, seq). */
+typedef struct pr_ready {
+    pr_alloc id;            /* the incarnation is in it */
+    uint64_t seq;
+    uint32_t run;           /* counts the starts of its process */
+    uint32_t state;         /* PR_E_* */
+    uint32_t reason;        /* the reporter's own; not read */
+    uint32_t restarts;      /* kept for grant_get */
+} pr_ready;
+
+/* One cause why a host does not fit. What a cause has not is 0. */
+typedef struct pr_why {
+    pr_alloc holder;        /* of HELD and RELEASING: apply your own rights before you print it */
+    uint32_t reason;        /* PR_R_* */
+    uint32_t item;          /* index in pr_profile.ports, or PR_ANY: about the host */
+    uint32_t proto;         /* 0: about the host */
+    uint32_t have;          /* of TOO_FEW: numbers that are free */
+    uint32_t want;          /* of TOO_FEW, and the block of NO_BLOCK: numbers that are asked for */
+    uint32_t retry_ms;      /* of COOLING */
+    uint32_t pid;           /* of FOREIGN, if known */
+    uint16_t port;          /* the number; 0: about none */
+    uint16_t zero;
+} pr_why;
+
+/* Consecutive numbers of a host that are not free, alike in all that follows. */
+typedef struct pr_held {
+    pr_alloc id;            /* of HELD and RELEASING, else 0 */
+    uint16_t lo, hi;        /* both included */
+    uint32_t proto;
+    uint32_t state;         /* PR_P_* */
+    uint32_t left_ms;       /* of COOLING */
+    uint32_t replica;       /* of HELD and RELEASING, else PR_ANY */
+    uint32_t pid;           /* of FOREIGN; 0: unknown */
+} pr_held;
+
+/* Where one published port of one replica is reached. */
+typedef struct pr_endpoint {
+    pr_alloc id;
+    uint64_t revision;      /* when it last changed */
+    uint8_t ip[16];         /* v4 in ip[0..4], rest zero */
+    uint16_t port;          /* the first number of a block */
+    uint16_t count;         /* how many follow each other */
+    uint32_t family;        /* 4 or 6; 0: no address is known */
+    uint32_t proto;
+    uint32_t state;         /* PR_E_* */
+    uint32_t service;       /* text(PR_TEXT_SERVICE) */
+    uint32_t name;          /* text(PR_TEXT_PORT) */
+    uint32_t replica;
+    uint32_t host;          /* the index where its host stands now */
+} pr_endpoint;
+
+/* A change of an endpoint. */
+typedef struct pr_change {
+    pr_endpoint ep;
+    uint64_t revision;
+    uint32_t kind;          /* PR_CH_* */
+    uint32_t flags;         /* 0 */
+} pr_change;
+
+/* Counters. In: size = room; out: size = ours, the smaller of both is filled. */
+typedef struct pr_stats {
+    uint32_t size;
+    uint32_t flags;         /* 0 */
+    uint64_t hosts;
+    uint64_t allocs;        /* grants: held and releasing */
+    uint64_t waits;         /* replicas that wait */
+    uint64_t ports_used;    /* numbers in grants, tentative ones too */
+    uint64_t ports_total;   /* numbers of the dynamic ranges */
+    uint64_t ports_cooling;
+    uint64_t commits;       /* that changed something */
+    uint64_t aborts;        /* of transactions, not of what-ifs */
+    uint64_t busy;          /* calls that were answered PR_EBUSY */
+    uint64_t stale;         /* calls that were answered PR_ESTALE on an id of this context */
+    uint64_t poisoned;      /* 0 or 1 */
+    uint64_t snaps;         /* open ones */
+    uint64_t watches;       /* open ones */
+    uint64_t watch_resets;  /* how often a watch was told PR_RESET */
+    uint64_t queued;        /* what the next txn_begin or pump applies */
+    uint64_t bytes;         /* memory; 0: not counted yet */
+} pr_stats;
+
+/* Supervision. Numbers from 1 in the order the supervision page writes its kinds, results, probe kinds, reports and reasons. */
+
+/* What happened. PortConflict: code = port, flags = proto. */
+typedef struct pr_sup_event {
+    uint32_t size;
+    uint32_t kind;
+    uint32_t run;
+    uint32_t probe_kind;
+    uint32_t probe;
+    uint32_t result;
+    int32_t code;           /* exit code, signal or errno */
+    uint32_t flags;         /* 1 signal, 2 core, 4 oom, 8 unknown */
+    uint64_t ms;            /* grace or spread */
+} pr_sup_event;
+
+/* What to do. */
+typedef struct pr_sup_effect {
+    uint32_t size;
+    uint32_t kind;
+    uint32_t run;
+    uint32_t probe_kind;
+    uint32_t number;
+    uint32_t report;
+    uint32_t reason;
+    int32_t code;
+    uint32_t count;
+    uint32_t flags;
+    uint64_t ms;            /* probe timeout or delay */
+} pr_sup_effect;
+
+/* The table: static storage, the same for every caller. Appended to, never reordered; ask PR_HAS before you call what came after
+ * your first version. */
+typedef struct pr_api {
+  uint32_t size;            /* of this table: the minor number */
+  uint32_t abi;             /* PR_ABI */
+  uint64_t caps;            /* PR_CAP_*: what this plugin can do */
+
   /* C: control --------------------------------------------------------------------------------------------------------------- */
 
-  /* Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
+  /* [C] Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
    * log and ud are kept until destroy has returned.
-   * PR_E2BIG config from a newer host uses a field we do not know; PR_ELIMIT a maximum is too large or 256 contexts exist;
-   * PR_ENOMEM nothing was made; PR_EBUSY another thread makes or ends a context. */
-  int32_t (*create)(const pr_config *, pr_ctx *ctx);
+   *   PR_E2BIG    config uses a field that we do not know
+   *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
+   *   PR_ENOMEM   nothing was made
+   *   PR_EBUSY    another thread makes or ends a context */
+  int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 
-  /* Ends a context; an open transaction is aborted, all its ids become stale, all its fds are readable once, then closed.
-   * A call another thread is in finishes first on what it holds. PR_EBUSY another thread makes or ends a context. */
-  int32_t (*destroy)(pr_ctx);
+  /* [C] Ends a context, also a poisoned one: an open transaction is aborted, all its ids become stale, all its fds are readable
+   * once, then closed. A call another thread is in finishes first on what it holds.
+   *   PR_EBUSY    another thread makes or ends a context */
+  int32_t (*destroy)(pr_ctx ctx);
 
-  /* Adds hosts or changes known ones, all n or none. The name is the host, the index is where it stands: a known name at another index
-   * moves with its holders; changed ranges do not touch holders. Two of the n may change places.
-   * PR_EBUSY a transaction is open, or an index is still used by another name with holders; PR_ELIMIT index or n beyond max_hosts, or too many ranges;
-   * PR_E2BIG. */
-  int32_t (*host_put)(pr_ctx, const pr_host *, uint32_t n);
+  /* [C] Adds hosts or changes known ones, all n or none. The name is the host, the index is where it stands: a known name at
+   * another index moves with its holders; changed ranges do not touch holders. Two of the n may change places.
+   *   PR_EBUSY    a transaction is open, or an index is still used by another name with holders
+   *   PR_ELIMIT   index or n beyond max_hosts, or too many ranges
+   *   PR_E2BIG    a host uses a field that we do not know */
+  int32_t (*host_put)(pr_ctx ctx, const pr_host *hosts, uint32_t n);
 
-  /* Removes a host. PR_ENOENT no such host; PR_EBUSY numbers are held (with PR_REMOVE_FORCE their grants end: their ids are stale) or a
-   * transaction is open. */
-  int32_t (*host_remove)(pr_ctx, uint32_t host, uint32_t flags);
+  /* [C] Removes a host. With PR_REMOVE_FORCE its grants end: their ids are stale.
+   *   PR_ENOENT   no such host
+   *   PR_EBUSY    numbers are held, or a transaction is open */
+  int32_t (*host_remove)(pr_ctx ctx, uint32_t host, uint32_t flags);
 
-  /* Names networks that pr_port.network may choose. PR_EBUSY a transaction is open; PR_E2BIG; PR_ELIMIT. Not built yet. */
-  int32_t (*network_put)(pr_ctx, const pr_network *, uint32_t n);
+  /* [C] Names networks that pr_port.network may choose. Not built yet.
+   *   PR_EBUSY    a transaction is open
+   *   PR_E2BIG    a network uses a field that we do not know
+   *   PR_ELIMIT   too many networks
+   *   PR_ENOSYS   always */
+  int32_t (*network_put)(pr_ctx ctx, const pr_network *networks, uint32_t n);
 
-  /* Makes the ports of a kind of job known; *id is what pr_want and pr_need name, not used again. The service is known from here on.
-   * PR_EBUSY a transaction is open; PR_ELIMIT more than max_profiles, 256 numbers or 1,024 ranges; PR_E2BIG; PR_ENOSYS a port names a network. */
-  int32_t (*profile_put)(pr_ctx, const pr_profile *, uint32_t *id);
+  /* [C] Makes the ports of a kind of job known; *id is what pr_want and pr_need name, not used again. The service is known from
+   * here on.
+   *   PR_EBUSY    a transaction is open
+   *   PR_ELIMIT   more than max_profiles, 256 numbers or 1,024 ranges
+   *   PR_E2BIG    the profile or a port uses a field that we do not know
+   *   PR_ENOSYS   a port names a network */
+  int32_t (*profile_put)(pr_ctx ctx, const pr_profile *profile, uint32_t *id);
 
-  /* Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again. PR_ENOENT; PR_EBUSY a transaction is open. */
-  int32_t (*profile_drop)(pr_ctx, uint32_t id);
+  /* [C] Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again.
+   *   PR_ENOENT   no such profile
+   *   PR_EBUSY    a transaction is open */
+  int32_t (*profile_drop)(pr_ctx ctx, uint32_t id);
 
-  /* Brings back what the scheduler's own records say is held, only before restore_end. Each pr_grant (or NULL) gets the new id and its own code.
-   * Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held until released.
-   * PR_ESTATE the restore phase is over; PR_ENOENT unknown host or profile; PR_EEXIST the key is known; PR_ELIMIT; PR_EBUSY. */
-  int32_t (*restore_put)(pr_ctx, const pr_rec *, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *);
+  /* [C] Brings back what the scheduler's own records say is held, only before restore_end. Each of grants (or NULL) gets the new
+   * id and its own code. Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held
+   * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms.
+   *   PR_ESTATE   the restore phase is over
+   *   PR_ELIMIT   n beyond max_allocs, or n_ports beyond 256 times that
+   *   PR_EBUSY    a transaction is open
+   * each:
+   *   PR_ENOENT   unknown host or profile
+   *   PR_EEXIST   the key is known
+   *   PR_EINVAL   the record contradicts itself or its profile
+   *   PR_ELIMIT   max_allocs grants are known */
+  int32_t (*restore_put)(pr_ctx ctx, const pr_rec *records, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *grants);
 
-  /* Ends the restore phase, also when nothing was restored; *conflicts = records that share a number. flags 0.
-   * PR_ESTATE it has ended already; PR_EBUSY a transaction is open. */
-  int32_t (*restore_end)(pr_ctx, uint32_t flags, uint64_t now_ms, uint32_t *conflicts);
+  /* [C] Ends the restore phase, also when nothing was restored; *conflicts = records that share a number. flags 0.
+   *   PR_ESTATE   it has ended already
+   *   PR_EBUSY    a transaction is open */
+  int32_t (*restore_end)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, uint32_t *conflicts);
 
-  /* Reads every grant, in pieces: *cursor 0 begins, *n = 0 ends. PR_ENOSPC not even one record fits; PR_EBUSY. Not built yet. */
-  int32_t (*export_)(pr_ctx, uint64_t *cursor, pr_rec *, uint32_t cap, uint16_t *ports, uint32_t ports_cap, uint32_t *n, uint32_t *n_ports);
+  /* [C] Reads every grant, in pieces: *cursor 0 begins, *n = 0 ends. Not built yet.
+   *   PR_ENOSPC   not even one record fits
+   *   PR_EBUSY    a transaction is open
+   *   PR_ENOSYS   always */
+  int32_t (*export_)(pr_ctx ctx, uint64_t *cursor, pr_rec *records, uint32_t cap, uint16_t *ports, uint32_t ports_cap,
+                     uint32_t *n, uint32_t *n_ports);
 
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
 
-  /* Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
-   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and abort ends it.
-   * PR_EBUSY one is open, or another thread is in an H call or in pump. */
-  int32_t (*txn_begin)(pr_ctx, uint32_t flags, uint64_t now_ms, pr_txn *);
+  /* [H] Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
+   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and
+   * abort_ ends it.
+   *   PR_EBUSY    one is open, or another thread is in an H call or in pump */
+  int32_t (*txn_begin)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, pr_txn *txn);
 
-  /* Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction count.
-   * cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set in out
-   * (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are ignored.
-   * PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
-  int64_t (*feasible)(pr_txn, const pr_need *, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
+  /* [H] Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction
+   * count. cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set
+   * in out (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are
+   * ignored.
+   *   PR_ENOENT   unknown profile
+   *   PR_ELIMIT   nwords reaches beyond index 2^20
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int64_t (*feasible)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
 
-  /* Why a host does not fit, one pr_why per cause; need 0 = fits. holder: of HELD and RELEASING, else 0; have, want: of TOO_FEW, want also of NO_BLOCK; retry_ms: of
-   * COOLING; pid: of FOREIGN, 0 if unknown; port: 0 if the cause is about no number; proto: 0 and item: PR_ANY if it is about the host. Allocates.
-   * PR_ENOENT unknown profile; PR_ENOSPC; PR_EBUSY. */
-  int32_t (*explain)(pr_txn, const pr_need *, uint32_t host, pr_why *, uint32_t cap, uint32_t *need);
+  /* [H] Why a host does not fit, one pr_why per cause; *count 0: it fits. Allocates.
+   *   PR_ENOENT   unknown profile
+   *   PR_ENOSPC   cap < *count
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*explain)(pr_txn txn, const pr_need *need, uint32_t host, pr_why *causes, uint32_t cap, uint32_t *count);
 
-  /* Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL = all hosts; bits past the
-   * last host are ignored. Allocates. PR_ENOENT unknown profile; PR_ELIMIT nwords reaches beyond index 2^20; PR_EBUSY. */
-  int32_t (*explain_all)(pr_txn, const pr_need *, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason, uint32_t n_reasons);
+  /* [H] Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL
+   * = all hosts; bits past the last host are ignored. Allocates.
+   *   PR_ENOENT   unknown profile
+   *   PR_ELIMIT   nwords reaches beyond index 2^20
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*explain_all)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason,
+                         uint32_t n_reasons);
 
-  /* Takes numbers at once as tentative: free for nobody, seen by no reader, until commit, rollback or abort. Each of the n grants gets
-   * its own rc, and the call returns the first that is not PR_OK (with PR_RESERVE_ALL: the first failure; what was given back has PR_EAGAIN).
-   * per element: PR_ENOPORT it does not fit, `reason` says why; PR_EEXIST same key again, with id and numbers; PR_ESTALE a higher incarnation is known;
-   *   PR_ENOENT unknown profile or host (reason UNKNOWN_HOST); PR_EAGAIN its older grant is being freed, ask in the next transaction; PR_EINVAL; PR_ELIMIT max_allocs.
-   * whole call, nothing taken: PR_EAGAIN before restore_end; PR_ENOSPC ports_cap < *need_ports; PR_ELIMIT n beyond max_allocs, or more numbers than max_ports;
-   *   PR_EBUSY.
-   * PR_RESERVE_SAME: all want one profile on hosts of their own, else PR_EINVAL for the one that differs; each may fit where all have nothing in common, then each
-   *   is PR_ENOPORT; a key that has numbers is a failure here (PR_EEXIST), unless all n have them and they are the same. */
-  int32_t (*reserve)(pr_txn, uint32_t flags, const pr_want *, uint32_t n, pr_grant *, uint16_t *ports, uint32_t ports_cap, uint32_t *need_ports);
+  /* [H] Takes numbers at once as tentative: free for nobody, seen by no reader, until commit, rollback or abort_. Each of the n
+   * grants gets its own rc, and the call returns the first that is not PR_OK (with PR_RESERVE_ALL: the first failure; what was
+   * given back has PR_EAGAIN). PR_RESERVE_SAME: all want one profile on hosts of their own; a key that has numbers is a failure
+   * here (PR_EEXIST), unless all n have them and they are the same.
+   * The whole call, nothing taken:
+   *   PR_EAGAIN   before restore_end
+   *   PR_ENOSPC   ports_cap < *need_ports
+   *   PR_ELIMIT   n beyond max_allocs, or more numbers than max_ports
+   *   PR_EBUSY    another thread is in an H call or in pump
+   * each:
+   *   PR_ENOPORT  it does not fit, reason says why; with SAME all of them, if each fits but they have nothing in common
+   *   PR_EEXIST   same key again, with its id and numbers
+   *   PR_ESTALE   a higher incarnation is known
+   *   PR_ENOENT   unknown profile, or host (reason UNKNOWN_HOST)
+   *   PR_EAGAIN   its older grant is being freed: ask in the next transaction; or another of the gang was refused
+   *   PR_EINVAL   unknown flag bit; with SAME: another profile or the same host again
+   *   PR_ELIMIT   max_allocs grants are known */
+  int32_t (*reserve)(pr_txn txn, uint32_t flags, const pr_want *wants, uint32_t n, pr_grant *grants, uint16_t *ports,
+                     uint32_t ports_cap, uint32_t *need_ports);
 
-  /* In a what-if: as if these ended now and cooled from now, until a rollback to before it. Their keys stay theirs: reserve answers such a key
-   * PR_EAGAIN, a higher incarnation of it is a new grant. whole call: PR_ESTATE not a what-if; PR_ELIMIT n beyond max_allocs; PR_EBUSY.
-   * per element: PR_ESTALE ended, or given already; PR_ESTATE not committed yet. */
-  int32_t (*give)(pr_txn, const pr_alloc *, uint32_t n, int32_t *rc);
+  /* [H] In a what-if: as if these ended now and cooled from now, until a rollback to before it. Their keys stay theirs: reserve
+   * answers such a key PR_EAGAIN, a higher incarnation of it is a new grant.
+   *   PR_ESTATE   not a what-if
+   *   PR_ELIMIT   n beyond max_allocs
+   *   PR_EBUSY    another thread is in an H call or in pump
+   * each:
+   *   PR_ESTALE   ended, or given already
+   *   PR_ESTATE   not committed yet */
+  int32_t (*give)(pr_txn txn, const pr_alloc *ids, uint32_t n, int32_t *rc);
 
-  /* A point to come back to. PR_ELIMIT 2^16 marks; PR_EBUSY. */
-  int32_t (*mark)(pr_txn, uint32_t *);
+  /* [H] A point to come back to.
+   *   PR_ELIMIT   2^16 marks are set
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*mark)(pr_txn txn, uint32_t *mark);
 
-  /* Gives back what was reserved since the mark, without a trace; the ids of those grants become stale. Later marks become stale, this one stays.
-   * PR_ESTALE no such mark; PR_EBUSY. */
-  int32_t (*rollback)(pr_txn, uint32_t mark);
+  /* [H] Gives back what was reserved since the mark, without a trace; the ids of those grants become stale. Later marks become
+   * stale, this one stays.
+   *   PR_ESTALE   no such mark
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*rollback)(pr_txn txn, uint32_t mark);
 
-  /* Makes the reservations held and ends the transaction; readers see them after the next R call. *commit_no: +1 per commit that changed something.
-   * Sync your own record of key, host and numbers before this call. PR_ESTATE a what-if; PR_EBUSY. */
-  int32_t (*commit)(pr_txn, uint64_t *commit_no);
+  /* [H] Makes the reservations held and ends the transaction; readers see them after the next R call. *commit_no: +1 per commit
+   * that changed something. Sync your own record of key, host and numbers before this call.
+   *   PR_ESTATE   a what-if
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*commit)(pr_txn txn, uint64_t *commit_no);
 
-  /* Ends the transaction without a trace; the ids of its grants become stale. PR_EBUSY. */
-  int32_t (*abort_)(pr_txn);
+  /* [H] Ends the transaction without a trace; the ids of its grants become stale.
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*abort_)(pr_txn txn);
 
-  /* Every number of a host that is not free, ascending, TCP before UDP, in pieces: *cursor 0 begins, *n = 0 ends; a cursor is good inside its transaction. As it
-   * was when the transaction began: what this one took or gave is not shown. id and replica: of HELD and RELEASING, else 0 and PR_ANY; left_ms: of COOLING;
-   * pid: of FOREIGN, 0 if unknown. Allocates. PR_ENOENT unknown host; PR_ENOSPC cap 0 and something is left; PR_EBUSY. */
-  int32_t (*holders)(pr_txn, uint32_t host, uint32_t *cursor, pr_held *, uint32_t cap, uint32_t *n);
+  /* [H] Every number of a host that is not free, ascending, TCP before UDP, in pieces: *cursor 0 begins, *n = 0 ends; a cursor is
+   * good inside its transaction. As it was when the transaction began: what this one took or gave is not shown. Allocates.
+   *   PR_ENOENT   unknown host
+   *   PR_ENOSPC   cap 0 and something is left
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*holders)(pr_txn txn, uint32_t host, uint32_t *cursor, pr_held *held, uint32_t cap, uint32_t *n);
 
   /* H: with or without an open transaction; begin and confirm from any thread: queued, in effect at the next txn_begin or pump --- */
 
-  /* Stop ordered: no reader is sent there after the next R call; the numbers stay held. flags 0.
-   * per element: PR_ESTALE ended, or already confirmed; PR_ESTATE already begun, or not committed yet. PR_ELIMIT n beyond max_allocs. */
-  int32_t (*release_begin)(pr_ctx, const pr_alloc *, uint32_t n, uint32_t flags, int32_t *rc);
+  /* [H] Stop ordered: no reader is sent there after the next R call; the numbers stay held. flags 0.
+   *   PR_ELIMIT   n beyond max_allocs
+   * each:
+   *   PR_ESTALE   ended, or already confirmed
+   *   PR_ESTATE   already begun, or not committed yet */
+  int32_t (*release_begin)(pr_ctx ctx, const pr_alloc *ids, uint32_t n, uint32_t flags, int32_t *rc);
 
-  /* The last process is gone: the numbers cool from now_ms (PR_REL_NO_COOL: are free at once), the id is stale. Begins too if it was not.
-   * per element: PR_ESTALE ended, or already confirmed; PR_ESTATE not committed yet. PR_ELIMIT n beyond max_allocs. */
-  int32_t (*release_confirm)(pr_ctx, const pr_alloc *, uint32_t n, uint32_t flags, uint64_t now_ms, int32_t *rc);
+  /* [H] The last process is gone: the numbers cool from now_ms (PR_REL_NO_COOL: are free at once), the id is stale. Begins too if
+   * it was not.
+   *   PR_ELIMIT   n beyond max_allocs
+   * each:
+   *   PR_ESTALE   ended, or already confirmed
+   *   PR_ESTATE   not committed yet */
+  int32_t (*release_confirm)(pr_ctx ctx, const pr_alloc *ids, uint32_t n, uint32_t flags, uint64_t now_ms, int32_t *rc);
 
-  /* Releases every grant of a job, or of one step of it (PR_ANY = all): confirm 0 begins, 1 confirms as release_confirm with flags 0. *done: how many; what is not
-   * committed, and with confirm 0 what has begun already, is passed over. PR_EBUSY another thread is in an H call or in pump. */
-  int32_t (*release_job)(pr_ctx, uint64_t job, uint32_t step, uint32_t confirm, uint64_t now_ms, uint32_t *done);
+  /* [H] Releases every grant of a job, or of one step of it (PR_ANY = all): confirm 0 begins, 1 confirms as release_confirm with
+   * flags 0. *done: how many; what is not committed, and with confirm 0 what has begun already, is passed over.
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*release_job)(pr_ctx ctx, uint64_t job, uint32_t step, uint32_t confirm, uint64_t now_ms, uint32_t *done);
 
-  /* The id of a key; incarnation PR_ANY = newest. profile, host and flags of the key are not read. PR_ENOENT. */
-  int32_t (*grant_find)(pr_ctx, const pr_want *key, pr_alloc *);
+  /* [H] The id of a key; incarnation PR_ANY = newest. profile, host and flags of the key are not read.
+   *   PR_ENOENT   the key has no grant */
+  int32_t (*grant_find)(pr_ctx ctx, const pr_want *key, pr_alloc *id);
 
-  /* A grant as a record; every number of it in the order of the profile. need counts numbers. PR_ENOSPC; PR_EBUSY. */
-  int32_t (*grant_get)(pr_ctx, pr_alloc, pr_rec *, uint16_t *ports, uint32_t cap, uint32_t *need);
+  /* [H] A grant as a record; every number of it in the order of the profile. need counts numbers.
+   *   PR_ENOSPC   cap < *need
+   *   PR_EBUSY    another thread is in an H call or in pump */
+  int32_t (*grant_get)(pr_ctx ctx, pr_alloc id, pr_rec *record, uint16_t *ports, uint32_t cap, uint32_t *need);
 
-  /* The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST, <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE,
-   * <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared. Before the host has reported an address, ADDR_ and HOST_ADDR are missing.
-   * RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the worker's to add. flags 0. need counts the last NUL. PR_ENOSPC. */
-  int32_t (*env)(pr_ctx, pr_alloc, uint32_t flags, char *buf, uint32_t cap, uint32_t *need);
+  /* [H] The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST,
+   * <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE, <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared.
+   * Before the host has reported an address, ADDR_ and HOST_ADDR are missing. RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the
+   * worker's to add. flags 0. need counts the last NUL.
+   *   PR_ENOSPC   cap < *need */
+  int32_t (*env)(pr_ctx ctx, pr_alloc id, uint32_t flags, char *buf, uint32_t cap, uint32_t *need);
 
   /* R: reports -------------------------------------------------------------------------------------------------------------- */
 
-  /* Publishes what H calls changed; without an open transaction also applies queued releases, ends cooling that is due and compacts.
-   * Call it once after each cycle and when *next_ms is reached: when something is due, or PR_NEVER. */
-  int32_t (*pump)(pr_ctx, uint64_t now_ms, uint64_t *next_ms);
+  /* [R] Publishes what H calls changed; without an open transaction also applies queued releases, ends cooling that is due and
+   * compacts. Call it once after each cycle and when *next_ms is reached: when something is due, or PR_NEVER. */
+  int32_t (*pump)(pr_ctx ctx, uint64_t now_ms, uint64_t *next_ms);
 
-  /* PR_HOST_*. Readers see it at once, the pool from the next txn_begin or pump on. PR_ENOENT. */
-  int32_t (*host_state)(pr_ctx, uint32_t host, uint32_t state);
+  /* [R] PR_HOST_*. Readers see it at once, the pool from the next txn_begin or pump on.
+   *   PR_ENOENT   unknown host */
+  int32_t (*host_state)(pr_ctx ctx, uint32_t host, uint32_t state);
 
-  /* A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. PR_ENOENT; PR_ESTALE seq not greater; PR_ELIMIT n > 256. */
-  int32_t (*report_addr)(pr_ctx, uint32_t host, uint64_t seq, const pr_addr *, uint32_t n);
+  /* [R] A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed.
+   *   PR_ENOENT   unknown host
+   *   PR_ESTALE   seq is not greater
+   *   PR_ELIMIT   n > 256 */
+  int32_t (*report_addr)(pr_ctx ctx, uint32_t host, uint64_t seq, const pr_addr *addresses, uint32_t n);
 
-  /* Where strangers listen, the whole list. In effect from the next txn_begin or pump on; comm is NUL-padded. PR_ENOENT; PR_ESTALE seq not greater;
-   * PR_ELIMIT more than 131,070 elements or numbers. */
-  int32_t (*report_foreign)(pr_ctx, uint32_t host, uint64_t seq, const pr_foreign *, uint32_t n);
+  /* [R] Where strangers listen, the whole list. In effect from the next txn_begin or pump on.
+   *   PR_ENOENT   unknown host
+   *   PR_ESTALE   seq is not greater
+   *   PR_ELIMIT   more than 131,070 elements or numbers */
+  int32_t (*report_foreign)(pr_ctx ctx, uint32_t host, uint64_t seq, const pr_foreign *listeners, uint32_t n);
 
-  /* A bind was refused: foreign for foreign_rest_ms, from the largest now_ms that was told; ask again with incarnation + 1. In effect from the next txn_begin or
-   * pump on; the grant keeps its numbers until it is released. PR_ENOENT not a number of this grant on that side; PR_ESTATE not committed yet. */
-  int32_t (*report_conflict)(pr_ctx, pr_alloc, uint16_t port, uint32_t proto, uint32_t pid);
+  /* [R] A bind was refused: foreign for foreign_rest_ms, from the largest now_ms that was told; ask again with incarnation + 1. In
+   * effect from the next txn_begin or pump on; the grant keeps its numbers until it is released.
+   *   PR_ENOENT   not a number of this grant on that side
+   *   PR_ESTATE   not committed yet */
+  int32_t (*report_conflict)(pr_ctx ctx, pr_alloc id, uint16_t port, uint32_t proto, uint32_t pid);
 
-  /* Readiness of replicas; published at once. per element: PR_ESTALE ended, or (run, seq) not greater; PR_ESTATE not committed yet. PR_ELIMIT n beyond max_allocs. */
-  int32_t (*report_ready)(pr_ctx, const pr_ready *, uint32_t n, int32_t *rc);
+  /* [R] Readiness of replicas; published at once.
+   *   PR_ELIMIT   n beyond max_allocs
+   * each:
+   *   PR_ESTALE   ended, or (run, seq) is not greater
+   *   PR_ESTATE   not committed yet */
+  int32_t (*report_ready)(pr_ctx ctx, const pr_ready *reports, uint32_t n, int32_t *rc);
 
-  /* Waiting asks: host (an index, whoever stands there) or PR_ANY; "any" leaves their fixed numbers alone. In effect from the next txn_begin or pump on. A key that
-   * waits for the same keeps its place; for something else it waits anew. per element: PR_ENOENT unknown profile or host; PR_EEXIST the key has numbers;
-   * PR_EINVAL; PR_ELIMIT max_waits. whole call: PR_ELIMIT n beyond max_waits. */
-  int32_t (*wait_put)(pr_ctx, const pr_want *, uint32_t n, int32_t *rc);
+  /* [R] Waiting asks: host (an index, whoever stands there) or PR_ANY; "any" leaves their fixed numbers alone. In effect from the
+   * next txn_begin or pump on. A key that waits for the same keeps its place; for something else it waits anew.
+   *   PR_ELIMIT   n beyond max_waits
+   * each:
+   *   PR_ENOENT   unknown profile or host
+   *   PR_EEXIST   the key has numbers
+   *   PR_EINVAL   unknown flag bit
+   *   PR_ELIMIT   max_waits wait */
+  int32_t (*wait_put)(pr_ctx ctx, const pr_want *wants, uint32_t n, int32_t *rc);
 
-  /* Forgets waiting asks; the commit of a grant of the key does too. per element: PR_ENOENT the key does not wait. PR_ELIMIT n beyond max_waits. */
-  int32_t (*wait_drop)(pr_ctx, const pr_want *, uint32_t n, int32_t *rc);
+  /* [R] Forgets waiting asks; the commit of a grant of the key does too.
+   *   PR_ELIMIT   n beyond max_waits
+   * each:
+   *   PR_ENOENT   the key does not wait */
+  int32_t (*wait_drop)(pr_ctx ctx, const pr_want *wants, uint32_t n, int32_t *rc);
 
   /* A: any thread ----------------------------------------------------------------------------------------------------------- */
 
-  /* One per context, ours; poll it, never read it. PR_EIO no descriptor left. Not built yet. */
-  int32_t (*wait_fd)(pr_ctx, int32_t *fd);
+  /* [A] One per context, ours; poll it, never read it. Not built yet.
+   *   PR_EIO      no descriptor is left
+   *   PR_ENOSYS   always */
+  int32_t (*wait_fd)(pr_ctx ctx, int32_t *fd);
 
-  /* Asks that fit now, as pump found them, oldest first; of those that wait for alike none overtakes an older one. Nothing is reserved: who stays waiting is told again
-   * when there is new room. *flags PR_MORE: some are left. Until wait_fd is built, ask after each pump. */
-  int32_t (*wait_next)(pr_ctx, pr_want *, uint32_t cap, uint32_t *n, uint32_t *flags);
+  /* [A] Asks that fit now, as pump found them, oldest first; of those that wait for alike none overtakes an older one. Nothing is
+   * reserved: who stays waiting is told again when there is new room. *flags PR_MORE: some are left. Until wait_fd is built, ask
+   * after each pump. */
+  int32_t (*wait_next)(pr_ctx ctx, pr_want *wants, uint32_t cap, uint32_t *n, uint32_t *flags);
 
-  /* Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the order of the profile.
-   * need counts entries; known, none ready: need 0. *revision: of the newest change of what is listed (PR_RESOLVE_ALL: of anything).
-   * PR_ENOENT unknown service; PR_ENOSPC. */
-  int32_t (*resolve)(pr_ctx, pr_str service, pr_str port, uint32_t flags, pr_endpoint *, uint32_t cap, uint32_t *need, uint64_t *revision);
+  /* [A] Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the
+   * order of the profile. need counts entries; known, none ready: need 0. *revision: of the newest change of what is listed
+   * (PR_RESOLVE_ALL: of anything).
+   *   PR_ENOENT   unknown service
+   *   PR_ENOSPC   cap < *need */
+  int32_t (*resolve)(pr_ctx ctx, pr_str service, pr_str port, uint32_t flags, pr_endpoint *endpoints, uint32_t cap, uint32_t *need,
+                     uint64_t *revision);
 
-  /* Keeps one version of a service for reading in pieces. PR_ENOENT; PR_ELIMIT. Not built yet. */
-  int32_t (*snap_open)(pr_ctx, pr_str service, pr_snap *, uint64_t *revision, uint32_t *count);
+  /* [A] Keeps one version of a service for reading in pieces. Not built yet.
+   *   PR_ENOENT   unknown service
+   *   PR_ELIMIT   too many are open
+   *   PR_ENOSYS   always */
+  int32_t (*snap_open)(pr_ctx ctx, pr_str service, pr_snap *snap, uint64_t *revision, uint32_t *count);
 
-  /* Reads up to cap entries from `from` on; *n = 0 ends. Not built yet. */
-  int32_t (*snap_read)(pr_snap, uint32_t from, pr_endpoint *, uint32_t cap, uint32_t *n);
+  /* [A] Reads up to cap entries from `from` on; *n = 0 ends. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*snap_read)(pr_snap snap, uint32_t from, pr_endpoint *endpoints, uint32_t cap, uint32_t *n);
 
-  /* Lets the version go. Not built yet. */
-  int32_t (*snap_close)(pr_snap);
+  /* [A] Lets the version go. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*snap_close)(pr_snap snap);
 
-  /* absent service = all; unknown name waits; eventfd, ours, readable while something is unseen, never read it. PR_ELIMIT max_watches; PR_EIO. Not built yet. */
-  int32_t (*watch_open)(pr_ctx, pr_str service, uint64_t since, pr_watch *, int32_t *fd);
+  /* [A] absent service = all; unknown name waits; eventfd, ours, readable while something is unseen, never read it. Not built yet.
+   *   PR_ELIMIT   max_watches are open
+   *   PR_EIO      no descriptor is left
+   *   PR_ENOSYS   always */
+  int32_t (*watch_open)(pr_ctx ctx, pr_str service, uint64_t since, pr_watch *watch, int32_t *fd);
 
-  /* What changed since the last call. Not built yet. */
-  int32_t (*watch_next)(pr_watch, pr_change *, uint32_t cap, uint32_t *n, uint32_t *flags);
+  /* [A] What changed since the last call. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*watch_next)(pr_watch watch, pr_change *changes, uint32_t cap, uint32_t *n, uint32_t *flags);
 
-  /* Closes the fd. Not built yet. */
-  int32_t (*watch_close)(pr_watch);
+  /* [A] Closes the fd. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*watch_close)(pr_watch watch);
 
-  /* PR_TEXT_*: name of a number in pr_endpoint, pr_held. PR_ENOENT; PR_ENOSPC. Not built yet. */
-  int32_t (*text)(pr_ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
+  /* [A] PR_TEXT_*: name of a number in pr_endpoint, pr_held. Not built yet.
+   *   PR_ENOENT   nothing has this number
+   *   PR_ENOSPC   cap < *need
+   *   PR_ENOSYS   always */
+  int32_t (*text)(pr_ctx ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
 
-  /* Counters; with other threads at work not of one moment. Also of a poisoned context. allocs: held and releasing; waits: replicas that wait; ports_used: numbers in
-   * grants, tentative ones too; ports_total: numbers of the dynamic ranges; commits: that changed something; aborts: of transactions, not of what-ifs; busy, stale: calls that
-   * were answered so; poisoned: 0 or 1; queued: what the next txn_begin or pump applies; bytes: 0, not counted; snaps, watches, watch_resets: 0 until they are built. size less
-   * than 8 or no multiple of 8 is PR_EINVAL. PR_E2BIG. */
-  int32_t (*stats)(pr_ctx, pr_stats *);
+  /* [A] Counters; with other threads at work not of one moment. Also of a poisoned context. size less than 8 or no multiple of 8 is
+   * PR_EINVAL.
+   *   PR_E2BIG    a field that we do not know is not 0 */
+  int32_t (*stats)(pr_ctx ctx, pr_stats *stats);
 
-  /* Text for people; no fd, the core does no IO. Also of a poisoned context. PR_ENOSPC. Not built yet. */
-  int32_t (*dump)(pr_ctx, char *buf, uint32_t cap, uint32_t *need);
+  /* [A] Text for people; no fd, the core does no IO. Also of a poisoned context. Not built yet.
+   *   PR_ENOSPC   cap < *need
+   *   PR_ENOSYS   always */
+  int32_t (*dump)(pr_ctx ctx, char *buf, uint32_t cap, uint32_t *need);
 
-  /* This thread's last failure in words, empty before the first; rendered here. Not cleared by success, not replaced by its own codes. PR_ENOSPC. */
+  /* [A] This thread's last failure in words, empty before the first; rendered here. Not cleared by success, not replaced by its own
+   * codes.
+   *   PR_ENOSPC   cap < *need */
   int32_t (*last_error)(char *buf, uint32_t cap, uint32_t *need);
 
-  /* The meaning of a code: static storage, never NULL, also for numbers nobody knows. */
+  /* [A] The meaning of a code: static storage, never NULL, also for numbers nobody knows. */
   const char *(*strerror_)(int32_t code);
 
-  /* The meaning of a PR_R_*: static storage, never NULL, also for numbers nobody knows. */
+  /* [A] The meaning of a PR_R_*: static storage, never NULL, also for numbers nobody knows. */
   const char *(*reason_)(uint32_t reason);
 
   /* S: supervision; each pr_sup by one thread at a time; no context. None built yet ----------------------------------------- */
 
-  /* A machine that has not begun, by a profile in the JSON of the profile page; seed decides jitter and spread. PR_ELIMIT no slot is left. */
-  int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *);
+  /* [S] A machine that has not begun, by a profile in the JSON of the profile page; seed decides jitter and spread. Not built yet.
+   *   PR_ELIMIT   no slot is left
+   *   PR_ENOSYS   always */
+  int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *sup);
 
-  /* A machine as sup_save wrote it, in the same boot. PR_ELIMIT no slot is left. */
-  int32_t (*sup_load)(pr_str profile_json, const void *state, uint64_t n, pr_sup *);
+  /* [S] A machine as sup_save wrote it, in the same boot. Not built yet.
+   *   PR_ELIMIT   no slot is left
+   *   PR_ENOSYS   always */
+  int32_t (*sup_load)(pr_str profile_json, const void *state, uint64_t n, pr_sup *sup);
 
-  /* The whole state, as bytes of ours. PR_ENOSPC. */
-  int32_t (*sup_save)(pr_sup, void *buf, uint32_t cap, uint32_t *need);
+  /* [S] The whole state, as bytes of ours. Not built yet.
+   *   PR_ENOSPC   cap < *need
+   *   PR_ENOSYS   always */
+  int32_t (*sup_save)(pr_sup sup, void *buf, uint32_t cap, uint32_t *need);
 
-  /* Something happened; then take the effects. An event of an earlier run or probe has none. PR_E2BIG. */
-  int32_t (*sup_event)(pr_sup, uint64_t now_ms, const pr_sup_event *);
+  /* [S] Something happened; then take the effects. An event of an earlier run or probe has none. Not built yet.
+   *   PR_E2BIG    event uses a field that we do not know
+   *   PR_ENOSYS   always */
+  int32_t (*sup_event)(pr_sup sup, uint64_t now_ms, const pr_sup_event *event);
 
-  /* Does what is due by now_ms; then take the effects. */
-  int32_t (*sup_deadline)(pr_sup, uint64_t now_ms);
+  /* [S] Does what is due by now_ms; then take the effects. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*sup_deadline)(pr_sup sup, uint64_t now_ms);
 
-  /* When sup_deadline is to be called next if nothing happens before; PR_NEVER if nothing is due. */
-  int32_t (*sup_next_deadline)(pr_sup, uint64_t *ms);
+  /* [S] When sup_deadline is to be called next if nothing happens before; PR_NEVER if nothing is due. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*sup_next_deadline)(pr_sup sup, uint64_t *ms);
 
-  /* The next thing to do, in order. Returns 1: filled, 0: none is left. */
-  int32_t (*sup_next_effect)(pr_sup, pr_sup_effect *);
+  /* [S] The next thing to do, in order. Returns 1: filled, 0: none is left. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*sup_next_effect)(pr_sup sup, pr_sup_effect *effect);
 
-  /* Ends the machine; its id is stale from here on. */
-  int32_t (*sup_free)(pr_sup);
+  /* [S] Ends the machine; its id is stale from here on. Not built yet.
+   *   PR_ENOSYS   always */
+  int32_t (*sup_free)(pr_sup sup);
 } pr_api;
 
+/* Whether the table of a plugin goes as far as function f. */
 #define PR_HAS(api, f) ((api)->size >= (uint32_t)(offsetof(pr_api, f) + sizeof((api)->f)))
 
-/* The only export; any thread. *api points to static storage, the same for every caller, readable until the process ends (also after dlclose: -z nodelete).
- * PR_EVERSION another major number, or a wanted capability that we lack: *api is untouched and *plugin_abi (or NULL) says what we speak.
- * PR_EINVAL; PR_E2BIG. */
-int32_t pr_get_api(const pr_hostinfo *, const pr_api **api, uint32_t *plugin_abi);
+/* The only export; any thread. *api points to static storage, the same for every caller, readable until the process ends (also after
+ * dlclose: -z nodelete).
+ *   PR_EVERSION another major number, or a wanted capability that we lack: *api is untouched and *plugin_abi (or NULL) says what we speak
+ *   PR_E2BIG    host uses a field that we do not know */
+int32_t pr_get_api(const pr_hostinfo *host, const pr_api **api, uint32_t *plugin_abi);
 
 #ifdef __cplusplus
 }
