@@ -12,6 +12,7 @@ use crate::port_pool::{Side, UndoLog};
 
 use super::feasibility::Scratch;
 use super::placements::TransactionNo;
+use super::same::SameRoom;
 
 /// The steps of one open transaction, and room for its questions.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Work {
     pub(super) undo: UndoLog,
     pub(super) marks: Marks,
     pub(super) scratch: Scratch,
+    pub(super) same: SameRoom,
     /// Numbers that are about to change.
     pub(super) changed: Vec<(Side, PortRange)>,
 }
@@ -46,6 +48,7 @@ impl Work {
             undo: UndoLog::default(),
             marks: Marks::default(),
             scratch: Scratch::default(),
+            same: SameRoom::default(),
             changed: Vec::new(),
         }
     }

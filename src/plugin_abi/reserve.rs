@@ -357,6 +357,7 @@ impl Cycle {
 }
 
 /// A want that has no numbers yet.
+#[derive(Debug)]
 pub(super) struct Wish {
     pub(super) host: HostId,
     host_name: HostName,
@@ -388,6 +389,14 @@ pub(super) fn refusal(refused: &ReserveError, why: &[Why], host: u32) -> Answer 
             Answer::refused(Failure::value(PR_ESTATE, "host", host.into()), PR_R_NONE)
         }
     }
+}
+
+/// The answer where a host takes nothing.
+pub(super) const fn about_host(cause: &Cause, host: u32) -> Answer {
+    Answer::refused(
+        Failure::value(PR_ENOPORT, "host", host as u64),
+        cause.code().number(),
+    )
 }
 
 /// The answer to who does not fit, with the first of the causes.

@@ -1,11 +1,13 @@
 //! What the calls of a cycle need room for, taken when the context is made and used again by each of them.
 
 use crate::allocator::HostSet;
+use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::PR_ENOMEM;
 use crate::plugin_abi::context::{Limits, MarkHere};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Handle;
-use crate::plugin_abi::reserve::Answer;
+use crate::plugin_abi::register::Key;
+use crate::plugin_abi::reserve::{Answer, Wish};
 use crate::plugin_abi::room;
 use crate::port::PortRange;
 use crate::port_pool::{PortGrant, PortRequest, Why};
@@ -23,8 +25,21 @@ pub(super) struct Scratch {
     pub(super) numbers: Vec<PortRange>,
     /// What is against it.
     pub(super) why: Vec<Why>,
+    pub(super) gang: Gang,
     pub(super) candidates: HostSet,
     pub(super) fitting: HostSet,
+}
+
+/// The wants of a gang with the same numbers.
+#[derive(Debug)]
+pub(super) struct Gang {
+    /// Sorted, each with its place in the call.
+    pub(super) keys: Vec<(Key, u32)>,
+    /// What is known of each before numbers are looked for.
+    pub(super) looked: Vec<Option<Answer>>,
+    /// Those that have no numbers yet.
+    pub(super) wishes: Vec<(Handle, Wish)>,
+    pub(super) members: Vec<(HostId, ReplicaId)>,
 }
 
 /// What a transaction keeps of its course.
@@ -57,6 +72,12 @@ impl Scratch {
             numbers: room::list(ports, "room for numbers")?,
             // Each side of each port, and the host.
             why: room::list(2 * ports + 1, "room for causes")?,
+            gang: Gang {
+                keys: room::list(allocs, "room for a gang")?,
+                looked: room::list(allocs, "room for a gang")?,
+                wishes: room::list(allocs, "room for a gang")?,
+                members: room::list(allocs, "room for a gang")?,
+            },
             candidates: hosts(limits)?,
             fitting: hosts(limits)?,
         })

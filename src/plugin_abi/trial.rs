@@ -1,8 +1,8 @@
 //! A transaction or a what-if: what calls inside it need not tell apart.
 
 use crate::allocator::{
-    Allocator, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers, StaleMark,
-    Summary, Suspended, SuspendedWhatIf, Transaction, WhatIf,
+    Allocator, HostSet, Mark, Need, ReserveError, SameError, StaleMark, Summary, Suspended,
+    SuspendedWhatIf, Transaction, WhatIf,
 };
 use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::*;
@@ -110,12 +110,17 @@ impl Trial<'_> {
         reserved
     }
 
-    pub(super) fn reserve_gang(
+    /// Takes the same numbers for all members, none of which has any yet, and appends them to `numbers`; what is
+    /// against it, if it is about the numbers, to `why`.
+    pub(super) fn reserve_same_into(
         &mut self,
-        members: &[GangMember<'_>],
-        same: SameNumbers,
-    ) -> Result<Vec<PortGrant>, GangError> {
-        either!(self, it => it.reserve_gang(members, same))
+        members: &[(HostId, ReplicaId)],
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+        numbers: &mut Vec<PortRange>,
+        why: &mut Vec<Why>,
+    ) -> Result<(), SameError> {
+        either!(self, it => it.reserve_same_into(members, request, former, numbers, why))
     }
 
     pub(super) fn mark(&mut self) -> Mark {
