@@ -3,7 +3,8 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller
+.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller \
+	release install install-plugin uninstall
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -47,7 +48,9 @@ external: loom
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
+	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
+	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:
@@ -80,3 +83,43 @@ bench-server:
 # The rows of the controller's store, on the disk of the target folder. PORTREEVE_ROWS=14,21 measures these alone.
 bench-controller:
 	$(CARGO) bench -p portreeve-controller --bench store --locked
+
+# What `install` copies: the program, and the plugin as shared object and static library.
+release:
+	$(CARGO) build --release --locked -p portreeve-cli -p portreeve-plugin
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DOCDIR ?= $(PREFIX)/share/doc/portreeve
+# BUILD=debug installs what `cargo build` made.
+BUILD ?= release
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Its major number is PR_ABI, as in its soname.
+SHARED := libportreeve_plugin.so.1.$(VERSION)
+BUILT := $(TARGET)/$(BUILD)
+
+# Everything under DESTDIR and PREFIX. Compiles nothing, so that root need not: `make release` first.
+install: install-plugin
+	install -D -m 755 $(BUILT)/portreeve $(DESTDIR)$(BINDIR)/portreeve
+
+# What a scheduler needs: header, shared object, static library, and pkg-config files for either.
+install-plugin:
+	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)
+	install -m 644 include/portreeve.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 755 $(BUILT)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)
+	ln -sf $(SHARED) $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so.1
+	ln -sf libportreeve_plugin.so.1 $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so
+	crates/plugin/hide-symbols $(BUILT)/libportreeve_plugin.a $(DESTDIR)$(LIBDIR)/libportreeve_plugin.a
+	for pc in portreeve portreeve-static; do \
+		sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
+			crates/plugin/$$pc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$$pc.pc || exit 1; \
+	done
+	install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md examples/*.* $(DESTDIR)$(DOCDIR)
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/portreeve $(DESTDIR)$(INCLUDEDIR)/portreeve.h $(DESTDIR)$(LIBDIR)/libportreeve_plugin.*
+	rm -f $(DESTDIR)$(LIBDIR)/pkgconfig/portreeve.pc $(DESTDIR)$(LIBDIR)/pkgconfig/portreeve-static.pc
+	rm -rf $(DESTDIR)$(DOCDIR)

@@ -3,6 +3,9 @@
  *   cargo build --release -p portreeve-plugin
  *   cc -Wall -Wextra -Iinclude examples/first_call.c -o first_call
  *   ./first_call target/release/libportreeve_plugin.so
+ *
+ * A program may be linked with the plugin instead, once that is installed:
+ *   cc -DLINKED examples/first_call.c $(pkg-config --cflags --libs portreeve) -o first_call
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -26,11 +29,16 @@ static void must(int64_t code, const char *call) {
 
 int main(int argc, char **argv) {
     /* Load. The one symbol hands out a table; both sides say which number of the contract they speak. */
+#ifdef LINKED
+    int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *) = pr_get_api;
+    (void)argc, (void)argv;
+#else
     void *so = dlopen(argc > 1 ? argv[1] : "libportreeve_plugin.so", RTLD_NOW | RTLD_LOCAL);
     if (so == NULL) { fprintf(stderr, "%s\n", dlerror()); return 1; }
     int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *);
     *(void **)&get_api = dlsym(so, "pr_get_api");
     if (get_api == NULL) { fprintf(stderr, "%s\n", dlerror()); return 1; }
+#endif
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
     must(get_api(&host, &api, NULL), "pr_get_api");
 

@@ -149,6 +149,8 @@ enum {
 #define PR_REMOVE_FORCE 1u        /* host_remove: although numbers are held. */
 #define PR_RESOLVE_ALL 1u         /* resolve: also NOT_READY, SERVING, TERMINATING; READY and UNCONFIRMED are always listed. */
 #define PR_REC_CONFLICT 1u        /* pr_rec.flags, out: shares a number with another record. */
+#define PR_REC_TCP 2u             /* pr_rec.flags, of PR_P_COOLING: any numbers, of the TCP side, whatever ports the profile has. */
+#define PR_REC_UDP 4u             /* pr_rec.flags, of PR_P_COOLING: the same of the UDP side. Both: of both sides. */
 #define PR_MORE 1u                /* flags of wait_next, watch_next: call again; the fd stays readable. */
 #define PR_RESET 2u               /* flags of watch_next: `since` is older than what is kept; read a snapshot, then go on. */
 
@@ -216,14 +218,14 @@ typedef struct pr_network {
     pr_str name;
     uint8_t ip[16];         /* v4 in ip[0..4], rest zero */
     uint32_t family;        /* 4 or 6 */
-    uint32_t prefix;        /* bits */
+    uint32_t prefix;        /* how many bits of ip count, up to 32 or 128; those behind are 0 */
 } pr_network;
 
 /* A port of a profile. Grows by pr_profile.port_size. */
 typedef struct pr_port {
     pr_str name;            /* "http"; unique in its profile */
     pr_str env;             /* one more variable with its number; absent: none */
-    pr_str network;         /* of network_put; absent: the host's usual address */
+    pr_str network;         /* of network_put: only hosts with an address there fit; absent: the host's usual address */
     const pr_range *within; /* "any" only from these; or NULL */
     uint32_t n_within;
     uint16_t fixed;         /* this very number; 0: any */
@@ -278,7 +280,7 @@ typedef struct pr_rec {
     pr_want who;            /* its key, profile and host */
     pr_alloc id;            /* out only: ids do not survive a restart */
     uint64_t seq;           /* of the last report_ready */
-    uint32_t n_ports;
+    uint32_t n_ports;       /* as many as the profile has, in its order; any with PR_REC_TCP, PR_REC_UDP */
     uint32_t port_off;      /* as in pr_grant */
     uint32_t state;         /* PR_P_HELD, PR_P_RELEASING or PR_P_COOLING */
     uint32_t cool_left_ms;  /* of PR_P_COOLING */
@@ -387,34 +389,116 @@ typedef struct pr_stats {
     uint64_t bytes;         /* memory; 0: not counted yet */
 } pr_stats;
 
-/* Supervision. Numbers from 1 in the order the supervision page writes its kinds, results, probe kinds, reports and reasons. */
+/* Supervision: what a worker tells a machine and what it is told. Numbers from 1 in the order of the supervision page, appended to.
+ * Commands and events of one instant are handed over in this order: START, STOP, USER_RESTART, ADOPT, PRE_EXEC_STARTED; SPAWNED, SPAWN_FAILED,
+ * PORT_CONFLICT; EXITED; GROUP_EMPTY; PROBE_RESULT; then sup_deadline. Sample the clock once per wake-up. */
 
-/* What happened. PortConflict: code = port, flags = proto. */
+/* Kinds of a pr_sup_event, with the members that each reads beside size, kind and flags; the others are not read. */
+enum {
+    PR_SE_START            = 1,   /* Begin with the first run. */
+    PR_SE_STOP             = 2,   /* End it: ms = grace from signal to kill, 0: the profile's. Again: the earlier kill wins. */
+    PR_SE_USER_RESTART     = 3,   /* The user wants a fresh run; not charged. */
+    PR_SE_SPAWNED          = 4,   /* run: its process exists. */
+    PR_SE_SPAWN_FAILED     = 5,   /* run: no process; code = errno, or with PR_SX_PRE_EXEC how pre_exec ended. */
+    PR_SE_PORT_CONFLICT    = 6,   /* run: a stranger has a granted port; code = port, flags = PR_TCP, PR_UDP or both. In place of SPAWNED or EXITED. */
+    PR_SE_EXITED           = 7,   /* run: its main process ended; code and flags say how. */
+    PR_SE_GROUP_EMPTY      = 8,   /* run: no process of it is left. */
+    PR_SE_PROBE_RESULT     = 9,   /* run, probe_kind, probe: that probe ended; result = PR_SO_*. */
+    PR_SE_ADOPT            = 10,  /* A new worker took over, after sup_load: probes in flight are forgotten. ms = wait before each next probe,
+                                   * 0: drawn from the seed. */
+    PR_SE_PRE_EXEC_STARTED = 11   /* run: its pre_exec command runs; a stop signals it. */
+};
+
+/* Kinds of a pr_sup_effect, with the members that each fills beside size, kind and run; the others are 0. */
+enum {
+    PR_SF_SPAWN        = 1,  /* Start the process; answer SPAWNED, SPAWN_FAILED or PORT_CONFLICT. */
+    PR_SF_TERM         = 2,  /* Send the stop signal and SIGCONT to the main process, or to the running pre_exec. */
+    PR_SF_KILL_GROUP   = 3,  /* Kill every process of the run; answer GROUP_EMPTY when none is left, at once if there never was one. */
+    PR_SF_PROBE        = 4,  /* Run one probe, of probe_kind, number, within ms; answer PROBE_RESULT. */
+    PR_SF_CANCEL_PROBE = 5,  /* Give the probe up, of probe_kind, number. */
+    PR_SF_REPORT       = 6   /* Tell the scheduler: report, and what it says below; run = the newest one then. */
+};
+
+/* Kinds of probes. */
+enum {
+    PR_SK_STARTUP   = 1,  /* Must succeed once after each start. */
+    PR_SK_LIVENESS  = 2,  /* Whether to restart. */
+    PR_SK_READINESS = 3   /* Whether clients may be sent there. */
+};
+
+/* Results of a probe; `portreeve probe` exits with 0, 1 and 75 for OK, FAIL and INCONCLUSIVE. */
+enum {
+    PR_SO_OK           = 1,  /* It succeeded. */
+    PR_SO_FAIL         = 2,  /* It failed. */
+    PR_SO_TIMEOUT      = 3,  /* It took too long. INCONCLUSIVE if this wake-up came later than planned by more than its timeout, or 5 s. */
+    PR_SO_INCONCLUSIVE = 4   /* It says nothing about the service: no process to be had, a stall of our own. */
+};
+
+/* Reports: changes worth telling, none in the steady state. SUCCEEDED, FAILED, STOPPED, GAVEUP and PORT_CONFLICT are the last one. */
+enum {
+    PR_SR_READY         = 1,  /* Clients may be sent there. */
+    PR_SR_NOTREADY      = 2,  /* Not any more: reason. */
+    PR_SR_BACKOFF       = 3,  /* The run ended: reason. The next begins ms after the exit. */
+    PR_SR_RESTARTED     = 4,  /* A run replaced an earlier one: reason; count = automatic restarts so far, number = the user's so far. */
+    PR_SR_GAVEUP        = 5,  /* No further restart: reason; count = restarts it had. ms = 0: it ends; else it is to be placed anew after
+                               * a rest of ms, doubling, at most number times. */
+    PR_SR_SUCCEEDED     = 6,  /* It ended in success and is not to be restarted. */
+    PR_SR_FAILED        = 7,  /* It failed and is not to be restarted: reason. */
+    PR_SR_STOPPED       = 8,  /* It was told to end. */
+    PR_SR_STUCK         = 9,  /* Processes outlive the kill: keep the ports, wait for EXITED and GROUP_EMPTY. */
+    PR_SR_PORT_CONFLICT = 10  /* A stranger has a port: code = port, flags = protocol. Nothing was charged; ask for other ports. */
+};
+
+/* Why, in pr_sup_effect.reason; 0 where a report has none. */
+enum {
+    PR_SW_EXIT         = 1,   /* It exited: code = exit code. */
+    PR_SW_SIGNAL       = 2,   /* A signal that nobody here sent: code = signal, flags = PR_SX_SIGNAL, CORE, OOM. */
+    PR_SW_UNKNOWN      = 3,   /* It ended, nobody knows how: flags = PR_SX_UNKNOWN. */
+    PR_SW_START_FAILED = 4,   /* The system refused: code = errno. */
+    PR_SW_PRE_EXEC     = 5,   /* pre_exec failed: code and flags as of EXITED. */
+    PR_SW_STARTUP      = 6,   /* The startup probe failed: code = how often in a row. */
+    PR_SW_LIVENESS     = 7,   /* The liveness probe failed: likewise. */
+    PR_SW_PROBE        = 8,   /* The readiness probe failed: likewise. */
+    PR_SW_USER         = 9,   /* The user asked for a restart. */
+    PR_SW_STOP         = 10,  /* It was told to end. */
+    PR_SW_STALE_RECORD = 11   /* The record was too old to be believed. */
+};
+
+/* Flags of a pr_sup_event and a pr_sup_effect. Without one of the first four, code is an exit code. */
+#define PR_SX_SIGNAL 1u           /* code is a signal, 1 to 127. */
+#define PR_SX_CORE 2u             /* with SIGNAL: a core was dumped. */
+#define PR_SX_OOM 4u              /* with SIGNAL: the kernel ran out of memory for it. */
+#define PR_SX_UNKNOWN 8u          /* alone: the status is lost. */
+#define PR_SX_PRE_EXEC 16u        /* SPAWN_FAILED: it is pre_exec that ended so. */
+#define PR_SX_EXACT 32u           /* STOP, ADOPT: ms counts although it is 0. */
+#define PR_SX_STALE 64u           /* ADOPT: the state is older than the host grace (90 s); readiness must be proved again. */
+
+/* What happened. */
 typedef struct pr_sup_event {
     uint32_t size;
-    uint32_t kind;
-    uint32_t run;
-    uint32_t probe_kind;
-    uint32_t probe;
-    uint32_t result;
-    int32_t code;           /* exit code, signal or errno */
-    uint32_t flags;         /* 1 signal, 2 core, 4 oom, 8 unknown */
-    uint64_t ms;            /* grace or spread */
+    uint32_t kind;          /* PR_SE_* */
+    uint32_t run;           /* which start, as PR_SF_SPAWN numbered it; another than the newest: no effect */
+    uint32_t probe_kind;    /* PR_SK_* */
+    uint32_t probe;         /* number of the probe; another than the one in flight: no effect */
+    uint32_t result;        /* PR_SO_* */
+    int32_t code;           /* exit code 0..255, signal 1..127, errno 1..4095 or port 1..65535 */
+    uint32_t flags;         /* PR_SX_* that the kind allows; of PORT_CONFLICT the protocol */
+    uint64_t ms;            /* grace of STOP, spread of ADOPT */
 } pr_sup_event;
 
-/* What to do. */
+/* What to do. In: size = room; out: size = ours, min of both filled. */
 typedef struct pr_sup_effect {
     uint32_t size;
-    uint32_t kind;
-    uint32_t run;
-    uint32_t probe_kind;
-    uint32_t number;
-    uint32_t report;
-    uint32_t reason;
-    int32_t code;
-    uint32_t count;
-    uint32_t flags;
-    uint64_t ms;            /* probe timeout or delay */
+    uint32_t kind;          /* PR_SF_* */
+    uint32_t run;           /* which start, from 1; of a report the newest one when it was said */
+    uint32_t probe_kind;    /* PR_SK_* */
+    uint32_t number;        /* of the probe, from 1 in each run; of RESTARTED and GAVEUP as said there */
+    uint32_t report;        /* PR_SR_* */
+    uint32_t reason;        /* PR_SW_* */
+    int32_t code;           /* as the reason or report says */
+    uint32_t count;         /* restarts, of RESTARTED and GAVEUP */
+    uint32_t flags;         /* PR_SX_*; of PORT_CONFLICT the protocol */
+    uint64_t ms;            /* timeout of a probe, delay of BACKOFF, rest of GAVEUP */
 } pr_sup_effect;
 
 /* The table: static storage, the same for every caller. Appended to, never reordered; ask PR_HAS before you call what came after
@@ -451,11 +535,12 @@ typedef struct pr_api {
    *   PR_EBUSY    numbers are held, or a transaction is open */
   int32_t (*host_remove)(pr_ctx ctx, uint32_t host, uint32_t flags);
 
-  /* [C] Names networks that pr_port.network may choose. Not built yet.
+  /* [C] Names networks that pr_port.network may choose, all n or none; a known name stands for the new prefix from here on, also for
+   * what is held. In each network a host has the best address of its list that lies in it; networks may overlap. A name is 1 to 63
+   * of a-z, 0-9 and -; a name twice in one call, an address of another family, or bits of it behind the prefix are PR_EINVAL.
    *   PR_EBUSY    a transaction is open
    *   PR_E2BIG    a network uses a field that we do not know
-   *   PR_ELIMIT   too many networks
-   *   PR_ENOSYS   always */
+   *   PR_ELIMIT   more than 64 networks of a context */
   int32_t (*network_put)(pr_ctx ctx, const pr_network *networks, uint32_t n);
 
   /* [C] Makes the ports of a kind of job known; *id is what pr_want and pr_need name, not used again. The service is known from
@@ -463,7 +548,7 @@ typedef struct pr_api {
    *   PR_EBUSY    a transaction is open
    *   PR_ELIMIT   more than max_profiles, 256 numbers or 1,024 ranges
    *   PR_E2BIG    the profile or a port uses a field that we do not know
-   *   PR_ENOSYS   a port names a network */
+   *   PR_ENOENT   a port names an unknown network */
   int32_t (*profile_put)(pr_ctx ctx, const pr_profile *profile, uint32_t *id);
 
   /* [C] Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again.
@@ -473,7 +558,8 @@ typedef struct pr_api {
 
   /* [C] Brings back what the scheduler's own records say is held, only before restore_end. Each of grants (or NULL) gets the new
    * id and its own code. Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held
-   * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms.
+   * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms from restore_end on, and only its
+   * service (profile PR_ANY: nobody) may have them before. What was READY is UNCONFIRMED until it reports.
    *   PR_ESTATE   the restore phase is over
    *   PR_ELIMIT   n beyond max_allocs, or n_ports beyond 256 times that
    *   PR_EBUSY    a transaction is open
@@ -489,10 +575,14 @@ typedef struct pr_api {
    *   PR_EBUSY    a transaction is open */
   int32_t (*restore_end)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, uint32_t *conflicts);
 
-  /* [C] Reads every grant, in pieces: *cursor 0 begins, *n = 0 ends. Not built yet.
+  /* [C] Reads what restore_put takes: every grant by slot, then what cools by host, side and number. In pieces: *cursor 0 begins,
+   * *n = 0 ends; port_off counts in the ports of the same call, and room for 256 of them is always enough for one record. Between
+   * pieces anything may happen: what stays is told once. Who held what cools is not known: its records have PR_REC_TCP or PR_REC_UDP,
+   * job 0, step and replica PR_ANY, id 0, and a profile of its service (PR_ANY if none is left). Strangers, states of hosts,
+   * addresses and waits are not in it; they are told anew.
+   *   PR_EAGAIN   before restore_end
    *   PR_ENOSPC   not even one record fits
-   *   PR_EBUSY    a transaction is open
-   *   PR_ENOSYS   always */
+   *   PR_EBUSY    a transaction is open */
   int32_t (*export_)(pr_ctx ctx, uint64_t *cursor, pr_rec *records, uint32_t cap, uint16_t *ports, uint32_t ports_cap,
                      uint32_t *n, uint32_t *n_ports);
 
@@ -522,7 +612,7 @@ typedef struct pr_api {
   /* [H] Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL
    * = all hosts; bits past the last host are ignored. Allocates.
    *   PR_ENOENT   unknown profile
-   *   PR_ELIMIT   nwords reaches beyond index 2^20
+   *   PR_ELIMIT   nwords reaches beyond index 2^20, or n_reasons is more than 4,096
    *   PR_EBUSY    another thread is in an H call or in pump */
   int32_t (*explain_all)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint32_t nwords, uint32_t *hosts_by_reason,
                          uint32_t n_reasons);
@@ -618,7 +708,7 @@ typedef struct pr_api {
 
   /* [H] The environment of a replica: K=V\0K=V\0\0. Holds <P>PORT_NAME (_LAST and _COUNT of a block), <P>ADDR_NAME, <P>HOST,
    * <P>HOST_ADDR, <P>SERVICE, <P>NAMESPACE, <P>REPLICA, <P>INCARNATION, the aliases, and PORT when exactly one port is declared.
-   * Before the host has reported an address, ADDR_ and HOST_ADDR are missing. RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the
+   * Where no address is known (yet), that ADDR_ or HOST_ADDR is missing. RUN, SCRATCH, CONTROLLER and TOKEN_FILE are the
    * worker's to add. flags 0. need counts the last NUL.
    *   PR_ENOSPC   cap < *need */
   int32_t (*env)(pr_ctx ctx, pr_alloc id, uint32_t flags, char *buf, uint32_t cap, uint32_t *need);
@@ -633,7 +723,8 @@ typedef struct pr_api {
    *   PR_ENOENT   unknown host */
   int32_t (*host_state)(pr_ctx ctx, uint32_t host, uint32_t state);
 
-  /* [R] A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed.
+  /* [R] A host's addresses, the whole list; n = 0: none, then none of its endpoints is listed. Readers see it at once; which hosts
+   * fit a profile with networks changes with the next txn_begin or pump.
    *   PR_ENOENT   unknown host
    *   PR_ESTALE   seq is not greater
    *   PR_ELIMIT   n > 256 */
@@ -722,10 +813,10 @@ typedef struct pr_api {
    *   PR_ENOSYS   always */
   int32_t (*watch_close)(pr_watch watch);
 
-  /* [A] PR_TEXT_*: name of a number in pr_endpoint, pr_held. Not built yet.
+  /* [A] The name of a number of pr_endpoint: PR_TEXT_SERVICE of service, PR_TEXT_PORT of name, PR_TEXT_HOST of host (who stands at
+   * that index now). Numbers of services and ports are given once and mean the same until destroy. need counts the NUL.
    *   PR_ENOENT   nothing has this number
-   *   PR_ENOSPC   cap < *need
-   *   PR_ENOSYS   always */
+   *   PR_ENOSPC   cap < *need */
   int32_t (*text)(pr_ctx ctx, uint32_t kind, uint32_t number, char *buf, uint32_t cap, uint32_t *need);
 
   /* [A] Counters; with other threads at work not of one moment. Also of a poisoned context. size less than 8 or no multiple of 8 is
@@ -749,42 +840,55 @@ typedef struct pr_api {
   /* [A] The meaning of a PR_R_*: static storage, never NULL, also for numbers nobody knows. */
   const char *(*reason_)(uint32_t reason);
 
-  /* S: supervision; each pr_sup by one thread at a time; no context. None built yet ----------------------------------------- */
+  /* S: supervision; no context. Each pr_sup by one thread at a time: a second caller gets PR_EBUSY at once; different ones by any threads.
+   * At most 65,536 per process. now_ms: CLOCK_MONOTONIC or a like one, one line per pr_sup. PR_EPOISON and PR_EFORK are of one pr_sup, the
+   * others go on; sup_free also ends a poisoned one. These calls may allocate; they start, read and write nothing ------------- */
 
-  /* [S] A machine that has not begun, by a profile in the JSON of the profile page; seed decides jitter and spread. Not built yet.
-   *   PR_ELIMIT   no slot is left
-   *   PR_ENOSYS   always */
+  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md, of which it reads and refuses everything and
+   * keeps the rules of supervision. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
+   *   PR_EINVAL   the profile is refused; last_error has every error with line, column, field and what is allowed
+   *   PR_ELIMIT   65,536 machines exist */
   int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *sup);
 
-  /* [S] A machine as sup_save wrote it, in the same boot. Not built yet.
-   *   PR_ELIMIT   no slot is left
-   *   PR_ENOSYS   always */
+  /* [S] A machine as sup_save wrote it, under the same profile; hand over PR_SE_ADOPT next. Its moments are of one boot: keep the boot's id
+   * (/proc/sys/kernel/random/boot_id) beside the state, and begin anew with sup_new when it differs: every run is lost then.
+   *   PR_EINVAL   the profile is refused, or the state is damaged, cut off or nothing of ours
+   *   PR_EVERSION the state is of a newer version
+   *   PR_ESTATE   the profile's rules of supervision are not those it was saved under
+   *   PR_ELIMIT   65,536 machines exist, or n is beyond 4 MiB */
   int32_t (*sup_load)(pr_str profile_json, const void *state, uint64_t n, pr_sup *sup);
 
-  /* [S] The whole state, as bytes of ours. Not built yet.
+  /* [S] The whole state, effects not yet taken included, as bytes of ours: some KB, at most 1 MB; read by this version and later ones. The
+   * same bytes until something happens.
    *   PR_ENOSPC   cap < *need
-   *   PR_ENOSYS   always */
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_save)(pr_sup sup, void *buf, uint32_t cap, uint32_t *need);
 
-  /* [S] Something happened; then take the effects. An event of an earlier run or probe has none. Not built yet.
+  /* [S] Something happened; then take the effects. An event of an earlier run or probe, or one that came before, has none and is PR_OK.
+   *   PR_EINVAL   also an unknown kind, probe_kind or result, or a code that is none
    *   PR_E2BIG    event uses a field that we do not know
-   *   PR_ENOSYS   always */
+   *   PR_EAGAIN   256 effects were not taken yet: take them first
+   *   PR_ESTATE   the first moment after sup_load is before the state's last one, so it is of another boot: free it, begin anew
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_event)(pr_sup sup, uint64_t now_ms, const pr_sup_event *event);
 
-  /* [S] Does what is due by now_ms; then take the effects. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [S] Does what is due by now_ms; then take the effects. Too early a call does nothing.
+   *   PR_EAGAIN   as sup_event
+   *   PR_ESTATE   as sup_event
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_deadline)(pr_sup sup, uint64_t now_ms);
 
-  /* [S] When sup_deadline is to be called next if nothing happens before; PR_NEVER if nothing is due. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [S] *ms: when sup_deadline is to be called next if nothing happens before; PR_NEVER if nothing is due.
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_next_deadline)(pr_sup sup, uint64_t *ms);
 
-  /* [S] The next thing to do, in order. Returns 1: filled, 0: none is left. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [S] The next thing to do, in order. Returns 1: filled, 0: none is left, effect untouched.
+   *   PR_E2BIG    effect is longer than ours and not zero behind it
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_next_effect)(pr_sup sup, pr_sup_effect *effect);
 
-  /* [S] Ends the machine; its id is stale from here on. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [S] Ends the machine; its id is stale from here on.
+   *   PR_EBUSY    another thread is in this machine */
   int32_t (*sup_free)(pr_sup sup);
 } pr_api;
 

@@ -7,6 +7,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::identity::HostId;
 use crate::port::Protocol;
+use crate::port_pool::{NetworkNo, NetworkSet};
 
 use super::HostSet;
 use super::freed::Freed;
@@ -19,6 +20,8 @@ use super::rooms::{Offered, Rooms, UNCOUNTED};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     sets: Membership,
+    /// In which named networks it has an address.
+    networks: NetworkSet,
     /// Free TCP numbers where that is all that counts; [`ROOMY`] where they are plenty on both sides.
     room: u16,
 }
@@ -55,7 +58,11 @@ impl Entry {
         } else {
             u16::try_from(host.pool.free_count(Protocol::Tcp)).unwrap_or(UNCOUNTED)
         };
-        Self { sets, room }
+        Self {
+            sets,
+            networks: host.networks.unwrap_or_default(),
+            room,
+        }
     }
 }
 
@@ -93,7 +100,18 @@ pub(super) struct Sets {
     pub(super) resting: HostSet,
     /// Somebody waits for numbers of this very host.
     pub(super) wished: HostSet,
+    /// By named network, as far as one was ever named: hosts with an address in it.
+    in_network: Vec<HostSet>,
 }
+
+impl Sets {
+    /// The hosts with an address in a named network.
+    pub(super) fn in_network(&self, network: NetworkNo) -> &HostSet {
+        self.in_network.get(network.place()).unwrap_or(&NOWHERE)
+    }
+}
+
+static NOWHERE: HostSet = HostSet::new();
 
 impl Census {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Sets> {
@@ -116,11 +134,19 @@ impl Census {
         if before.room != after.room {
             self.rooms.set(host, after.room);
         }
-        if before.sets == after.sets {
+        if before.sets == after.sets && before.networks == after.networks {
             return;
         }
-        let after = after.sets;
         let mut sets = self.sets.write();
+        for network in before.networks.differing(after.networks).iter() {
+            let there = after.networks.contains(network);
+            let place = network.place();
+            if sets.in_network.len() <= place {
+                sets.in_network.resize_with(place + 1, HostSet::new);
+            }
+            sets.in_network[place].set(host, there);
+        }
+        let after = after.sets;
         sets.known.set(host, after.is_known);
         sets.up.set(host, after.is_up);
         sets.scarce.set(host, after.is_scarce);
@@ -148,6 +174,16 @@ impl Census {
             }
         }
         (roomy, unclear)
+    }
+
+    /// Makes room for the hosts of so many named networks.
+    pub(super) fn room_for_networks(&self, networks: usize) {
+        let sets = &mut *self.sets.write();
+        let networks = networks.max(sets.in_network.len());
+        sets.in_network.resize_with(networks, HostSet::new);
+        for there in &mut sets.in_network {
+            there.room_as(&sets.known);
+        }
     }
 
     /// There is new room on `host`.

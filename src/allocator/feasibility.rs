@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::identity::HostId;
 use crate::port::{Port, Protocol};
-use crate::port_pool::{Awaited, Choice, Side};
+use crate::port_pool::{Awaited, Choice, Listing, PortPool, Side};
 
 use super::census::{ROOM, ROOMY};
 use super::host_set::Bits;
@@ -17,10 +17,28 @@ const WORDS_PER_HOST: u64 = 160;
 /// What questions need room for, kept and used again.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    pub(super) choice: Choice,
+    pub(super) look: Look,
     pub(super) awaited: SeenAwaited,
     /// Hosts that the sets do not decide.
     doubted: HostSet,
+    /// Hosts that are asked one after the other.
+    pub(super) asked: HostSet,
+    pub(super) listed: Listed,
+}
+
+/// What a look at one host needs room for.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    pub(super) choice: Choice,
+    /// A host's pool as it will be later; whose does not matter.
+    pub(super) later: Option<Box<PortPool>>,
+}
+
+/// What is not free on one host, kept until the transaction ends.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) host: Option<HostId>,
+    pub(super) listing: Listing,
 }
 
 impl Scratch {
@@ -60,13 +78,17 @@ impl Allocator {
         if let Some(candidates) = candidates {
             out.intersect(candidates);
         }
+        for network in need.request.networks().iter() {
+            out.intersect(self.census.read().in_network(network));
+        }
         if need.request.is_empty() {
             return;
         }
         let Scratch {
-            choice,
+            look,
             awaited,
             doubted,
+            ..
         } = scratch;
         let around = Around::new(&awaited.numbers, self.now(), need.at);
         let doubt = if self.asks_each(need, out) {
@@ -75,7 +97,7 @@ impl Allocator {
             self.narrow(need, &around, out, doubted)
         };
         let mut fits = |id| {
-            let asked = self.hosts.with(id, |host| host.fits(need, &around, choice));
+            let asked = self.hosts.with(id, |host| host.fits(need, &around, look));
             asked.unwrap_or(false)
         };
         match doubt {

@@ -186,7 +186,7 @@ impl Allocator {
                     let around = Around::new(&work.scratch.awaited.numbers, self.now(), None);
                     let mut why = Vec::new();
                     let need = Need::new(request, replica.service);
-                    host.explain(&need, &around, &mut work.scratch.choice, &mut why);
+                    host.explain(&need, &around, &mut work.scratch.look, &mut why);
                     return Err(refused(ReserveError::Refused { host: id, why }));
                 }
             }
@@ -207,11 +207,11 @@ impl Allocator {
         }
         for (place, member) in members.iter().enumerate() {
             let host = locked.host_mut(member.host);
-            let error = match host.map(|host| host.state.cause()) {
+            let error = match host.map(|host| host.barriers(member.request).next()) {
                 Some(None) => continue,
-                Some(Some(cause)) => ReserveError::Refused {
+                Some(Some(barrier)) => ReserveError::Refused {
                     host: member.host,
-                    why: vec![about_host(cause)],
+                    why: vec![barrier],
                 },
                 None => unknown(member.host),
             };
@@ -239,7 +239,7 @@ impl Allocator {
             }
         }
         let mut why = Vec::new();
-        let fits = PortPool::choose_same(&pools, &mut scratch.choice, Causes::All(&mut why));
+        let fits = PortPool::choose_same(&pools, &mut scratch.look.choice, Causes::All(&mut why));
         if !fits && !members.is_empty() {
             return Err(GangError::NothingInCommon { why });
         }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use crate::identity::{HostId, HostName, ReplicaId};
-use crate::port_pool::{Awaited, Cause, Draw, Phase, PoolRanges, PortPool};
+use crate::port_pool::{
+    Awaited, Cause, Draw, NetworkSet, Phase, PoolRanges, PortPool, PortRequest, Why, WhyPort,
+};
 use crate::time::Monotonic;
 
 use super::census::Entry;
+use super::question::about_host;
 
 /// What a host is and offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,11 +150,13 @@ pub struct UnknownHost {
 }
 
 /// One host, under the lock of its slot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Host {
     pub(super) name: HostName,
     pub(super) state: HostState,
     pub(super) cooling: Option<Duration>,
+    /// The named networks in which it has an address; `None`: it has not said yet.
+    pub(super) networks: Option<NetworkSet>,
     pub(super) pool: PortPool,
     /// Numbers that requests wait for which want this host.
     pub(super) awaited: Awaited,
@@ -167,11 +172,67 @@ impl Host {
             name: spec.name,
             state: HostState::default(),
             cooling: spec.cooling,
+            networks: None,
             pool: PortPool::new(spec.ranges, spec.draw),
             awaited: Awaited::default(),
             queued: None,
             counted: Entry::default(),
         }
+    }
+
+    /// A copy to try something on; see [`Self::copy_from`].
+    pub(super) fn copy(&self) -> Self {
+        let mut copy = Self {
+            name: self.name.clone(),
+            state: self.state,
+            cooling: self.cooling,
+            networks: self.networks,
+            pool: PortPool::default(),
+            awaited: Awaited::default(),
+            queued: None,
+            counted: Entry::default(),
+        };
+        copy.copy_from(self);
+        copy
+    }
+
+    /// Writes a copy of `from` over this one, to try something on: what is awaited there is known by its numbers
+    /// only. Allocates nothing once there is the room.
+    pub(super) fn copy_from(&mut self, from: &Self) {
+        self.name.clone_from(&from.name);
+        self.state = from.state;
+        self.cooling = from.cooling;
+        self.networks = from.networks;
+        self.pool.clone_from(&from.pool);
+        self.awaited.copy_numbers(&from.awaited);
+        self.queued = from.queued;
+        self.counted = from.counted;
+    }
+
+    /// Whether nothing keeps `request` away but, perhaps, its numbers.
+    pub(super) fn takes(&self, request: &PortRequest) -> bool {
+        let networks = self.networks.unwrap_or_default();
+        self.state.cause().is_none() && networks.has_all(request.networks())
+    }
+
+    /// What keeps `request` away whatever its numbers are.
+    pub(super) fn barriers(&self, request: &PortRequest) -> impl Iterator<Item = Why> {
+        let silent = self.networks.is_none() && !request.networks().is_empty();
+        let silent = silent && self.state != HostState::NotReported;
+        let about_all = (self.state.cause()).or(silent.then_some(Cause::HostNotReported));
+        let there = self.networks;
+        let missing = request.named_networks().filter_map(move |(port, network)| {
+            let why = WhyPort {
+                name: port.name.clone(),
+                protocol: port.protocol,
+                number: None,
+            };
+            (!there?.contains(network)).then_some(Why {
+                port: Some(why),
+                cause: Cause::NoAddress,
+            })
+        });
+        about_all.map(about_host).into_iter().chain(missing)
     }
 
     /// Whether a transaction is open that took ports here.

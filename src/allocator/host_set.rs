@@ -21,8 +21,8 @@ impl HostSet {
 
     /// No host.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
     }
 
     /// No host, with room for those below `hosts`.
@@ -60,10 +60,19 @@ impl HostSet {
             .extend_from_slice(words.get(..most).unwrap_or(words));
     }
 
-    /// As [`Self::set_words`], from words that come one by one.
-    pub(crate) fn fill_words(&mut self, words: impl Iterator<Item = u64>) {
+    /// Makes this the set of those words, without the hosts from `end` on. Allocates nothing once it has
+    /// the room.
+    pub(crate) fn refill(&mut self, words: impl Iterator<Item = u64>, end: u32) {
         self.words.clear();
-        self.words.extend(words.take(Self::MAX_HOSTS as usize / 64));
+        let most = (Self::MAX_HOSTS.min(end)).div_ceil(64);
+        let last = (!end.is_multiple_of(64)).then(|| end / 64);
+        self.words.extend((0..most).zip(words).map(|(at, word)| {
+            if last == Some(at) {
+                word & ((1 << (end % 64)) - 1)
+            } else {
+                word
+            }
+        }));
     }
 
     /// Writes the set into words as [`Self::from_words`] reads them; hosts beyond the last word are
@@ -116,6 +125,13 @@ impl HostSet {
             self.insert(host);
         } else {
             self.remove(host);
+        }
+    }
+
+    /// Makes room for every host of `other`, so that putting them in allocates nothing.
+    pub(super) fn room_as(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
         }
     }
 

@@ -6,7 +6,7 @@ use parking_lot::MutexGuard;
 
 use crate::identity::{HostId, HostName, ReplicaId};
 use crate::port::{Port, PortRange, Protocol};
-use crate::port_pool::{Foreign, PoolRanges, PortState, Side, Stranger};
+use crate::port_pool::{Foreign, NetworkSet, PoolRanges, PortState, Side, Stranger};
 use crate::time::Monotonic;
 
 use super::census::Entry;
@@ -234,6 +234,34 @@ impl Allocator {
             self.recount(id, host);
         });
         known.ok_or(UnknownHost { host })
+    }
+
+    /// In which named networks the host has an address; `None`: it has not said. Requests for others do
+    /// not fit there. Frees nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownHost`].
+    pub fn set_networks(
+        &self,
+        host: HostId,
+        networks: Option<NetworkSet>,
+    ) -> Result<(), UnknownHost> {
+        let id = host;
+        let known = self.hosts.with(id, |host| {
+            let before = std::mem::replace(&mut host.networks, networks);
+            if host.networks != before {
+                self.census.free(id);
+            }
+            self.recount(id, host);
+        });
+        known.ok_or(UnknownHost { host })
+    }
+
+    /// Makes room for the sets of hosts in so many named networks, so that [`Self::set_networks`] allocates
+    /// nothing for hosts that are known now.
+    pub fn room_for_networks(&self, networks: usize) {
+        self.census.room_for_networks(networks);
     }
 
     /// Replaces the list of listeners on the host that are not ours. A number that the list before

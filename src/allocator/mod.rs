@@ -46,6 +46,7 @@
 //! ```
 
 mod census;
+mod copies;
 mod deadlines;
 mod feasibility;
 mod freed;
@@ -113,7 +114,7 @@ pub use reserve::ReserveError;
 pub use restore::{Conflict, CoolingRecord, Export, GrantRecord};
 pub use same::SameError;
 pub use stats::AllocatorStats;
-pub use summary::Summary;
+pub use summary::{CauseCounts, Summary};
 pub use transaction::{Mark, StaleMark, Suspended, Transaction};
 pub use what_if::{SuspendedWhatIf, WhatIf};
 
@@ -124,6 +125,7 @@ use host_table::HostTable;
 use placements::Placements;
 use waiting::Waiting;
 use watches::Watches;
+use what_if::Worlds;
 use work::{Spares, next_number};
 
 /// Ports for replicas over all hosts. See the [module page](self) for what it promises.
@@ -144,6 +146,7 @@ pub struct Allocator {
     census: Census,
     watches: Watches,
     spares: Spares,
+    worlds: Worlds,
 }
 
 /// Spans and limits of an allocator.
@@ -215,6 +218,7 @@ impl Allocator {
             census: Census::default(),
             watches: Watches::default(),
             spares: Spares::with_room(no, config.room_for)?,
+            worlds: Worlds::default(),
         })
     }
 
@@ -263,6 +267,14 @@ impl Allocator {
     pub fn ports(&self, host: HostId) -> Vec<ListedPorts> {
         let listed = self.hosts.with(host, |host| host.pool.listed());
         listed.unwrap_or_default()
+    }
+
+    /// What rests on `host` after its release: by side, then ascending, with the end of the rest and whose it
+    /// was; nothing for an unknown host. Cost: linear in what rests.
+    #[must_use]
+    pub fn resting(&self, host: HostId) -> Vec<(Side, PortRange, Monotonic, ServiceId)> {
+        let resting = self.hosts.with(host, |host| host.pool.cooling().collect());
+        resting.unwrap_or_default()
     }
 
     /// When cooling, or the rest after a refused bind, next ends somewhere; `None` if nothing

@@ -34,6 +34,13 @@ pub(super) struct Placement {
     pub(super) owner: Owner,
 }
 
+impl Placement {
+    /// Whether an open transaction took it, which may give it back.
+    pub(super) const fn is_claimed(&self) -> bool {
+        matches!(self.owner, Owner::Claimed(_))
+    }
+}
+
 /// Why a replica cannot be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimError {
@@ -54,7 +61,7 @@ pub(super) type Key = (ServiceId, u32);
     clippy::disallowed_types,
     reason = "looked up only; its order reaches no decision"
 )]
-type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+pub(super) type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Cache lines of its own, so that threads at two shards do not meet.
 #[derive(Debug, Default)]
@@ -215,11 +222,11 @@ impl Placements {
         Ok(other)
     }
 
-    /// Every placement of a replica, sorted by incarnation, then host.
-    pub(super) fn list(&self, replica: ReplicaId) -> Placed {
+    /// Tells every placement of a replica, sorted by incarnation, then host, under a lock.
+    pub(super) fn each(&self, replica: ReplicaId, tell: impl FnMut(&Placement)) {
         let key = key(replica);
         let shard = self.shard(key).lock();
-        shard.placed.get(&key).cloned().unwrap_or_default()
+        shard.placed.get(&key).into_iter().flatten().for_each(tell);
     }
 
     /// Forgets that `replica` has ports on `host`.
@@ -395,7 +402,7 @@ impl Shard {
     }
 }
 
-const fn key(replica: ReplicaId) -> Key {
+pub(super) const fn key(replica: ReplicaId) -> Key {
     (replica.service, replica.index)
 }
 

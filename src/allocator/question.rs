@@ -2,11 +2,12 @@
 
 use crate::identity::ServiceId;
 use crate::port_pool::{
-    Ask, Awaited, Cause, Causes, Choice, PortGrant, PortPool, PortRequest, Want, Why, WhyPort,
+    Ask, Awaited, Cause, Causes, PortGrant, PortPool, PortRequest, Want, Why, WhyPort,
 };
 use crate::time::Monotonic;
 
 use super::Need;
+use super::feasibility::Look;
 use super::host::Host;
 
 /// What a question depends on beside the host.
@@ -48,12 +49,13 @@ impl Host {
     }
 
     /// Whether the host answers `need`.
-    pub(super) fn fits(&self, need: &Need<'_>, around: &Around<'_>, choice: &mut Choice) -> bool {
-        if self.state.cause().is_some() {
+    pub(super) fn fits(&self, need: &Need<'_>, around: &Around<'_>, look: &mut Look) -> bool {
+        if !self.takes(need.request) {
             return false;
         }
         let ask = self.ask(need.service, need.request, None, around);
-        self.then(around, |pool| {
+        let Look { choice, later } = look;
+        self.then(around, later, |pool| {
             if need.replicas <= 1 {
                 pool.choose(&ask, choice, Causes::Untold)
             } else {
@@ -67,10 +69,10 @@ impl Host {
         &self,
         need: &Need<'_>,
         around: &Around<'_>,
-        choice: &mut Choice,
+        look: &mut Look,
         most: u32,
     ) -> u32 {
-        if self.state.cause().is_some() {
+        if !self.takes(need.request) {
             return 0;
         }
         let most = if need.request.has_blocks() {
@@ -79,7 +81,8 @@ impl Host {
             most
         };
         let ask = self.ask(need.service, need.request, None, around);
-        self.then(around, |pool| pool.fits_times(&ask, choice, most))
+        let Look { choice, later } = look;
+        self.then(around, later, |pool| pool.fits_times(&ask, choice, most))
     }
 
     /// Pushes every cause against `need`; nothing if it fits.
@@ -87,12 +90,13 @@ impl Host {
         &self,
         need: &Need<'_>,
         around: &Around<'_>,
-        choice: &mut Choice,
+        look: &mut Look,
         why: &mut Vec<Why>,
     ) {
-        why.extend(self.state.cause().map(about_host));
+        why.extend(self.barriers(need.request));
         let ask = self.ask(need.service, need.request, None, around);
-        self.then(around, |pool| {
+        let Look { choice, later } = look;
+        self.then(around, later, |pool| {
             let fits = pool.choose(&ask, choice, Causes::All(why));
             if fits && need.replicas > 1 {
                 let times = pool.fits_times(&ask, choice, need.replicas);
@@ -106,13 +110,15 @@ impl Host {
         &self,
         need: &Need<'_>,
         around: &Around<'_>,
-        choice: &mut Choice,
+        look: &mut Look,
     ) -> Option<Why> {
-        if let Some(cause) = self.state.cause() {
-            return Some(about_host(cause));
+        let barrier = self.barriers(need.request).next();
+        if barrier.is_some() {
+            return barrier;
         }
         let ask = self.ask(need.service, need.request, None, around);
-        self.then(around, |pool| {
+        let Look { choice, later } = look;
+        self.then(around, later, |pool| {
             let mut first = None;
             let fits = pool.choose(&ask, choice, Causes::First(&mut first));
             if fits && need.replicas > 1 {
@@ -126,12 +132,18 @@ impl Host {
     }
 
     /// Asks the pool as it is, or as it will be at the later moment that the question is about.
-    fn then<R>(&self, around: &Around<'_>, ask: impl FnOnce(&PortPool) -> R) -> R {
+    fn then<R>(
+        &self,
+        around: &Around<'_>,
+        later: &mut Option<Box<PortPool>>,
+        ask: impl FnOnce(&PortPool) -> R,
+    ) -> R {
         match around.later {
             Some(at) if self.pool.next_deadline().is_some_and(|due| due <= at) => {
-                let mut later = self.pool.clone();
+                let later = later.get_or_insert_default();
+                (**later).clone_from(&self.pool);
                 later.end_due(at, &mut |_, _| {});
-                ask(&later)
+                ask(later)
             }
             _ => ask(&self.pool),
         }

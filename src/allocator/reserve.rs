@@ -114,7 +114,8 @@ impl Transaction<'_> {
                     return Err(ReserveError::of(claim, replica));
                 }
                 let need = Need::new(request, replica.service);
-                let why = allocator.explain_with(host, &need, &mut work.scratch);
+                let mut why = Vec::new();
+                allocator.explain_with(host, &need, &mut work.scratch, &mut why);
                 if why.is_empty() {
                     // It fits by now: others gave something back.
                     return Err(ReserveError::DoesNotFit { host, port: None });
@@ -186,8 +187,11 @@ impl Allocator {
         let scratch = &mut work.scratch;
         let around = Around::new(&scratch.awaited.numbers, self.now(), None);
         let ask = host.ask(replica.service, request, former, &around);
-        let takes_new = host.state.cause().is_none();
-        let fits = takes_new && host.pool.choose(&ask, &mut scratch.choice, Causes::Untold);
+        let takes_new = host.takes(request);
+        let fits = takes_new
+            && host
+                .pool
+                .choose(&ask, &mut scratch.look.choice, Causes::Untold);
         // The pool is asked first: a refusal, which is what a full cluster mostly answers, then costs no
         // look at the placements, unless the replica itself is in its way.
         let claim = if fits {
@@ -206,7 +210,7 @@ impl Allocator {
                 self.take_chosen(id, host, replica, request, work);
                 Attempt::Taken
             }
-            None if takes_new => Attempt::NoFit(work.scratch.choice.failed()),
+            None if takes_new => Attempt::NoFit(work.scratch.look.choice.failed()),
             None => Attempt::NoFit(None),
         }
     }
@@ -220,7 +224,7 @@ impl Allocator {
         request: &PortRequest,
         work: &mut Work,
     ) {
-        let choice = &work.scratch.choice;
+        let choice = &work.scratch.look.choice;
         host.pool.take(replica, request, choice, &mut work.undo);
         work.steps.push(Step { host: id, replica });
         for (side, range) in host.pool.numbers_of(replica) {

@@ -179,8 +179,9 @@ fn take(
     let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
     for (member, (id, replica)) in members.iter().enumerate() {
         let host = host(locked, *id);
-        let cause = host.map_or(Some(Cause::UnknownHost), |host| host.state.cause());
-        if let Some(cause) = cause {
+        let barrier = host.map(|host| host.barriers(request).next());
+        let cause = barrier.map(|barrier| barrier.map(|why| why.cause));
+        if let Some(cause) = cause.unwrap_or(Some(Cause::UnknownHost)) {
             return Err(SameError::Host { member, cause });
         }
         pools.extend(host.map(|host| {
@@ -188,7 +189,7 @@ fn take(
             (&host.pool, ask)
         }));
     }
-    let fits = PortPool::choose_same(&pools, &mut scratch.choice, Causes::All(why));
+    let fits = PortPool::choose_same(&pools, &mut scratch.look.choice, Causes::All(why));
     work.same.pools = room_of(pools);
     if !fits && !members.is_empty() {
         return Err(SameError::NothingInCommon);

@@ -35,6 +35,49 @@ impl Summary {
     }
 }
 
+/// How many hosts fit, and how many have each cause as their first: the numbers of a [`Summary`] alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CauseCounts {
+    fitting: u32,
+    /// By the number of the code.
+    by_cause: [u32; CODES],
+}
+
+/// Above every number of a code.
+const CODES: usize = {
+    let (mut above, mut at) = (0, 0);
+    while at < CauseCode::ALL.len() {
+        let number = CauseCode::ALL[at].number() as usize;
+        if number >= above {
+            above = number + 1;
+        }
+        at += 1;
+    }
+    above
+};
+
+impl CauseCounts {
+    /// How many hosts fit.
+    #[must_use]
+    pub const fn fitting(&self) -> u32 {
+        self.fitting
+    }
+
+    /// How many hosts have this cause as their first.
+    #[must_use]
+    pub const fn of(&self, code: CauseCode) -> u32 {
+        self.by_cause[code.number() as usize]
+    }
+
+    /// Counts one host: its first cause, or that it fits.
+    pub const fn add(&mut self, first: Option<CauseCode>) {
+        match first {
+            Some(code) => self.by_cause[code.number() as usize] += 1,
+            None => self.fitting += 1,
+        }
+    }
+}
+
 /// `0 of 3 hosts fit: 2 HELD, 1 HOST DRAINED`.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

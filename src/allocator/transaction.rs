@@ -1,15 +1,15 @@
 //! Decisions that become true together or not at all.
 
 use crate::identity::{HostId, ReplicaId};
-use crate::port_pool::{Cause, Choice, Phase, PortGrant, Why};
+use crate::port_pool::{Cause, ListedPorts, Phase, PortGrant, Why};
 use crate::time::Monotonic;
 
-use super::feasibility::{Scratch, SeenAwaited};
+use super::feasibility::Scratch;
 use super::host::Host;
 use super::placements::TransactionNo;
 use super::question::{Around, about_host};
 use super::work::{Step, Work};
-use super::{Allocator, HostSet, Need, Summary};
+use super::{Allocator, CauseCounts, HostSet, Need, Summary};
 
 /// An open transaction: what it takes is free for nobody and seen by no reader until
 /// [`Self::commit`]. Dropped, it leaves no trace.
@@ -149,33 +149,75 @@ impl<'a> Transaction<'a> {
         let scratch = &mut self.work().scratch;
         allocator.waiting.refresh(&mut scratch.awaited);
         let around = Around::new(&scratch.awaited.numbers, allocator.now(), need.at);
-        let choice = &mut scratch.choice;
+        let look = &mut scratch.look;
         let times = allocator
             .hosts
-            .with(host, |host| host.fits_times(need, &around, choice, most));
+            .with(host, |host| host.fits_times(need, &around, look, most));
         times.unwrap_or(0)
     }
 
     /// Every cause that keeps `need` from `host`; nothing if it fits.
     #[must_use]
     pub fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        self.allocator
-            .explain_with(host, need, &mut Scratch::default())
+        let mut why = Vec::new();
+        let scratch = &mut Scratch::default();
+        self.allocator.explain_with(host, need, scratch, &mut why);
+        why
+    }
+
+    /// As [`Self::explain`], but pushes the causes to `why`, and allocates nothing once that has the room.
+    /// Cost: for each cause that names a holder a look at every grant of the host.
+    pub fn explain_into(&mut self, host: HostId, need: &Need<'_>, why: &mut Vec<Why>) {
+        let allocator = self.allocator;
+        allocator.explain_with(host, need, &mut self.work().scratch, why);
     }
 
     /// The first cause that keeps `need` from `host`; `None` if it fits.
     #[must_use]
     pub fn explain_first(&self, host: HostId, need: &Need<'_>) -> Option<Why> {
-        let mut awaited = SeenAwaited::default();
-        let choice = &mut Choice::default();
-        self.allocator
-            .explain_first(host, need, &mut awaited, choice)
+        let scratch = &mut Scratch::default();
+        self.allocator.explain_first(host, need, scratch)
     }
 
     /// The first cause of each of `candidates` (`None`: all hosts), summed.
     #[must_use]
     pub fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
         self.allocator.explain_all(need, candidates)
+    }
+
+    /// Adds to `counts` how many of `candidates` (`None`: all hosts) fit, and what the first cause against each
+    /// of the others is: the numbers of [`Self::explain_all`], but allocates nothing once warm.
+    pub fn count_causes(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        counts: &mut CauseCounts,
+    ) {
+        let allocator = self.allocator;
+        allocator.count_causes(need, candidates, &mut self.work().scratch, counts);
+    }
+
+    /// Every number of `host` that is not free, as [`Allocator::ports`] lists them, as it was before this
+    /// transaction took any; `None` if there is no such host. Cost: sorts the runs of the host, but for the
+    /// host that was asked about last, whose list is kept. Allocates nothing once warm.
+    pub fn listed(&mut self, host: HostId) -> Option<&[ListedPorts]> {
+        let allocator = self.allocator;
+        let Work {
+            steps,
+            undo,
+            scratch,
+            ..
+        } = self.work();
+        let listed = &mut scratch.listed;
+        if listed.host != Some(host) {
+            listed.host = None;
+            let is_here = |place: usize| steps.get(place).is_some_and(|step| step.host == host);
+            let listing = &mut listed.listing;
+            let list = |there: &mut Host| there.pool.list(listing, undo, is_here);
+            allocator.hosts.with(host, list)?;
+            listed.host = Some(host);
+        }
+        Some(&listed.listing.entries)
     }
 
     /// A point to come back to, to try another host.
@@ -274,49 +316,66 @@ impl Allocator {
         host: HostId,
         need: &Need<'_>,
         scratch: &mut Scratch,
-    ) -> Vec<Why> {
+        why: &mut Vec<Why>,
+    ) {
         self.waiting.refresh(&mut scratch.awaited);
         let around = Around::new(&scratch.awaited.numbers, self.now(), need.at);
-        let choice = &mut scratch.choice;
-        let mut why = Vec::new();
+        let look = &mut scratch.look;
         let known = self
             .hosts
-            .with(host, |host| host.explain(need, &around, choice, &mut why));
+            .with(host, |host| host.explain(need, &around, look, why));
         if known.is_none() {
             why.push(about_host(Cause::UnknownHost));
         }
-        why
     }
 
     pub(super) fn explain_first(
         &self,
         host: HostId,
         need: &Need<'_>,
-        awaited: &mut SeenAwaited,
-        choice: &mut Choice,
+        scratch: &mut Scratch,
     ) -> Option<Why> {
-        self.waiting.refresh(awaited);
-        let around = Around::new(&awaited.numbers, self.now(), need.at);
+        self.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, self.now(), need.at);
+        let look = &mut scratch.look;
         let first = self
             .hosts
-            .with(host, |host| host.explain_first(need, &around, choice));
+            .with(host, |host| host.explain_first(need, &around, look));
         first.unwrap_or(Some(about_host(Cause::UnknownHost)))
     }
 
     pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
-        let (mut awaited, mut choice) = (SeenAwaited::default(), Choice::default());
+        let mut scratch = Scratch::default();
         let mut summary = Summary::default();
-        let mut add = |id| {
-            let why = self.explain_first(id, need, &mut awaited, &mut choice);
-            summary.add(id, why);
-        };
-        match candidates {
-            Some(candidates) => candidates.iter().for_each(&mut add),
-            None => {
-                let known = self.census.read().known.clone();
-                known.iter().for_each(&mut add);
-            }
+        self.set_asked(candidates, &mut scratch.asked);
+        let asked = std::mem::take(&mut scratch.asked);
+        for id in asked.iter() {
+            summary.add(id, self.explain_first(id, need, &mut scratch));
         }
         summary
+    }
+
+    fn count_causes(
+        &self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        scratch: &mut Scratch,
+        counts: &mut CauseCounts,
+    ) {
+        let mut asked = std::mem::take(&mut scratch.asked);
+        self.set_asked(candidates, &mut asked);
+        for id in asked.iter() {
+            let first = self.explain_first(id, need, scratch);
+            counts.add(first.map(|why| why.cause.code()));
+        }
+        scratch.asked = asked;
+    }
+
+    /// The candidates of a question, or all hosts.
+    pub(super) fn set_asked(&self, candidates: Option<&HostSet>, asked: &mut HostSet) {
+        match candidates {
+            Some(candidates) => asked.clone_from(candidates),
+            None => asked.clone_from(&self.census.read().known),
+        }
     }
 }

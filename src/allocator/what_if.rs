@@ -1,32 +1,38 @@
 //! Questions about what would be: who could start if these ended? Nothing of it happens.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use parking_lot::Mutex;
 
 use crate::identity::{HostId, ReplicaId};
+use crate::port::PortRange;
 use crate::port_pool::{
-    Ask, Cause, Causes, Choice, PortGrant, PortPool, PortRequest, UndoLog, Why,
+    Ask, Cause, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
 };
 use crate::time::Monotonic;
 
-use super::feasibility::{Scratch, SeenAwaited};
+use super::copies::Copies;
+use super::feasibility::{Look, Scratch};
 use super::gang::{check_alike, unknown};
 use super::host::Host;
-use super::placements::{Owner, Placement, TransactionNo, against};
+use super::placements::{ClaimError, Key, Map, TransactionNo, key};
 use super::question::{Around, about_host};
+use super::reserve::Attempt;
 use super::work::{Marks, next_number};
 use super::{
-    Allocator, GangError, GangMember, HostSet, Mark, Need, ReleaseError, ReserveError, SameNumbers,
-    StaleMark, Summary,
+    Allocator, CauseCounts, GangError, GangMember, HostSet, Mark, Need, ReleaseError, ReserveError,
+    SameNumbers, StaleMark, Summary,
 };
 
 /// A transaction that is never committed, on copies of the hosts it touches: a host is copied when
-/// a reservation or a [`Self::give`] first touches it, and stays as it was then; all other hosts are
+/// a reservation that fits or a [`Self::give`] first touches it, and stays as it was then; all other hosts are
 /// seen as they are. Nobody else sees any of it, and dropping it is free.
+///
+/// The memory of the copies is kept for the next what-if. A copy costs what the host holds; an allocation
+/// only where no what-if touched the host before, or the host grew since.
 #[derive(Debug)]
 pub struct WhatIf<'a> {
     allocator: &'a Allocator,
-    world: Box<World>,
+    /// There until the what-if ends.
+    world: Option<Box<World>>,
 }
 
 /// A what-if without its borrow: plain data, for callers that cannot keep one between calls. Dropped,
@@ -43,19 +49,113 @@ struct World {
     no: TransactionNo,
     /// The allocator that it belongs to.
     home: u64,
-    copies: BTreeMap<HostId, Host>,
+    copies: Copies,
     steps: Vec<Step>,
+    /// The last step of each replica, whatever its incarnation.
+    latest: Map<Key, usize>,
     undo: UndoLog,
     marks: Marks,
     scratch: Scratch,
 }
 
-#[derive(Debug)]
-enum Step {
-    Reserved(HostId, ReplicaId),
-    /// Given back, and the pool as it was before.
-    Given(HostId, ReplicaId, Box<PortPool>),
+/// One thing that was tried, on one host.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    host: HostId,
+    replica: ReplicaId,
+    does: Does,
+    /// The step of the same replica before this one.
+    before: Option<usize>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Reserve,
+    Give,
+}
+
+impl World {
+    fn new(home: u64) -> Self {
+        Self {
+            no: TransactionNo(next_number()),
+            home,
+            copies: Copies::default(),
+            steps: Vec::new(),
+            latest: Map::default(),
+            undo: UndoLog::default(),
+            marks: Marks::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Notes what was tried.
+    fn note(&mut self, host: HostId, replica: ReplicaId, does: Does) {
+        let before = self.latest.insert(key(replica), self.steps.len());
+        self.steps.push(Step {
+            host,
+            replica,
+            does,
+            before,
+        });
+    }
+
+    /// Undoes the last step.
+    fn take_back(&mut self) {
+        let Some(step) = self.steps.pop() else {
+            return;
+        };
+        match step.before {
+            Some(before) => self.latest.insert(key(step.replica), before),
+            None => self.latest.remove(&key(step.replica)),
+        };
+        if let Some(host) = self.copies.get_mut(step.host) {
+            let whose = host.pool.undo(&mut self.undo);
+            debug_assert_eq!(
+                whose,
+                Some(step.replica),
+                "steps and their undo go together"
+            );
+        }
+    }
+
+    /// What was tried with a replica, the last first.
+    fn steps_of(&self, replica: ReplicaId) -> impl Iterator<Item = &Step> {
+        let latest = self.latest.get(&key(replica)).copied();
+        std::iter::successors(latest.and_then(|at| self.steps.get(at)), |step| {
+            self.steps.get(step.before?)
+        })
+    }
+
+    /// Whether this incarnation has ended here, on this host or on any.
+    fn is_given(&self, replica: ReplicaId, host: Option<HostId>) -> bool {
+        self.steps_of(replica).any(|step| {
+            step.does == Does::Give
+                && step.replica == replica
+                && host.is_none_or(|host| step.host == host)
+        })
+    }
+
+    /// Forgets everything, and keeps the memory.
+    fn clear(&mut self) {
+        self.copies.clear();
+        self.steps.clear();
+        self.latest.clear();
+        self.undo.clear();
+        self.marks.clear();
+        self.scratch.listed.host = None;
+    }
+}
+
+/// What ended what-ifs leave for later ones.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "what is lent out and suspended moves as one word"
+)]
+pub(super) struct Worlds(Mutex<Vec<Box<World>>>);
+
+/// More than are open at once, mostly.
+const MOST_SPARE: usize = 8;
 
 impl Allocator {
     /// Opens a what-if at `now`, after ending all that is due on every host.
@@ -65,17 +165,10 @@ impl Allocator {
     }
 
     fn imagine(&self) -> WhatIf<'_> {
+        let spare = self.worlds.0.lock().pop();
         WhatIf {
             allocator: self,
-            world: Box::new(World {
-                no: TransactionNo(next_number()),
-                home: self.no,
-                copies: BTreeMap::new(),
-                steps: Vec::new(),
-                undo: UndoLog::default(),
-                marks: Marks::default(),
-                scratch: Scratch::default(),
-            }),
+            world: Some(spare.unwrap_or_else(|| Box::new(World::new(self.no)))),
         }
     }
 
@@ -87,12 +180,30 @@ impl Allocator {
         }
         WhatIf {
             allocator: self,
-            world: suspended.world,
+            world: Some(suspended.world),
+        }
+    }
+}
+
+impl Drop for WhatIf<'_> {
+    fn drop(&mut self) {
+        if let Some(mut world) = self.world.take() {
+            world.clear();
+            let mut spare = self.allocator.worlds.0.lock();
+            if spare.len() < MOST_SPARE {
+                spare.push(world);
+            }
         }
     }
 }
 
 impl WhatIf<'_> {
+    fn world(&mut self) -> &mut World {
+        self.world
+            .as_deref_mut()
+            .expect("a what-if has its world until it ends")
+    }
+
     /// As [`Transaction::feasible`](super::Transaction::feasible).
     #[must_use]
     pub fn feasible(&mut self, need: &Need<'_>, candidates: Option<&HostSet>) -> HostSet {
@@ -109,60 +220,86 @@ impl WhatIf<'_> {
         out: &mut HostSet,
     ) {
         let allocator = self.allocator;
-        let scratch = &mut self.world.scratch;
+        let World {
+            scratch, copies, ..
+        } = self.world();
         allocator.find_feasible(need, candidates, scratch, out);
         let around = Around::new(&scratch.awaited.numbers, allocator.now(), need.at);
-        for (id, host) in &self.world.copies {
-            let asked = candidates.is_none_or(|candidates| candidates.contains(*id));
-            out.set(*id, asked && host.fits(need, &around, &mut scratch.choice));
+        for (id, host) in copies.iter() {
+            let asked = candidates.is_none_or(|candidates| candidates.contains(id));
+            out.set(id, asked && host.fits(need, &around, &mut scratch.look));
         }
     }
 
     /// As [`Transaction::max_replicas`](super::Transaction::max_replicas).
     pub fn max_replicas(&mut self, need: &Need<'_>, host: HostId, most: u32) -> u32 {
-        let mut choice = Choice::default();
-        let times = self.ask(host, need, |host, around| {
-            host.fits_times(need, around, &mut choice, most)
+        let times = self.ask(host, need, |host, around, look| {
+            host.fits_times(need, around, look, most)
         });
         times.unwrap_or(0)
     }
 
     /// As [`Transaction::explain`](super::Transaction::explain).
     #[must_use]
-    pub fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        let (mut why, mut choice) = (Vec::new(), Choice::default());
-        let known = self.ask(host, need, |host, around| {
-            host.explain(need, around, &mut choice, &mut why);
+    pub fn explain(&mut self, host: HostId, need: &Need<'_>) -> Vec<Why> {
+        let mut why = Vec::new();
+        self.explain_into(host, need, &mut why);
+        why
+    }
+
+    /// As [`Transaction::explain_into`](super::Transaction::explain_into).
+    pub fn explain_into(&mut self, host: HostId, need: &Need<'_>, why: &mut Vec<Why>) {
+        let known = self.ask(host, need, |host, around, look| {
+            host.explain(need, around, look, why);
         });
         if known.is_none() {
             why.push(about_host(Cause::UnknownHost));
         }
-        why
     }
 
     /// As [`Transaction::explain_first`](super::Transaction::explain_first).
     #[must_use]
-    pub fn explain_first(&self, host: HostId, need: &Need<'_>) -> Option<Why> {
-        let mut choice = Choice::default();
-        let first = self.ask(host, need, |host, around| {
-            host.explain_first(need, around, &mut choice)
+    pub fn explain_first(&mut self, host: HostId, need: &Need<'_>) -> Option<Why> {
+        let first = self.ask(host, need, |host, around, look| {
+            host.explain_first(need, around, look)
         });
         first.unwrap_or(Some(about_host(Cause::UnknownHost)))
     }
 
     /// As [`Transaction::explain_all`](super::Transaction::explain_all).
     #[must_use]
-    pub fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
+    pub fn explain_all(&mut self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
         let mut summary = Summary::default();
-        let mut add = |id| summary.add(id, self.explain_first(id, need));
-        match candidates {
-            Some(candidates) => candidates.iter().for_each(&mut add),
-            None => {
-                let known = self.allocator.census.read().known.clone();
-                known.iter().for_each(&mut add);
-            }
-        }
+        self.explain_each(need, candidates, |id, first| summary.add(id, first));
         summary
+    }
+
+    /// As [`Transaction::count_causes`](super::Transaction::count_causes).
+    pub fn count_causes(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        counts: &mut CauseCounts,
+    ) {
+        self.explain_each(need, candidates, |_, first| {
+            counts.add(first.map(|why| why.cause.code()));
+        });
+    }
+
+    /// As [`Transaction::listed`](super::Transaction::listed): the real host, whatever was tried.
+    pub fn listed(&mut self, host: HostId) -> Option<&[ListedPorts]> {
+        let allocator = self.allocator;
+        let listed = &mut self.world().scratch.listed;
+        if listed.host != Some(host) {
+            listed.host = None;
+            let listing = &mut listed.listing;
+            let list = |there: &mut Host| {
+                there.pool.list(listing, &UndoLog::default(), |_| false);
+            };
+            allocator.hosts.with(host, list)?;
+            listed.host = Some(host);
+        }
+        Some(&listed.listing.entries)
     }
 
     /// As [`Transaction::reserve`](super::Transaction::reserve), but only here.
@@ -177,57 +314,109 @@ impl WhatIf<'_> {
         request: &PortRequest,
         former: Option<&PortGrant>,
     ) -> Result<PortGrant, ReserveError> {
-        let allocator = self.allocator;
-        allocator.waiting.refresh(&mut self.world.scratch.awaited);
-        if let Some(claim) = self.claim_against(replica) {
-            let holds = |host: &Host| {
-                let holds = host.holds(replica, request);
-                holds.then(|| host.pool.grant(replica)).flatten()
-            };
-            let same = match claim {
-                super::placements::ClaimError::Placed(there) if there == host => {
-                    self.ask(host, &Need::new(request, replica.service), |host, _| {
-                        holds(host)
-                    })
+        let grant = |pool: &PortPool| pool.grant(replica).unwrap_or_default();
+        match self.attempt(host, replica, request, former, grant) {
+            (Attempt::Taken, grant) => Ok(grant.unwrap_or_default()),
+            (Attempt::Claimed(claim), _) => Err(ReserveError::of(claim, replica)),
+            (Attempt::NoFit(_), _) => {
+                let why = self.explain(host, &Need::new(request, replica.service));
+                if why.is_empty() {
+                    // It fits by now: others gave something back.
+                    return Err(ReserveError::DoesNotFit { host, port: None });
                 }
-                _ => None,
-            };
-            return same
-                .flatten()
-                .ok_or_else(|| ReserveError::of(claim, replica));
+                Err(ReserveError::Refused { host, why })
+            }
         }
-        let World {
-            copies,
-            steps,
-            undo,
-            scratch,
-            ..
-        } = &mut *self.world;
-        let Some(there) = copy_of(allocator, copies, host) else {
-            let why = vec![about_host(Cause::UnknownHost)];
-            return Err(ReserveError::Refused { host, why });
-        };
-        if there.pool.phase(replica).is_some() {
-            // It was here when the host was copied, and is gone from the real one since.
-            let same = there
-                .holds(replica, request)
-                .then(|| there.pool.grant(replica));
-            return same
-                .flatten()
-                .ok_or(ReserveError::HoldsOther { replica, host });
+    }
+
+    /// As [`Transaction::reserve_into`](super::Transaction::reserve_into), but only here.
+    ///
+    /// # Errors
+    ///
+    /// As there; everything is as it was, `numbers` too.
+    pub fn reserve_into(
+        &mut self,
+        host: HostId,
+        replica: ReplicaId,
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+        numbers: &mut Vec<PortRange>,
+    ) -> Result<(), ReserveError> {
+        let push = |pool: &PortPool| numbers.extend(pool.ports_of(replica));
+        match self.attempt(host, replica, request, former, push) {
+            (Attempt::Taken, _) => Ok(()),
+            (Attempt::Claimed(claim), _) => Err(ReserveError::of(claim, replica)),
+            (Attempt::NoFit(place), _) => {
+                let port = place.and_then(|place| request.as_slice().get(place));
+                let port = port.map(|port| port.name.clone());
+                Err(ReserveError::DoesNotFit { host, port })
+            }
         }
-        let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
-        let ask = there.ask(replica.service, request, former, &around);
-        let choice = &mut scratch.choice;
-        if there.state.cause().is_some() || !there.pool.choose(&ask, choice, Causes::Untold) {
-            let mut why = Vec::new();
+    }
+
+    fn attempt<R>(
+        &mut self,
+        id: HostId,
+        replica: ReplicaId,
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+        taken: impl FnOnce(&PortPool) -> R,
+    ) -> (Attempt, Option<R>) {
+        let allocator = self.allocator;
+        if let Some(claim) = self.claim_against(replica) {
             let need = Need::new(request, replica.service);
-            there.explain(&need, &around, choice, &mut why);
-            return Err(ReserveError::Refused { host, why });
+            let same = (claim == ClaimError::Placed(id)).then(|| {
+                self.ask(id, &need, |host, _, _| {
+                    let holds = host.holds(replica, request);
+                    holds.then(|| taken(&host.pool))
+                })
+            });
+            return match same.flatten().flatten() {
+                Some(told) => (Attempt::Taken, Some(told)),
+                None => (Attempt::Claimed(claim), None),
+            };
         }
-        there.pool.take(replica, request, choice, undo);
-        steps.push(Step::Reserved(host, replica));
-        Ok(there.pool.grant(replica).unwrap_or_default())
+        let world = self.world();
+        let World {
+            copies, scratch, ..
+        } = &mut *world;
+        allocator.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
+        let choice = &mut scratch.look.choice;
+        let mut fits = |host: &Host| {
+            let ask = host.ask(replica.service, request, former, &around);
+            let takes_new = host.takes(request);
+            if takes_new && host.pool.choose(&ask, choice, Causes::Untold) {
+                Ok(())
+            } else {
+                let place = takes_new.then(|| choice.failed()).flatten();
+                Err(Attempt::NoFit(place))
+            }
+        };
+        let decided = match copies.get(id) {
+            // It was here when the host was copied, and is gone from the real one since.
+            Some(copy) if copy.pool.phase(replica).is_some() => {
+                if copy.holds(replica, request) {
+                    return (Attempt::Taken, Some(taken(&copy.pool)));
+                }
+                Err(Attempt::Claimed(ClaimError::Placed(id)))
+            }
+            Some(copy) => fits(copy),
+            // Who does not fit is told so without a copy.
+            None => {
+                let there = allocator.hosts.with(id, |host| {
+                    fits(host)?;
+                    copies.make(id, host);
+                    Ok(())
+                });
+                there.unwrap_or(Err(Attempt::NoFit(None)))
+            }
+        };
+        if let Err(refused) = decided {
+            return (refused, None);
+        }
+        let told = world.take_chosen(id, replica, request, taken);
+        (Attempt::Taken, told)
     }
 
     /// As [`Transaction::reserve_gang`](super::Transaction::reserve_gang), but only here; with the same
@@ -244,15 +433,14 @@ impl WhatIf<'_> {
         if same == SameNumbers::Yes {
             return self.reserve_same(members);
         }
-        let before = self.mark();
+        let before = self.world().steps.len();
         let mut grants = Vec::with_capacity(members.len());
         for (place, member) in members.iter().enumerate() {
             let reserved = self.reserve(member.host, member.replica, member.request, member.former);
             match reserved {
                 Ok(grant) => grants.push(grant),
                 Err(error) => {
-                    let back = self.rollback(before);
-                    debug_assert!(back.is_ok(), "the mark was set just now");
+                    self.undo_to(before);
                     return Err(GangError::Member {
                         member: place,
                         error,
@@ -274,47 +462,46 @@ impl WhatIf<'_> {
             if let Some(claim) = self.claim_against(member.replica) {
                 return Err(refused(ReserveError::of(claim, member.replica)));
             }
-            let host = copy_of(allocator, &mut self.world.copies, member.host);
+            let host = self.world().copy_of(allocator, member.host);
             let Some(host) = host else {
                 return Err(refused(unknown(member.host)));
             };
-            if let Some(cause) = host.state.cause() {
-                let (host, why) = (member.host, vec![about_host(cause)]);
+            if let Some(barrier) = host.barriers(member.request).next() {
+                let (host, why) = (member.host, vec![barrier]);
                 return Err(refused(ReserveError::Refused { host, why }));
             }
         }
+        let world = self.world();
         let World {
-            copies,
-            steps,
-            undo,
-            scratch,
-            ..
-        } = &mut *self.world;
+            copies, scratch, ..
+        } = &mut *world;
         allocator.waiting.refresh(&mut scratch.awaited);
         let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
         let pools: Vec<(&PortPool, Ask<'_>)> = members
             .iter()
             .filter_map(|member| {
-                let host = copies.get(&member.host)?;
+                let host = copies.get(member.host)?;
                 let service = member.replica.service;
                 let ask = host.ask(service, member.request, member.former, &around);
                 Some((&host.pool, ask))
             })
             .collect();
         let mut why = Vec::new();
-        let fits = PortPool::choose_same(&pools, &mut scratch.choice, Causes::All(&mut why));
+        let choice = &mut scratch.look.choice;
+        let fits = PortPool::choose_same(&pools, choice, Causes::All(&mut why));
         if !fits && !members.is_empty() {
             return Err(GangError::NothingInCommon { why });
         }
         let mut grants = Vec::with_capacity(members.len());
         for member in members {
-            let Some(host) = copies.get_mut(&member.host) else {
-                continue;
-            };
-            let choice = &scratch.choice;
-            host.pool.take(member.replica, member.request, choice, undo);
-            steps.push(Step::Reserved(member.host, member.replica));
-            grants.push(host.pool.grant(member.replica).unwrap_or_default());
+            let GangMember {
+                host,
+                replica,
+                request,
+                ..
+            } = *member;
+            let grant = |pool: &PortPool| pool.grant(replica).unwrap_or_default();
+            grants.extend(world.take_chosen(host, replica, request, grant));
         }
         Ok(grants)
     }
@@ -329,21 +516,18 @@ impl WhatIf<'_> {
     pub fn give(&mut self, replica: ReplicaId) -> Result<(), ReleaseError> {
         let allocator = self.allocator;
         let hosts = allocator.placements.of(replica, None);
-        let given = self.given().any(|(_, given)| given == replica);
-        if given {
+        let world = self.world();
+        if world.is_given(replica, None) {
             return Err(ReleaseError::AlreadyReleased { replica });
         }
         let mut found = false;
         for id in hosts {
-            let World { copies, steps, .. } = &mut *self.world;
-            let Some(host) = copy_of(allocator, copies, id) else {
+            let Some(host) = world.copy_of(allocator, id) else {
                 continue;
             };
-            let before = Box::new(host.pool.clone());
             let cooling = host.cooling.unwrap_or(allocator.config.cooling);
             let until = (!cooling.is_zero()).then(|| allocator.now() + cooling);
-            if host.pool.release(replica, until).is_some() {
-                steps.push(Step::Given(id, replica, before));
+            if world.give(id, replica, until) {
                 found = true;
             }
         }
@@ -356,7 +540,7 @@ impl WhatIf<'_> {
 
     /// A point to come back to.
     pub fn mark(&mut self) -> Mark {
-        let world = &mut *self.world;
+        let world = self.world();
         Mark {
             of: world.no,
             number: world.marks.set(world.steps.len()),
@@ -370,99 +554,154 @@ impl WhatIf<'_> {
     ///
     /// [`StaleMark`]; nothing changed.
     pub fn rollback(&mut self, mark: Mark) -> Result<(), StaleMark> {
-        let world = &mut *self.world;
+        let world = self.world();
         if mark.of != world.no {
             return Err(StaleMark);
         }
         let length = world.marks.back_to(mark.number).ok_or(StaleMark)?;
-        while world.steps.len() > length {
-            match world.steps.pop() {
-                Some(Step::Reserved(id, _)) => {
-                    if let Some(host) = world.copies.get_mut(&id) {
-                        host.pool.undo(&mut world.undo);
-                    }
-                }
-                Some(Step::Given(id, _, before)) => {
-                    if let Some(host) = world.copies.get_mut(&id) {
-                        host.pool = *before;
-                    }
-                }
-                None => {}
-            }
-        }
+        self.undo_to(length);
         Ok(())
     }
 
+    fn undo_to(&mut self, length: usize) {
+        let world = self.world();
+        while world.steps.len() > length {
+            world.take_back();
+        }
+    }
+
     /// Leaves the what-if open, without its borrow.
-    pub fn suspend(self) -> SuspendedWhatIf {
-        SuspendedWhatIf { world: self.world }
+    pub fn suspend(mut self) -> SuspendedWhatIf {
+        SuspendedWhatIf {
+            world: self
+                .world
+                .take()
+                .expect("a what-if has its world until it ends"),
+        }
     }
 
     /// Asks one host as it is here.
     fn ask<R>(
-        &self,
+        &mut self,
         id: HostId,
         need: &Need<'_>,
-        ask: impl FnOnce(&Host, &Around<'_>) -> R,
+        ask: impl FnOnce(&Host, &Around<'_>, &mut Look) -> R,
     ) -> Option<R> {
-        let mut awaited = SeenAwaited::default();
-        self.allocator.waiting.refresh(&mut awaited);
-        let around = Around::new(&awaited.numbers, self.allocator.now(), need.at);
-        match self.world.copies.get(&id) {
-            Some(host) => Some(ask(host, &around)),
-            None => self.allocator.hosts.with(id, |host| ask(host, &around)),
+        let allocator = self.allocator;
+        let World {
+            copies, scratch, ..
+        } = self.world();
+        allocator.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, allocator.now(), need.at);
+        let look = &mut scratch.look;
+        match copies.get(id) {
+            Some(host) => Some(ask(host, &around, look)),
+            None => allocator.hosts.with(id, |host| ask(host, &around, look)),
         }
     }
 
-    fn given(&self) -> impl Iterator<Item = (HostId, ReplicaId)> + '_ {
-        self.world.steps.iter().filter_map(|step| match step {
-            Step::Given(host, replica, _) => Some((*host, *replica)),
-            Step::Reserved(..) => None,
-        })
+    /// Tells the first cause against each of the candidates, ascending.
+    fn explain_each(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        mut tell: impl FnMut(HostId, Option<Why>),
+    ) {
+        let allocator = self.allocator;
+        let mut asked = std::mem::take(&mut self.world().scratch.asked);
+        allocator.set_asked(candidates, &mut asked);
+        for id in asked.iter() {
+            tell(id, self.explain_first(id, need));
+        }
+        self.world().scratch.asked = asked;
     }
 
     /// What stands here against placing `replica`.
-    pub(super) fn claim_against(
-        &self,
-        replica: ReplicaId,
-    ) -> Option<super::placements::ClaimError> {
-        let given: BTreeSet<(HostId, ReplicaId)> = self.given().collect();
-        let same = |it: &ReplicaId| it.service == replica.service && it.index == replica.index;
-        let mut placed = self.allocator.placements.list(replica);
-        placed.retain(|it| {
-            let replica = ReplicaId {
-                incarnation: it.incarnation,
+    pub(super) fn claim_against(&mut self, replica: ReplicaId) -> Option<ClaimError> {
+        let allocator = self.allocator;
+        let world = &*self.world();
+        // The newest of all, and the first host of this very incarnation; who is placed by a transaction that
+        // is open elsewhere is said to be busy.
+        let mut newest: Option<(ReplicaId, HostId, bool)> = None;
+        let mut same: Option<(HostId, bool)> = None;
+        let mut stands = |it: ReplicaId, host: HostId, elsewhere: bool| {
+            let before = newest.map(|(newest, host, _)| (newest.incarnation, host));
+            if before.is_none_or(|before| before <= (it.incarnation, host)) {
+                newest = Some((it, host, elsewhere));
+            }
+            if it.incarnation == replica.incarnation && same.is_none_or(|(first, _)| host < first) {
+                same = Some((host, elsewhere));
+            }
+        };
+        allocator.placements.each(replica, |placed| {
+            let it = ReplicaId {
+                incarnation: placed.incarnation,
                 ..replica
             };
-            !given.contains(&(it.host, replica))
+            if !world.is_given(it, Some(placed.host)) {
+                stands(it, placed.host, placed.is_claimed());
+            }
         });
-        for step in &self.world.steps {
-            if let Step::Reserved(host, reserved) = step
-                && same(reserved)
-            {
-                placed.push(Placement {
-                    incarnation: reserved.incarnation,
-                    host: *host,
-                    owner: Owner::Claimed(self.world.no),
-                });
+        for step in world.steps_of(replica) {
+            if step.does == Does::Reserve {
+                stands(step.replica, step.host, false);
             }
         }
-        placed.sort_unstable_by_key(|it| (it.incarnation, it.host));
-        against(&placed, replica.incarnation, self.world.no)
+        let (newest, _, elsewhere) = newest?;
+        if newest.incarnation > replica.incarnation {
+            return Some(if elsewhere {
+                ClaimError::Busy
+            } else {
+                ClaimError::Stale(newest.incarnation)
+            });
+        }
+        let (host, elsewhere) = same?;
+        Some(if elsewhere {
+            ClaimError::Busy
+        } else {
+            ClaimError::Placed(host)
+        })
     }
 }
 
-/// The copy of a host, made if it is touched for the first time.
-fn copy_of<'a>(
-    allocator: &Allocator,
-    copies: &'a mut BTreeMap<HostId, Host>,
-    id: HostId,
-) -> Option<&'a mut Host> {
-    match copies.entry(id) {
-        Entry::Occupied(copy) => Some(copy.into_mut()),
-        Entry::Vacant(place) => {
-            let copy = allocator.hosts.with(id, |host| host.clone())?;
-            Some(place.insert(copy))
+impl World {
+    /// The copy of a host, made if it is touched for the first time.
+    fn copy_of(&mut self, allocator: &Allocator, id: HostId) -> Option<&mut Host> {
+        if self.copies.get(id).is_none() {
+            let copies = &mut self.copies;
+            let made = |host: &mut Host| {
+                copies.make(id, host);
+            };
+            allocator.hosts.with(id, made)?;
         }
+        self.copies.get_mut(id)
+    }
+
+    /// Takes what was chosen for a replica on a host that was copied.
+    fn take_chosen<R>(
+        &mut self,
+        id: HostId,
+        replica: ReplicaId,
+        request: &PortRequest,
+        taken: impl FnOnce(&PortPool) -> R,
+    ) -> Option<R> {
+        let choice = &self.scratch.look.choice;
+        let host = self.copies.get_mut(id)?;
+        host.pool.take(replica, request, choice, &mut self.undo);
+        let told = taken(&host.pool);
+        self.note(id, replica, Does::Reserve);
+        Some(told)
+    }
+
+    /// Ends a replica on a host that was copied. Whether it had anything there.
+    fn give(&mut self, id: HostId, replica: ReplicaId, until: Option<Monotonic>) -> bool {
+        let Some(host) = self.copies.get_mut(id) else {
+            return false;
+        };
+        let given = host.pool.give_back(replica, until, &mut self.undo);
+        if given.is_some() {
+            self.note(id, replica, Does::Give);
+        }
+        given.is_some()
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use crate::identity::{HostId, ReplicaId};
 use crate::port::Port;
-use crate::port_pool::{PortRequest, Side};
+use crate::port_pool::{NetworkNo, PortRequest, Side};
 use crate::time::Monotonic;
 
 use super::{Allocator, HostSet, Need};
 
-/// Those who wait for alike: one host or any, and the same fixed numbers. If the oldest of them does
-/// not fit, the others wait behind it.
-type Kind = (Option<HostId>, Vec<(Side, Port)>);
+/// Those who wait for alike: one host or any, the same fixed numbers, and the same networks. If the oldest
+/// of them does not fit, the others wait behind it.
+type Kind = (Option<HostId>, Vec<(Side, Port)>, Vec<NetworkNo>);
 
 impl Allocator {
     /// Who waits and fits now, oldest first, if there is new room since the last call. Of those who
-    /// wait for alike (the same host or any, the same fixed numbers) it stops at the first that no
+    /// wait for alike (the same host or any, the same fixed numbers and networks) it stops at the first that no
     /// longer fits, so nobody overtakes an older one; who is being placed, or has other ports, is
     /// passed over. Each that is told counts as placed for those
     /// after it: one free number wakes one.
@@ -44,7 +44,7 @@ impl Allocator {
         for (replica, wanted, request) in waits {
             let mut fixed = request.fixed().to_vec();
             fixed.sort_unstable();
-            let kind = (wanted, fixed);
+            let kind = (wanted, fixed, request.networks().iter().collect());
             if stopped.contains(&kind) {
                 continue;
             }

@@ -145,6 +145,7 @@ impl Spares {
         debug_assert!(work.is_blank(), "what is kept was undone or committed");
         work.marks.clear();
         work.changed.clear();
+        work.scratch.listed.host = None;
         let begin = hint();
         for offset in 0..SPARES {
             let spare = &self.0[(begin + offset) % SPARES];

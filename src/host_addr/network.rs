@@ -90,6 +90,37 @@ impl Networks {
 }
 
 impl Prefix {
+    /// The addresses whose first `bits` bits are those of `address`; `None` if an address has not so many.
+    #[must_use]
+    pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
+        let first = match address {
+            IpAddr::V4(address) if bits <= 32 => {
+                let kept = u32::MAX.checked_shl(u32::from(32 - bits)).unwrap_or(0);
+                IpAddr::V4((address.to_bits() & kept).into())
+            }
+            IpAddr::V6(address) if bits <= 128 => {
+                let kept = u128::MAX.checked_shl(u32::from(128 - bits)).unwrap_or(0);
+                IpAddr::V6((address.to_bits() & kept).into())
+            }
+            _ => return None,
+        };
+        Some(Self { first, bits })
+    }
+
+    /// The first of its addresses.
+    #[must_use]
+    pub const fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// Whether `address` is one of them.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let same_family = address.is_ipv4() == self.first.is_ipv4();
+        same_family
+            && Self::new(address, self.bits).is_some_and(|prefix| prefix.first == self.first)
+    }
+
     /// `10.20.0.0/16 or fd00:20::/64`.
     #[must_use]
     pub fn alternatives(prefixes: &[Self]) -> String {
@@ -115,18 +146,7 @@ impl FromStr for Prefix {
         let (address, bits) = text.split_once('/').ok_or_else(refuse)?;
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let bits: u8 = bits.parse().map_err(|_| refuse())?;
-        let first = match address {
-            IpAddr::V4(address) if bits <= 32 => {
-                let kept = u32::MAX.checked_shl(u32::from(32 - bits)).unwrap_or(0);
-                IpAddr::V4((address.to_bits() & kept).into())
-            }
-            IpAddr::V6(address) if bits <= 128 => {
-                let kept = u128::MAX.checked_shl(u32::from(128 - bits)).unwrap_or(0);
-                IpAddr::V6((address.to_bits() & kept).into())
-            }
-            _ => return Err(refuse()),
-        };
-        Ok(Self { first, bits })
+        Self::new(address, bits).ok_or_else(refuse)
     }
 }
 

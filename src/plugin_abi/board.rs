@@ -12,13 +12,16 @@ use parking_lot::Mutex;
 
 use crate::allocator::HostState;
 use crate::endpoints::{Change, EndpointState, EndpointTable, Entry, ServiceUpdate};
+use crate::host_addr::Prefix;
 use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::plugin_abi::constants::{PR_ENOENT, PR_ESTALE};
 use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Handle;
+use crate::plugin_abi::network::{Addresses, Reported};
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Key, Placed, Register, Stage, room_for_dirty};
+use crate::port_pool::{NetworkNo, NetworkSet};
 
 /// One replica as readers see it; numbers only, so that reading allocates nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +31,7 @@ pub(super) struct Member {
     pub(super) incarnation: u32,
     /// Where the host stands now.
     pub(super) host: u32,
-    pub(super) address: Option<IpAddr>,
+    pub(super) reached: Reached,
     pub(super) state: EndpointState,
     /// Shared with every version of it; names and numbers of the published ports.
     pub(super) placed: SharedPlace,
@@ -41,6 +44,41 @@ pub(super) struct SharedPlace(pub(super) Arc<Placed>);
 impl PartialEq for SharedPlace {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Where clients find the ports of a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reached {
+    /// All at one address, if any.
+    At(Option<IpAddr>),
+    /// Each at its own, in the order of the profile.
+    Each(Arc<[Option<IpAddr>]>),
+}
+
+impl Reached {
+    fn new(profile: &Profile, there: &Addresses) -> Self {
+        if profile.request.networks().is_empty() {
+            return Self::At(there.usual);
+        }
+        let ports = profile.ports.iter();
+        Self::Each(ports.map(|port| there.of_port(port.network)).collect())
+    }
+
+    /// Where the port at a place of the profile is.
+    pub(super) fn of_port(&self, place: usize) -> Option<IpAddr> {
+        match self {
+            Self::At(address) => *address,
+            Self::Each(addresses) => addresses.get(place).copied().flatten(),
+        }
+    }
+
+    /// Whether any port is.
+    fn anywhere(&self) -> bool {
+        match self {
+            Self::At(address) => address.is_some(),
+            Self::Each(addresses) => addresses.iter().any(Option::is_some),
+        }
     }
 }
 
@@ -65,7 +103,7 @@ impl Entry for Member {
     }
 
     fn is_listed(&self) -> bool {
-        self.state.is_listed() && self.address.is_some()
+        self.state.is_listed() && self.reached.anywhere()
     }
 
     fn same_but_for_age(&self, other: &Self) -> bool {
@@ -93,6 +131,8 @@ pub(super) struct Board {
     services: BTreeMap<ServiceId, ServiceName>,
     hosts: BTreeMap<HostNo, PostedHost>,
     at: BTreeMap<u32, HostNo>,
+    /// What named networks stand for, by their numbers.
+    networks: Vec<Option<Prefix>>,
     /// The keys of each service that may be shown otherwise than they are.
     touched: BTreeMap<ServiceId, BTreeSet<Key>>,
     revision: u64,
@@ -117,7 +157,20 @@ struct PostedHost {
     state: HostState,
     newest: Option<u64>,
     newest_foreign: Option<u64>,
-    address: Option<IpAddr>,
+    reported: Vec<Reported>,
+    /// The best of them, shared with the register.
+    addresses: Arc<Addresses>,
+    /// What the pools were told of its networks.
+    told: Option<NetworkSet>,
+}
+
+/// What a host's addresses became, for the register and the pools.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) host: HostNo,
+    pub(super) addresses: Arc<Addresses>,
+    /// Its name and its networks, where the pools do not know them yet.
+    pub(super) networks: Option<(HostName, Option<NetworkSet>)>,
 }
 
 impl Board {
@@ -165,7 +218,9 @@ impl Board {
             state,
             newest: None,
             newest_foreign: None,
-            address: None,
+            reported: Vec::new(),
+            addresses: Arc::default(),
+            told: None,
         });
         posted.index = index;
         posted.state = state;
@@ -188,25 +243,59 @@ impl Board {
         Ok((host, name))
     }
 
-    /// Takes a newer report of a host's address.
-    pub(super) fn report_address(
+    /// Takes a newer report of a host's addresses.
+    pub(super) fn report_addresses(
         &mut self,
         host: HostNo,
         seq: u64,
-        address: Option<IpAddr>,
-    ) -> Result<(), Failure> {
+        reported: Vec<Reported>,
+    ) -> Result<Chosen, Failure> {
+        let unknown = Failure::value(PR_ENOENT, "host", u64::from(host.0));
         let Some(posted) = self.hosts.get_mut(&host) else {
-            return Err(Failure::value(PR_ENOENT, "host", u64::from(host.0)));
+            return Err(unknown);
         };
         if posted.newest.is_some_and(|newest| seq <= newest) {
             return Err(Failure::value(PR_ESTALE, "seq is not greater", seq));
         }
         posted.newest = Some(seq);
-        if posted.address != address {
-            posted.address = address;
+        posted.reported = reported;
+        self.choose(host).ok_or(unknown)
+    }
+
+    /// Takes what networks stand for from now on; what became of the addresses of every host.
+    pub(super) fn put_networks(&mut self, networks: Vec<(NetworkNo, Prefix)>) -> Vec<Chosen> {
+        for (number, prefix) in networks {
+            if self.networks.len() <= number.place() {
+                self.networks.resize(number.place() + 1, None);
+            }
+            self.networks[number.place()] = Some(prefix);
+        }
+        let hosts: Vec<HostNo> = self.hosts.keys().copied().collect();
+        let hosts = hosts.into_iter();
+        hosts.filter_map(|host| self.choose(host)).collect()
+    }
+
+    /// Chooses a host's addresses anew.
+    fn choose(&mut self, host: HostNo) -> Option<Chosen> {
+        let posted = self.hosts.get_mut(&host)?;
+        let addresses = Addresses::choose(&posted.reported, &self.networks);
+        let networks = posted.newest.map(|_| addresses.networks());
+        // Without networks nobody asks for one, and the pools need not hear of every report.
+        let news = !self.networks.is_empty() && posted.told != networks;
+        if news {
+            posted.told = networks;
+        }
+        let networks = news.then(|| (posted.name.clone(), networks));
+        if *posted.addresses != addresses {
+            posted.addresses = Arc::new(addresses);
             self.touch_host(host);
         }
-        Ok(())
+        let addresses = Arc::clone(&self.hosts.get(&host)?.addresses);
+        Some(Chosen {
+            host,
+            addresses,
+            networks,
+        })
     }
 
     /// Takes note of a newer report of strangers; the name of their host.
@@ -367,7 +456,9 @@ impl Board {
             key: placed.key,
             incarnation: placed.incarnation,
             host: host.map_or(u32::MAX, |host| host.index),
-            address: host.and_then(|host| host.address),
+            reached: host.map_or(Reached::At(None), |host| {
+                Reached::new(&placed.profile, &host.addresses)
+            }),
             state: shown(posted, host.map_or(HostState::Lost, |h| h.state)),
             placed: SharedPlace(Arc::clone(placed)),
         }

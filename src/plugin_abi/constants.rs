@@ -59,6 +59,40 @@ constants! {
         PR_CFG_NO_RESTORE = 1, PR_HOST_LOWEST = 1, PR_HOST_RANDOM = 2, PR_PORT_UNPUBLISHED = 1,
         PR_WANT_PREFER = 1, PR_TXN_WHATIF = 1, PR_RESERVE_ALL = 1, PR_RESERVE_SAME = 2,
         PR_REL_NO_COOL = 1, PR_REMOVE_FORCE = 1, PR_RESOLVE_ALL = 1, PR_REC_CONFLICT = 1,
+        PR_REC_TCP = 2, PR_REC_UDP = 4,
         PR_MORE = 1, PR_RESET = 2,
+    }
+    // The kind of an event of supervision.
+    u32 {
+        PR_SE_START = 1, PR_SE_STOP = 2, PR_SE_USER_RESTART = 3, PR_SE_SPAWNED = 4,
+        PR_SE_SPAWN_FAILED = 5, PR_SE_PORT_CONFLICT = 6, PR_SE_EXITED = 7, PR_SE_GROUP_EMPTY = 8,
+        PR_SE_PROBE_RESULT = 9, PR_SE_ADOPT = 10, PR_SE_PRE_EXEC_STARTED = 11,
+    }
+    // The kind of an effect.
+    u32 {
+        PR_SF_SPAWN = 1, PR_SF_TERM = 2, PR_SF_KILL_GROUP = 3, PR_SF_PROBE = 4,
+        PR_SF_CANCEL_PROBE = 5, PR_SF_REPORT = 6,
+    }
+    // The kind of a probe, and how one ended.
+    u32 {
+        PR_SK_STARTUP = 1, PR_SK_LIVENESS = 2, PR_SK_READINESS = 3,
+        PR_SO_OK = 1, PR_SO_FAIL = 2, PR_SO_TIMEOUT = 3, PR_SO_INCONCLUSIVE = 4,
+    }
+    // What a report says.
+    u32 {
+        PR_SR_READY = 1, PR_SR_NOTREADY = 2, PR_SR_BACKOFF = 3, PR_SR_RESTARTED = 4,
+        PR_SR_GAVEUP = 5, PR_SR_SUCCEEDED = 6, PR_SR_FAILED = 7, PR_SR_STOPPED = 8,
+        PR_SR_STUCK = 9, PR_SR_PORT_CONFLICT = 10,
+    }
+    // Why.
+    u32 {
+        PR_SW_EXIT = 1, PR_SW_SIGNAL = 2, PR_SW_UNKNOWN = 3, PR_SW_START_FAILED = 4,
+        PR_SW_PRE_EXEC = 5, PR_SW_STARTUP = 6, PR_SW_LIVENESS = 7, PR_SW_PROBE = 8,
+        PR_SW_USER = 9, PR_SW_STOP = 10, PR_SW_STALE_RECORD = 11,
+    }
+    // A flag of an event or an effect.
+    u32 {
+        PR_SX_SIGNAL = 1, PR_SX_CORE = 2, PR_SX_OOM = 4, PR_SX_UNKNOWN = 8, PR_SX_PRE_EXEC = 16,
+        PR_SX_EXACT = 32, PR_SX_STALE = 64,
     }
 }

@@ -17,11 +17,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
-use crate::identity::{HostName, ReplicaId, ServiceId, ServiceName};
+use crate::identity::{HostName, NetworkName, ReplicaId, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::{Class, even_poisoned, outside};
+use crate::plugin_abi::explain::Asking;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
@@ -30,9 +31,11 @@ use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::queue::Queue;
 use crate::plugin_abi::register::Register;
 use crate::plugin_abi::scratch::Scratch;
+use crate::plugin_abi::text::Names;
 use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
 use crate::port::PortName;
+use crate::port_pool::NetworkNo;
 use crate::profile::is_variable;
 use crate::time::Monotonic;
 
@@ -165,6 +168,7 @@ pub(super) struct Context {
     board: Mutex<Board>,
     register: Mutex<Register>,
     table: EndpointTable<Member>,
+    names: Names,
     /// The cycle's own, for those who must not wait for it.
     allocator: Arc<Allocator>,
     pub(super) counters: Counters,
@@ -221,6 +225,7 @@ impl Context {
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
+            names: Names::default(),
             allocator,
             counters: Counters::default(),
             settings,
@@ -237,6 +242,10 @@ impl Context {
 
     pub(super) const fn table(&self) -> &EndpointTable<Member> {
         &self.table
+    }
+
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(super) fn is_of_this_process(&self) -> bool {
@@ -377,6 +386,8 @@ pub(super) struct Cycle {
     /// Every host by name; the board and the grants know it by this number.
     pub(super) hosts: BTreeMap<HostName, HostNo>,
     next_host: u32,
+    /// Every named network by name.
+    pub(super) networks: BTreeMap<NetworkName, NetworkNo>,
     /// Above every index at which a host stands.
     pub(super) end_of_hosts: u32,
     services: BTreeMap<ServiceName, ServiceId>,
@@ -387,6 +398,7 @@ pub(super) struct Cycle {
     pub(super) conflicts: BTreeSet<ReplicaId>,
     /// What rests according to records, until the moment of the restart is told.
     pub(super) resting: Vec<CoolingRecord>,
+    pub(super) asking: Asking,
     /// Swapped with the register's, so that neither loses its room.
     pub(super) queue: Queue,
     /// What calls need room for, kept and used again.
@@ -430,6 +442,7 @@ impl Cycle {
             profiles: Vec::new(),
             hosts: BTreeMap::new(),
             next_host: 0,
+            networks: BTreeMap::new(),
             end_of_hosts: 0,
             services: BTreeMap::new(),
             port_names: BTreeMap::new(),
@@ -437,6 +450,7 @@ impl Cycle {
             open: None,
             conflicts: BTreeSet::new(),
             resting: Vec::new(),
+            asking: Asking::default(),
             queue: Queue::new(settings.limits)?,
             scratch: Scratch::new(settings.limits)?,
         })

@@ -1,7 +1,7 @@
 //! Every context of the process, by the place in its id. Looked up without a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 
@@ -9,12 +9,13 @@ use crate::plugin_abi::constants::{PR_EBUSY, PR_EFORK, PR_ELIMIT};
 use crate::plugin_abi::context::Context;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, LAST_GENERATION, PLACES};
+use crate::plugin_abi::process::ProcessMark;
 
 static ALL: [Place; PLACES] = [const { Place::new() }; PLACES];
 
-/// Making and ending are rare; a flag instead of a lock, because a child process would inherit a lock
-/// that nobody unlocks.
-static CHANGING: AtomicBool = AtomicBool::new(false);
+/// The process in which a thread makes or ends a context; 0 for none. Making and ending are rare; this
+/// instead of a lock, because a child process would inherit a lock that nobody unlocks.
+static CHANGING: AtomicU64 = AtomicU64::new(0);
 
 struct Place {
     context: ArcSwapOption<Context>,
@@ -108,8 +109,15 @@ struct Alone;
 
 impl Alone {
     fn begin() -> Result<Self, Failure> {
-        CHANGING
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+        let here = ProcessMark::make().number();
+        let claim =
+            |from| CHANGING.compare_exchange(from, here, Ordering::Acquire, Ordering::Relaxed);
+        let claimed = match claim(0) {
+            // A thread of our parent's was at work when we were forked; here it will never end.
+            Err(other) if other != here => claim(other),
+            claimed => claimed,
+        };
+        claimed
             .map(|_| Self)
             .map_err(|_| Failure::said(PR_EBUSY, "another thread makes or ends a context"))
     }
@@ -117,6 +125,6 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        CHANGING.store(false, Ordering::Release);
+        CHANGING.store(0, Ordering::Release);
     }
 }

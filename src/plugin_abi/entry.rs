@@ -86,7 +86,7 @@ fn answer<A: From<i32>>(answered: Result<A, Failure>) -> A {
 }
 
 /// The words of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
+pub(super) fn said(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("caught: {}", words.unwrap_or("a panic without words"))

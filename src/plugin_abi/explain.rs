@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::allocator::HostSet;
+use crate::allocator::{CauseCounts, HostSet};
 use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::Context;
@@ -13,8 +13,15 @@ use crate::plugin_abi::memory::{Output, Room, read};
 use crate::plugin_abi::profile::proto;
 use crate::plugin_abi::txn::{asked, candidate_words};
 use crate::plugin_abi::types::{PrHeld, PrNeed, PrTxn, PrWhy};
-use crate::port_pool::{Cause, ListedPorts, PortRequest, PortState, Why};
+use crate::port_pool::{Cause, CauseCode, ListedPorts, PortRequest, PortState, Why};
 use crate::time::Monotonic;
+
+/// What these questions need room for, kept by the cycle so that they allocate nothing once warm.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    causes: Vec<Why>,
+    candidates: HostSet,
+}
 
 /// See `explain` in the header.
 pub(super) unsafe extern "C" fn explain(
@@ -35,13 +42,18 @@ pub(super) unsafe extern "C" fn explain(
         let mut cycle = context.transaction(txn)?;
         let profile = cycle.profile(need.profile)?;
         let asked = asked(&profile, &need);
-        let causes = cycle.within(|trial| trial.explain(HostId(host), &asked))?;
+        let mut causes = std::mem::take(&mut cycle.asking.causes);
+        causes.clear();
+        cycle.within(|trial| trial.explain_into(HostId(host), &asked, &mut causes))?;
         let needed = u32::try_from(causes.len()).unwrap_or(u32::MAX);
         count.set(needed);
-        room.fits(needed)?;
-        let told = causes.iter();
-        room.fill(told.map(|why| told_why(context, &profile.request, why)));
-        Ok(PR_OK)
+        let fits = room.fits(needed);
+        if fits.is_ok() {
+            let told = causes.iter();
+            room.fill(told.map(|why| told_why(context, &profile.request, why)));
+        }
+        cycle.asking.causes = causes;
+        fits.map(|()| PR_OK)
     })
 }
 
@@ -54,31 +66,38 @@ pub(super) unsafe extern "C" fn explain_all(
     hosts_by_reason: *mut u32,
     n_reasons: u32,
 ) -> i32 {
+    /// Far more reasons than there will be; a larger number is a mistake, and its room would be written.
+    const MOST_REASONS: u32 = 4096;
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         // SAFETY: by C's promise null, or readable.
         let need = unsafe { read(need, "need") }?;
         // SAFETY: by C's promise null, or `nwords` readable words.
         let candidates = unsafe { candidate_words(cand, nwords) }?;
+        if n_reasons > MOST_REASONS {
+            let (asked, most) = (n_reasons.into(), MOST_REASONS.into());
+            return Err(Failure::limit("n_reasons", asked, most));
+        }
         // SAFETY: by C's promise null, or room for `n_reasons` numbers.
         let room = unsafe { Room::new(hosts_by_reason, n_reasons, "hosts_by_reason") }?;
         let mut cycle = context.transaction(txn)?;
         let profile = cycle.profile(need.profile)?;
         let asked = asked(&profile, &need);
+        // Bits past the last host are no hosts that anybody asks about.
+        let mut hosts = std::mem::take(&mut cycle.asking.candidates);
         let end = cycle.end_of_hosts;
-        let candidates: Option<HostSet> = candidates.map(|words| {
-            let words: Vec<u64> = words.iter().collect();
-            let named = HostSet::from_words(&words);
-            // Bits past the last host are no hosts that anybody asks about.
-            named.iter().filter(|host| host.0 < end).collect()
-        });
-        let summary = cycle.within(|trial| trial.explain_all(&asked, candidates.as_ref()))?;
+        let named = candidates.map(|words| hosts.refill(words.iter(), end));
+        let mut counts = CauseCounts::default();
+        let named = named.is_some().then_some(&hosts);
+        cycle.within(|trial| trial.count_causes(&asked, named, &mut counts))?;
+        cycle.asking.candidates = hosts;
         let Some(last) = n_reasons.checked_sub(1) else {
             return Ok(PR_OK);
         };
         let sum = |reason: u32| {
-            let of = summary.by_cause.iter();
-            of.filter(|(code, _)| code.number().min(last) == reason)
-                .map(|(_, hosts)| *hosts)
+            let codes = CauseCode::ALL.iter();
+            codes
+                .filter(|code| code.number().min(last) == reason)
+                .map(|code| counts.of(*code))
                 .sum()
         };
         // Beyond the reasons that there are every entry is 0, the last one too.
@@ -148,25 +167,24 @@ pub(super) unsafe extern "C" fn holders(
         let room = unsafe { Room::new(held, cap, "held") }?;
         // SAFETY: by C's promise null, or writable.
         let n = unsafe { Output::new(n, "n") }?;
-        let cycle = context.transaction(txn)?;
-        let host = HostId(host);
-        if cycle.allocator.host_state(host).is_none() {
-            return Err(Failure::value(PR_ENOENT, "host", u64::from(host.0)));
-        }
-        let all = cycle.allocator.ports(host);
-        let rest = all.get(from as usize..).unwrap_or_default();
-        if !rest.is_empty() {
-            room.fits(1)?;
-        }
+        let mut cycle = context.transaction(txn)?;
         let now = context.at(0);
-        let mut told = 0;
-        for entry in rest.iter().take(cap as usize) {
-            room.set(told, told_held(context, entry, now));
-            told += 1;
-        }
-        n.set(told);
-        cursor.set(from.saturating_add(told));
-        Ok(PR_OK)
+        cycle.within(|trial| {
+            let unknown = Failure::value(PR_ENOENT, "host", u64::from(host));
+            let all = trial.listed(HostId(host)).ok_or(unknown)?;
+            let rest = all.get(from as usize..).unwrap_or_default();
+            if !rest.is_empty() {
+                room.fits(1)?;
+            }
+            let mut told = 0;
+            for entry in rest.iter().take(cap as usize) {
+                room.set(told, told_held(context, entry, now));
+                told += 1;
+            }
+            n.set(told);
+            cursor.set(from.saturating_add(told));
+            Ok(PR_OK)
+        })?
     })
 }
 

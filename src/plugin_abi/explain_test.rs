@@ -11,7 +11,7 @@ use super::caller_test::*;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 
-fn need(profile: u32) -> PrNeed {
+pub(super) fn need(profile: u32) -> PrNeed {
     PrNeed {
         profile,
         replicas: 1,
@@ -20,7 +20,7 @@ fn need(profile: u32) -> PrNeed {
 }
 
 impl Caller {
-    fn explain(&self, txn: PrTxn, need: PrNeed, host: u32) -> Vec<PrWhy> {
+    pub(super) fn explain(&self, txn: PrTxn, need: PrNeed, host: u32) -> Vec<PrWhy> {
         let (mut causes, mut count) = (Vec::with_capacity(16), 0);
         // SAFETY: live locals, and room for 16.
         let code = unsafe {
@@ -33,7 +33,12 @@ impl Caller {
         causes
     }
 
-    fn summary<const N: usize>(&self, txn: PrTxn, need: PrNeed, cand: Option<u64>) -> [u32; N] {
+    pub(super) fn summary<const N: usize>(
+        &self,
+        txn: PrTxn,
+        need: PrNeed,
+        cand: Option<u64>,
+    ) -> [u32; N] {
         let mut hosts = [9; N];
         let n = u32::try_from(N).unwrap();
         let words = cand.as_ref().map_or(null(), std::ptr::from_ref);

@@ -1,17 +1,18 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::identity::{HostName, Incarnation};
 use crate::plugin_abi::constants::*;
+use crate::plugin_abi::context::Cycle;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Output, Room, read, write_told};
+use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Key, Register, Stage};
 use crate::plugin_abi::reserve::numbers;
@@ -62,40 +63,50 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let entered = register.get(handle)?;
-        let n_ports = entered.profile.numbers();
-        need.set(n_ports);
-        ports.fits(n_ports)?;
-        ports.fill(numbers(&entered.numbers));
-        let host = register.hosts.get(&entered.host);
-        let shared = cycle.conflicts.contains(&entered.replica);
-        let reported = entered.reported;
-        record.set(PrRec {
-            who: PrWant {
-                job: entered.key.job,
-                step: entered.key.step,
-                replica: entered.key.replica,
-                incarnation: entered.incarnation,
-                profile: entered.profile.id,
-                host: host.map_or(PR_ANY, |host| host.index),
-                flags: 0,
-            },
-            id,
-            seq: reported.seq,
-            n_ports,
-            port_off: 0,
-            state: match entered.stage {
-                Stage::Releasing => PR_P_RELEASING,
-                Stage::Tentative | Stage::Held => PR_P_HELD,
-            },
-            cool_left_ms: 0,
-            ready: reported.state,
-            run: reported.run,
-            restarts: reported.restarts,
-            flags: if shared { PR_REC_CONFLICT } else { 0 },
-        });
+        let (found, numbers) = record_of(&cycle, &register, handle)?;
+        need.set(found.n_ports);
+        ports.fits(found.n_ports)?;
+        ports.fill(numbers);
+        record.set(found);
         Ok(PR_OK)
     })
+}
+
+/// A grant as a record, and every number of it.
+pub(super) fn record_of<'a>(
+    cycle: &Cycle,
+    register: &'a Register,
+    handle: Handle,
+) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
+    let entered = register.get(handle)?;
+    let host = register.hosts.get(&entered.host);
+    let shared = cycle.conflicts.contains(&entered.replica);
+    let reported = entered.reported;
+    let record = PrRec {
+        who: PrWant {
+            job: entered.key.job,
+            step: entered.key.step,
+            replica: entered.key.replica,
+            incarnation: entered.incarnation,
+            profile: entered.profile.id,
+            host: host.map_or(PR_ANY, |host| host.index),
+            flags: 0,
+        },
+        id: handle.id(),
+        seq: reported.seq,
+        n_ports: entered.profile.numbers(),
+        port_off: 0,
+        state: match entered.stage {
+            Stage::Releasing => PR_P_RELEASING,
+            Stage::Tentative | Stage::Held => PR_P_HELD,
+        },
+        cool_left_ms: 0,
+        ready: reported.state,
+        run: reported.run,
+        restarts: reported.restarts,
+        flags: if shared { PR_REC_CONFLICT } else { 0 },
+    };
+    Ok((record, numbers(&entered.numbers)))
 }
 
 /// See `env` in the header.
@@ -138,7 +149,8 @@ struct Seen {
     /// As many as one profile can have, on the stack.
     numbers: SmallVec<[PortRange; MOST_PORTS]>,
     host: HostName,
-    address: Option<IpAddr>,
+    /// Shared with the host's latest report.
+    addresses: Arc<Addresses>,
 }
 
 const MOST_PORTS: usize = PortRequest::MAX_NUMBERS as usize;
@@ -154,19 +166,18 @@ impl Seen {
             profile: Arc::clone(&entered.profile),
             numbers: SmallVec::from_slice(&entered.numbers),
             host: standing.name.clone(),
-            address: register.addresses.get(&entered.host).copied(),
+            addresses: register.addresses_of(entered.host),
         })
     }
 
     fn tell(&self, prefix: &str, tell: &mut Tell<'_>) {
         let profile = &self.profile;
-        let names = profile.request.as_slice().iter().map(|port| &port.name);
-        let ports = names.zip(&self.numbers);
-        for (name, numbers) in ports {
+        let wanted = profile.request.as_slice().iter().zip(&profile.ports);
+        for ((wanted, declared), numbers) in wanted.zip(&self.numbers) {
             let port = ToldPort {
-                name,
+                name: &wanted.name,
                 numbers: *numbers,
-                address: self.address,
+                address: self.addresses.of_port(declared.network),
             };
             port.tell(prefix, tell);
         }
@@ -175,7 +186,7 @@ impl Seen {
             index: self.key.replica,
             incarnation: Incarnation(self.incarnation),
             host: &self.host,
-            host_address: self.address,
+            host_address: self.addresses.usual,
         };
         placement.tell(prefix, tell);
         let ports = profile.ports.iter().zip(&self.numbers);

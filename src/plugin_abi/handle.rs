@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Alloc = 3,
     /// Of who waits; never given out.
     Wait = 4,
+    /// A machine of the worker half, which has no context.
+    Sup = 7,
 }
 
 /// An id, taken apart.
@@ -275,6 +277,13 @@ impl<T> Slots<T> {
     /// As [`Slots::last_in`].
     pub(super) fn last_in_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.value.as_mut()
+    }
+
+    /// The first value in `from` or a later slot.
+    pub(super) fn next_living(&self, from: u32) -> Option<Handle> {
+        let rest = self.slots.get(from as usize..)?;
+        let (slot, living) = (from..).zip(rest).find(|(_, slot)| slot.is_live)?;
+        Some(Handle::new(self.kind, self.place, slot, living.generation))
     }
 
     /// Ends a value; its handle is stale from here on, for ever. Its slot is used again once it is freed, and keeps

@@ -61,7 +61,12 @@ fn stand(context: &Context, cycle: &mut Cycle) {
     let standing: Vec<_> = standing
         .map(|(index, name, state)| (index.0, name, state))
         .collect();
+    cycle.room_for_networks();
     cycle.end_of_hosts = standing.last().map_or(0, |(index, _, _)| index + 1);
+    let named = standing
+        .iter()
+        .map(|(index, name, _)| (*index, name.clone()));
+    context.names().stand(named.collect());
     let mut at = BTreeMap::new();
     for (index, name, _) in &standing {
         at.insert(*index, cycle.number_of_host(name));
@@ -78,6 +83,10 @@ fn stand(context: &Context, cycle: &mut Cycle) {
         for (index, name, state) in &standing {
             board.put_host(at[index], name, *index, *state);
         }
+        context
+            .register()
+            .addresses
+            .retain(|host, _| numbers.contains(host));
         board.stand(at);
     });
 }

@@ -191,6 +191,29 @@ pub(super) unsafe fn read_text(
     }
 }
 
+/// Copies bytes of any kind.
+///
+/// # Safety
+///
+/// `first` points to `n` readable bytes, unless `n` is 0 or more than `most`.
+pub(super) unsafe fn read_bytes(
+    first: *const u8,
+    n: u64,
+    most: u32,
+    what: &'static str,
+) -> Result<Vec<u8>, Failure> {
+    let length = match u32::try_from(n) {
+        Ok(length) if length <= most => length as usize,
+        _ => return Err(Failure::limit(what, n, u64::from(most))),
+    };
+    present(first, what)?;
+    let mut bytes = vec![0_u8; length];
+    // SAFETY: `length` bytes may be read from `first` (caller; not null, checked) and written to a fresh
+    // vector of that length, which nothing else overlaps.
+    unsafe { std::ptr::copy_nonoverlapping(first, bytes.as_mut_ptr(), length) };
+    Ok(bytes)
+}
+
 /// An array of the caller's, read element by element.
 pub(super) struct Input<T> {
     first: *const T,

@@ -411,8 +411,8 @@ fn a_malformed_profile_is_refused_with_its_reason() {
             network: text("ib"),
             ..any("a")
         }],
-        PR_ENOSYS,
-        "network",
+        PR_ENOENT,
+        "ib is not known",
     );
     refused(
         &[PrPort {

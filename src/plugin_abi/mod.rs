@@ -21,6 +21,9 @@ mod entry;
 mod explain;
 #[cfg(test)]
 mod explain_test;
+mod export;
+#[cfg(test)]
+mod export_test;
 mod failure;
 #[cfg(test)]
 mod flow_test;
@@ -32,6 +35,9 @@ mod key_index;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
+mod network;
+#[cfg(test)]
+mod network_test;
 mod process;
 mod profile;
 mod queue;
@@ -45,7 +51,11 @@ mod resolve;
 mod restore;
 mod room;
 mod scratch;
+mod supervision;
 mod table;
+mod text;
+#[cfg(test)]
+mod text_test;
 mod trial;
 mod txn;
 pub mod types;
@@ -53,8 +63,6 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
-#[cfg(test)]
-mod warm_test;
 #[cfg(test)]
 mod what_if_test;
 mod words;

@@ -28,6 +28,11 @@ impl ProcessMark {
         }
     }
 
+    /// Never 0.
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// Whether this process is the one that made it.
     pub(super) fn is_here(self) -> bool {
         match WIPED.get() {

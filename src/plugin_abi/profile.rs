@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use crate::identity::{ServiceId, ServiceName};
+use crate::identity::{NetworkName, ServiceId, ServiceName};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
@@ -13,7 +13,7 @@ use crate::plugin_abi::handle::Kind;
 use crate::plugin_abi::memory::{Input, Output, read_sized, read_strided, read_text};
 use crate::plugin_abi::types::{PrCtx, PrPort, PrProfile, PrRange};
 use crate::port::{Port, PortName, PortRange, PortRanges, Protocol};
-use crate::port_pool::{PortRequest, Want, WantedPort};
+use crate::port_pool::{NetworkNo, PortRequest, Want, WantedPort};
 use crate::profile::is_variable;
 
 /// What `profile_put` made known.
@@ -32,6 +32,8 @@ pub(super) struct Profile {
 pub(super) struct DeclaredPort {
     pub(super) alias: Option<String>,
     pub(super) published: bool,
+    /// The network it is reached in, if not where the host is.
+    pub(super) network: Option<NetworkNo>,
     /// The number of its name.
     pub(super) name: u32,
 }
@@ -81,9 +83,10 @@ fn put(context: &Context, written: Written) -> Result<u32, Failure> {
             PR_ANY.into(),
         ));
     }
-    let profile = Arc::new(written.known_to(&mut cycle, id));
+    let profile = Arc::new(written.known_to(&mut cycle, id)?);
     cycle.profiles.push(Some(Arc::clone(&profile)));
     context.register().profiles.push(Some(Arc::clone(&profile)));
+    context.names().know(&profile);
     // Still under the cycle's lock, so that no grant is posted before its service is known.
     context.report(|board| board.know(&profile));
     Ok(id)
@@ -110,7 +113,14 @@ pub(super) unsafe extern "C" fn profile_drop(ctx: PrCtx, id: u32) -> i32 {
 struct Written {
     service: ServiceName,
     request: PortRequest,
-    ports: Vec<(Option<String>, bool)>,
+    ports: Vec<WrittenPort>,
+}
+
+/// What a port says beside its request.
+struct WrittenPort {
+    alias: Option<String>,
+    published: bool,
+    network: Option<NetworkName>,
 }
 
 impl Written {
@@ -150,8 +160,8 @@ impl Written {
         let mut aliases = BTreeSet::new();
         for port in &raw_ports {
             // SAFETY: the caller's promise holds for what each port points to.
-            let (port, alias, published) = unsafe { read_port(port, prefix) }?;
-            if let Some(alias) = &alias
+            let (port, beside) = unsafe { read_port(port, prefix) }?;
+            if let Some(alias) = &beside.alias
                 && !aliases.insert(alias.clone())
             {
                 return Err(Failure::malformed(
@@ -160,7 +170,7 @@ impl Written {
                 ));
             }
             wanted.push(port);
-            ports.push((alias, published));
+            ports.push(beside);
         }
         let request = PortRequest::new(wanted).map_err(|fault| {
             let code = match fault {
@@ -176,40 +186,43 @@ impl Written {
         })
     }
 
-    fn known_to(self, cycle: &mut Cycle, id: u32) -> Profile {
+    fn known_to(self, cycle: &mut Cycle, id: u32) -> Result<Profile, Failure> {
+        let known = |network: &NetworkName| {
+            let number = cycle.networks.get(network).copied();
+            let unknown = || format!("port.network: {network} is not known");
+            number.ok_or_else(|| Failure::told(PR_ENOENT, unknown()))
+        };
+        let networks = self.ports.iter().map(|port| port.network.as_ref());
+        let networks = networks.map(|name| name.map(known).transpose());
+        let networks: Vec<Option<NetworkNo>> = networks.collect::<Result<_, _>>()?;
         let names = self.request.as_slice().iter().map(|port| &port.name);
-        let ports = self.ports.into_iter().zip(names);
-        let ports = ports.map(|((alias, published), name)| DeclaredPort {
-            alias,
-            published,
+        let ports = self.ports.into_iter().zip(names).zip(&networks);
+        let ports = ports.map(|((port, name), network)| DeclaredPort {
+            alias: port.alias,
+            published: port.published,
+            network: *network,
             name: cycle.number_of_port_name(name),
         });
-        Profile {
+        Ok(Profile {
             id,
             ports: ports.collect(),
             service_id: cycle.id_of_service(&self.service),
             service: self.service,
-            request: self.request,
-        }
+            request: self.request.in_networks(networks),
+        })
     }
 }
 
 /// # Safety
 ///
 /// `raw` points to what the header says.
-unsafe fn read_port(
-    raw: &PrPort,
-    prefix: &str,
-) -> Result<(WantedPort, Option<String>, bool), Failure> {
+unsafe fn read_port(raw: &PrPort, prefix: &str) -> Result<(WantedPort, WrittenPort), Failure> {
     if raw.flags & !PR_PORT_UNPUBLISHED != 0 {
         return Err(Failure::value(
             PR_EINVAL,
             "port.flags",
             u64::from(raw.flags),
         ));
-    }
-    if raw.network.n != 0 {
-        return Err(Failure::said(PR_ENOSYS, "named networks are not built yet"));
     }
     // SAFETY: the caller's promise.
     let name = unsafe { read_text(raw.name, MOST_TEXT, "port.name") }?;
@@ -222,6 +235,10 @@ unsafe fn read_port(
     if let Some(alias) = &alias {
         check_alias(alias, prefix)?;
     }
+    // SAFETY: the caller's promise.
+    let network = unsafe { read_text(raw.network, MOST_TEXT, "port.network") }?;
+    let network = network.map(|name| name.parse()).transpose();
+    let network = network.map_err(|fault| Failure::malformed("port.network", fault))?;
     // SAFETY: the caller's promise.
     let within = unsafe { read_ranges(raw.within, raw.n_within, "port.within") }?;
     let want = match (Port::new(raw.fixed), NonZeroU16::new(raw.count)) {
@@ -242,7 +259,12 @@ unsafe fn read_port(
         want,
         within,
     };
-    Ok((port, alias, raw.flags & PR_PORT_UNPUBLISHED == 0))
+    let beside = WrittenPort {
+        alias,
+        published: raw.flags & PR_PORT_UNPUBLISHED == 0,
+        network,
+    };
+    Ok((port, beside))
 }
 
 pub(super) fn protocol(proto: u32) -> Result<Protocol, Failure> {

@@ -9,7 +9,7 @@ use crate::plugin_abi::context::{Context, Cycle, Limits};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::room;
 use crate::port::{Port, Protocol};
-use crate::port_pool::{Foreign, PortRequest, Stranger};
+use crate::port_pool::{Foreign, NetworkSet, PortRequest, Stranger};
 use crate::time::Monotonic;
 
 /// What waits for the next cycle.
@@ -21,6 +21,8 @@ pub(super) enum Queued {
     Confirm(u32),
     StopWaiting(ReplicaId),
     State(HostName, HostState),
+    /// In which networks a host has an address, if it has said.
+    Networks(HostName, Option<NetworkSet>),
     Foreign(Box<(HostName, Vec<Foreign>)>),
     Conflict(Box<RefusedBind>),
     Wait(Box<(ReplicaId, Option<HostId>, PortRequest)>),
@@ -141,6 +143,9 @@ impl Cycle {
             Queued::State(name, state) => allocator
                 .host_id(&name)
                 .is_none_or(|host| allocator.set_host_state(host, state).is_ok()),
+            Queued::Networks(name, networks) => allocator
+                .host_id(&name)
+                .is_none_or(|host| allocator.set_networks(host, networks).is_ok()),
             Queued::Foreign(report) => allocator
                 .host_id(&report.0)
                 .is_none_or(|host| allocator.set_foreign(host, &report.1).is_ok()),

@@ -8,19 +8,19 @@
 //! its replica had) until the slot is used again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::allocator::AfterRelease;
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
-use crate::plugin_abi::board::HostNo;
+use crate::plugin_abi::board::{Chosen, HostNo};
 use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
 use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
 use crate::plugin_abi::key_index::{JobIndex, KeyIndex};
+use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::queue::{Queue, Queued};
 use crate::plugin_abi::room;
@@ -166,7 +166,9 @@ pub(super) struct Register {
     /// Where hosts stand, as the cycle has them.
     pub(super) hosts: BTreeMap<HostNo, Standing>,
     /// What hosts published last, for environments.
-    pub(super) addresses: BTreeMap<HostNo, IpAddr>,
+    pub(super) addresses: BTreeMap<HostNo, Arc<Addresses>>,
+    /// Of hosts that have published none.
+    no_addresses: Arc<Addresses>,
     pub(super) queue: Queue,
 }
 
@@ -186,6 +188,7 @@ impl Register {
             dirty: room_for_dirty(limits)?,
             hosts: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            no_addresses: Arc::default(),
             queue: Queue::new(limits)?,
         })
     }
@@ -201,11 +204,22 @@ impl Register {
         (last.replica.incarnation.0 == handle.generation()).then_some(last)
     }
 
+    /// Where a host is reached.
+    pub(super) fn addresses_of(&self, host: HostNo) -> Arc<Addresses> {
+        let known = self.addresses.get(&host);
+        Arc::clone(known.unwrap_or(&self.no_addresses))
+    }
+
     /// Notes what a replica reported.
     pub(super) fn note(&mut self, handle: Handle, reported: Reported) {
         if let Some(entered) = self.allocs.get_mut(handle) {
             entered.reported = reported;
         }
+    }
+
+    /// The first grant in `slot` or a later one.
+    pub(super) fn next_living(&self, slot: u32) -> Option<Handle> {
+        self.allocs.next_living(slot)
     }
 
     /// The grant of exactly this placement.
@@ -296,6 +310,14 @@ impl Register {
             self.touch(handle.slot());
             self.stop_waiting(place);
         }
+    }
+
+    /// Takes note of where a host is reached, for environments and for the pools.
+    pub(super) fn rechoose(&mut self, chosen: Chosen) {
+        if let Some((name, networks)) = chosen.networks {
+            self.queue.push(Queued::Networks(name, networks));
+        }
+        self.addresses.insert(chosen.host, chosen.addresses);
     }
 
     /// Notes that a key waits; said again, it keeps its place among those who wait for the same.

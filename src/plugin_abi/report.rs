@@ -9,6 +9,7 @@ use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
+use crate::plugin_abi::network::Reported as ReportedAddress;
 use crate::plugin_abi::profile::protocol;
 use crate::plugin_abi::queue::{Queued, RefusedBind};
 use crate::plugin_abi::register::{Reported, Stage, not_committed};
@@ -56,23 +57,18 @@ pub(super) unsafe extern "C" fn report_addr(
     inside(ctx, Kind::Context, Class::Report, |context, _| {
         // SAFETY: by C's promise null, or `n` readable elements.
         let addresses = unsafe { Input::new(addresses, n, MOST_ADDRESSES, "addresses") }?;
-        let mut best: Option<((u32, u32), IpAddr)> = None;
-        for raw in addresses.iter() {
-            let (rank, address) = ((raw.pref, raw.scope), read_address(&raw)?);
-            // Strictly better only: among equals the earlier one wins.
-            if best.is_none_or(|(least, _)| rank < least) {
-                best = Some((rank, address));
-            }
-        }
-        let published = best.map(|(_, address)| address);
+        let read = |raw: PrAddr| {
+            Ok(ReportedAddress {
+                rank: (raw.pref, raw.scope),
+                address: read_address(&raw)?,
+            })
+        };
+        let reported = addresses.iter().map(read);
+        let reported: Vec<ReportedAddress> = reported.collect::<Result<_, Failure>>()?;
         context.report(|board| {
             let number = board.host_at(host)?;
-            board.report_address(number, seq, published)?;
-            let known = &mut context.register().addresses;
-            match published {
-                Some(address) => known.insert(number, address),
-                None => known.remove(&number),
-            };
+            let chosen = board.report_addresses(number, seq, reported)?;
+            context.register().rechoose(chosen);
             Ok(PR_OK)
         })
     })
@@ -94,17 +90,12 @@ fn read_address(raw: &PrAddr) -> Result<IpAddr, Failure> {
             u64::from(raw.scope),
         ));
     }
-    let address = match (raw.family, raw.ip) {
-        (4, [a, b, c, d, rest @ ..]) if rest == [0; 12] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-        (6, ip) => IpAddr::V6(Ipv6Addr::from(ip)),
-        _ => {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "address.family",
-                u64::from(raw.family),
-            ));
-        }
-    };
+    let address = ip_address(raw.family, raw.ip);
+    let address = address.ok_or(Failure::value(
+        PR_EINVAL,
+        "address.family",
+        u64::from(raw.family),
+    ))?;
     if address.is_unspecified() || address.is_multicast() {
         return Err(Failure::said(
             PR_EINVAL,
@@ -112,6 +103,17 @@ fn read_address(raw: &PrAddr) -> Result<IpAddr, Failure> {
         ));
     }
     Ok(address)
+}
+
+/// The address that the header writes so; `None` for another family, or bytes behind a short address.
+pub(super) fn ip_address(family: u32, ip: [u8; 16]) -> Option<IpAddr> {
+    match (family, ip) {
+        (4, [a, b, c, d, rest @ ..]) if rest == [0; 12] => {
+            Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
+        }
+        (6, ip) => Some(IpAddr::V6(Ipv6Addr::from(ip))),
+        _ => None,
+    }
 }
 
 /// See `report_ready` in the header.

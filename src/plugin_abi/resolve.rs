@@ -49,6 +49,7 @@ pub(super) unsafe extern "C" fn resolve(
             let entries = snapshot.entries();
             let shown = entries.filter(|(member, _)| all || member.is_listed());
             let rows = shown.flat_map(|(member, since)| rows(member, since, port.as_deref()));
+            let rows = rows.filter(|row| all || row.family != 0);
             let count = u32::try_from(rows.clone().count()).unwrap_or(u32::MAX);
             need.set(count);
             room.fits(count)?;
@@ -77,25 +78,27 @@ fn rows<'a>(
 ) -> impl Iterator<Item = PrEndpoint> + Clone + 'a {
     let placed = &member.placed.0;
     let declared = &placed.profile.ports;
-    let granted = placed.grant.ports.iter().zip(declared);
-    let wanted = granted.filter(move |(granted, declared)| {
+    let granted = placed.grant.ports.iter().zip(declared).enumerate();
+    let wanted = granted.filter(move |(_, (granted, declared))| {
         declared.published && port.is_none_or(|port| granted.name.as_str() == port)
     });
-    let (ip, family) = spelled(member.address);
-    wanted.map(move |(granted, declared)| PrEndpoint {
-        id: member.handle.id(),
-        revision,
-        ip,
-        port: granted.numbers.first().number(),
-        // A block has at most 256 numbers.
-        count: u16::try_from(granted.numbers.count()).unwrap_or(u16::MAX),
-        family,
-        proto: proto(granted.protocol),
-        state: state_number(member.state),
-        service: u32::try_from(placed.profile.service_id.0).unwrap_or(u32::MAX),
-        name: declared.name,
-        replica: member.key.replica,
-        host: member.host,
+    wanted.map(move |(place, (granted, declared))| {
+        let (ip, family) = spelled(member.reached.of_port(place));
+        PrEndpoint {
+            id: member.handle.id(),
+            revision,
+            ip,
+            port: granted.numbers.first().number(),
+            // A block has at most 256 numbers.
+            count: u16::try_from(granted.numbers.count()).unwrap_or(u16::MAX),
+            family,
+            proto: proto(granted.protocol),
+            state: state_number(member.state),
+            service: u32::try_from(placed.profile.service_id.0).unwrap_or(u32::MAX),
+            name: declared.name,
+            replica: member.key.replica,
+            host: member.host,
+        }
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::allocator::{Conflict, CoolingRecord, GrantRecord};
 use crate::endpoints::EndpointState;
-use crate::identity::HostId;
+use crate::identity::{HostId, ServiceId};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::entry::{Class, inside};
@@ -12,10 +12,10 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::register::{Entry, Key, replica_id};
+use crate::plugin_abi::register::{Entry, Key, Reported, replica_id};
 use crate::plugin_abi::report::read_state;
 use crate::plugin_abi::types::{PrCtx, PrGrant, PrRec};
-use crate::port::{Port, PortRange};
+use crate::port::{Port, PortRange, PortRanges, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 
 /// See `restore_put` in the header.
@@ -90,7 +90,11 @@ impl Cycle {
         record: &PrRec,
         ports: &Input<u16>,
     ) -> Result<Option<(Handle, EndpointState)>, Failure> {
-        if record.flags & !PR_REC_CONFLICT != 0 || record.who.flags & !PR_WANT_PREFER != 0 {
+        let sides = record.flags & (PR_REC_TCP | PR_REC_UDP);
+        if record.flags & !(PR_REC_CONFLICT | PR_REC_TCP | PR_REC_UDP) != 0
+            || sides != 0 && record.state != PR_P_COOLING
+            || record.who.flags & !PR_WANT_PREFER != 0
+        {
             return Err(Failure::value(
                 PR_EINVAL,
                 "record.flags",
@@ -98,6 +102,10 @@ impl Cycle {
             ));
         }
         let state = read_state(record.ready)?;
+        if sides != 0 {
+            self.restore_numbers(record, ports)?;
+            return Ok(None);
+        }
         let profile = self.profile(record.who.profile)?;
         let host = HostId(record.who.host);
         let unknown = Failure::value(PR_ENOENT, "host", u64::from(host.0));
@@ -148,12 +156,68 @@ impl Cycle {
         let numbers: Vec<PortRange> = grant.ports.iter().map(|port| port.numbers).collect();
         register.enter(handle, entry, &numbers)?;
         register.hold(handle);
+        register.note(
+            handle,
+            Reported {
+                seq: record.seq,
+                run: record.run,
+                state: record.ready,
+                restarts: record.restarts,
+            },
+        );
         if releasing {
             register.begin_release(handle)?;
         }
         Ok(Some((handle, state)))
     }
 }
+
+impl Cycle {
+    /// Lets numbers rest that a record names by their sides, whatever the ports of its profile are.
+    fn restore_numbers(&mut self, record: &PrRec, ports: &Input<u16>) -> Result<(), Failure> {
+        let host = HostId(record.who.host);
+        if self.allocator.host_state(host).is_none() {
+            return Err(Failure::value(PR_ENOENT, "host", u64::from(host.0)));
+        }
+        let service = match record.who.profile {
+            PR_ANY => NOBODY,
+            known => self.profile(known)?.service_id,
+        };
+        let protocol = match record.flags & (PR_REC_TCP | PR_REC_UDP) {
+            PR_REC_TCP => Protocol::Tcp,
+            PR_REC_UDP => Protocol::Udp,
+            _ => Protocol::TcpUdp,
+        };
+        if record.n_ports > u32::from(u16::MAX) {
+            let most = u64::from(u16::MAX);
+            return Err(Failure::limit(
+                "record.n_ports",
+                record.n_ports.into(),
+                most,
+            ));
+        }
+        let end = record.port_off.checked_add(record.n_ports);
+        let end = end.ok_or(Failure::said(PR_EINVAL, "port_off is too large"))?;
+        let all = (record.port_off..end).map(|at| Port::new(ports.get(at)?));
+        let all: Option<Vec<Port>> = all.collect();
+        let beyond = "a record names numbers beyond n_ports, or 0";
+        let all = all.ok_or(Failure::said(PR_EINVAL, beyond))?;
+        let left = Duration::from_millis(u64::from(record.cool_left_ms));
+        let numbers = PortRanges::new(all.into_iter().map(PortRange::single));
+        self.resting
+            .extend(numbers.as_slice().iter().map(|numbers| CoolingRecord {
+                host,
+                protocol,
+                numbers: *numbers,
+                service,
+                left,
+            }));
+        Ok(())
+    }
+}
+
+/// Whose numbers are that no known service held: everybody waits for them alike.
+const NOBODY: ServiceId = ServiceId(u64::MAX);
 
 /// The grant that a record's numbers make, in the order of the profile.
 fn read_grant(profile: &Profile, record: &PrRec, ports: &Input<u16>) -> Result<PortGrant, Failure> {

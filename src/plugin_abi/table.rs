@@ -6,12 +6,12 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, explain, failure, grants, host, profile, release, report, reserve, resolve, restore,
-    trial, txn, unbuilt, waits, words,
+    context, explain, export, failure, grants, host, network, profile, release, report, reserve,
+    resolve, restore, supervision, text, trial, txn, unbuilt, waits, words,
 };
 
-/// What we can do. The supervision calls are in the table but not built, so nobody may count on them.
-const CAPABILITIES: u64 = PR_CAP_ENDPOINTS;
+/// What we can do.
+const CAPABILITIES: u64 = PR_CAP_ENDPOINTS | PR_CAP_SUPERVISION;
 
 /// In the order of the header.
 static API: PrApi = PrApi {
@@ -22,12 +22,12 @@ static API: PrApi = PrApi {
     destroy: context::destroy,
     host_put: host::host_put,
     host_remove: host::host_remove,
-    network_put: unbuilt::network_put,
+    network_put: network::network_put,
     profile_put: profile::profile_put,
     profile_drop: profile::profile_drop,
     restore_put: restore::restore_put,
     restore_end: restore::restore_end,
-    export_: unbuilt::export_,
+    export_: export::export,
     txn_begin: txn::txn_begin,
     feasible: txn::feasible,
     explain: explain::explain,
@@ -62,20 +62,20 @@ static API: PrApi = PrApi {
     watch_open: unbuilt::watch_open,
     watch_next: unbuilt::watch_next,
     watch_close: unbuilt::watch_close,
-    text: unbuilt::text,
+    text: text::text,
     stats: context::stats,
     dump: unbuilt::dump,
     last_error: failure::last_error,
     strerror_: words::strerror,
     reason_: words::reason,
-    sup_new: unbuilt::sup_new,
-    sup_load: unbuilt::sup_load,
-    sup_save: unbuilt::sup_save,
-    sup_event: unbuilt::sup_event,
-    sup_deadline: unbuilt::sup_deadline,
-    sup_next_deadline: unbuilt::sup_next_deadline,
-    sup_next_effect: unbuilt::sup_next_effect,
-    sup_free: unbuilt::sup_free,
+    sup_new: supervision::sup_new,
+    sup_load: supervision::sup_load,
+    sup_save: supervision::sup_save,
+    sup_event: supervision::sup_event,
+    sup_deadline: supervision::sup_deadline,
+    sup_next_deadline: supervision::sup_next_deadline,
+    sup_next_effect: supervision::sup_next_effect,
+    sup_free: supervision::sup_free,
 };
 
 #[expect(clippy::cast_possible_truncation, reason = "58 functions and 16 bytes")]

@@ -1,7 +1,7 @@
 //! A transaction or a what-if: what calls inside it need not tell apart.
 
 use crate::allocator::{
-    Allocator, HostSet, Mark, Need, ReserveError, SameError, StaleMark, Summary, Suspended,
+    Allocator, CauseCounts, HostSet, Mark, Need, ReserveError, SameError, StaleMark, Suspended,
     SuspendedWhatIf, Transaction, WhatIf,
 };
 use crate::identity::{HostId, ReplicaId};
@@ -14,7 +14,7 @@ use crate::plugin_abi::register::{Stage, not_committed};
 use crate::plugin_abi::release::Batch;
 use crate::plugin_abi::types::{PrAlloc, PrTxn};
 use crate::port::PortRange;
-use crate::port_pool::{PortGrant, PortRequest, Why};
+use crate::port_pool::{ListedPorts, PortGrant, PortRequest, Why};
 use crate::time::Monotonic;
 
 /// What is open, during a call. Dropped, it leaves no trace.
@@ -79,12 +79,21 @@ impl Trial<'_> {
         either!(self, it => it.max_replicas(need, host, most))
     }
 
-    pub(super) fn explain(&self, host: HostId, need: &Need<'_>) -> Vec<Why> {
-        either!(self, it => it.explain(host, need))
+    pub(super) fn explain_into(&mut self, host: HostId, need: &Need<'_>, why: &mut Vec<Why>) {
+        either!(self, it => it.explain_into(host, need, why));
     }
 
-    pub(super) fn explain_all(&self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
-        either!(self, it => it.explain_all(need, candidates))
+    pub(super) fn count_causes(
+        &mut self,
+        need: &Need<'_>,
+        candidates: Option<&HostSet>,
+        counts: &mut CauseCounts,
+    ) {
+        either!(self, it => it.count_causes(need, candidates, counts));
+    }
+
+    pub(super) fn listed(&mut self, host: HostId) -> Option<&[ListedPorts]> {
+        either!(self, it => it.listed(host))
     }
 
     /// Takes numbers, which are appended to `numbers`, or appends what is against it, if the host does not
@@ -98,14 +107,10 @@ impl Trial<'_> {
         numbers: &mut Vec<PortRange>,
         why: &mut Vec<Why>,
     ) -> Result<(), ReserveError> {
-        let reserved = match self {
-            Self::Real(it) => it.reserve_into(host, replica, request, former, numbers),
-            Self::Imagined(it) => it
-                .reserve(host, replica, request, former)
-                .map(|grant| numbers.extend(grant.ports.iter().map(|port| port.numbers))),
-        };
+        let reserved =
+            either!(self, it => it.reserve_into(host, replica, request, former, numbers));
         if let Err(ReserveError::DoesNotFit { .. }) = &reserved {
-            why.extend(self.explain(host, &Need::new(request, replica.service)));
+            self.explain_into(host, &Need::new(request, replica.service), why);
         }
         reserved
     }

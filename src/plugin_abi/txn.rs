@@ -140,11 +140,11 @@ pub(super) unsafe extern "C" fn feasible(
         let profile = cycle.profile(need.profile)?;
         let asked = asked(&profile, &need);
         // There are no hosts beyond.
-        let hosts = context.settings().limits.hosts.div_ceil(64) as usize;
+        let end = context.settings().limits.hosts;
         let count = cycle.at_work(|trial, scratch| {
             // The whole of `cand` that matters is read before the first word of `out` is written.
             let candidates = candidates.map(|words| {
-                scratch.candidates.fill_words(words.iter().take(hosts));
+                scratch.candidates.refill(words.iter(), end);
                 &scratch.candidates
             });
             trial.feasible_into(&asked, candidates, &mut scratch.fitting);

@@ -1,6 +1,6 @@
 //! Calls whose place in the table is fixed and whose work is not built yet.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use crate::plugin_abi::constants::PR_ENOSYS;
 use crate::plugin_abi::entry::outside;
@@ -17,8 +17,6 @@ macro_rules! unbuilt {
 }
 
 unbuilt! {
-    network_put(PrCtx, *const PrNetwork, u32);
-    export_(PrCtx, *mut u64, *mut PrRec, u32, *mut u16, u32, *mut u32, *mut u32);
     wait_fd(PrCtx, *mut i32);
     snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);
     snap_read(PrSnap, u32, *mut PrEndpoint, u32, *mut u32);
@@ -26,14 +24,5 @@ unbuilt! {
     watch_open(PrCtx, PrStr, u64, *mut PrWatch, *mut i32);
     watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
     watch_close(PrWatch);
-    text(PrCtx, u32, u32, *mut c_char, u32, *mut u32);
     dump(PrCtx, *mut c_char, u32, *mut u32);
-    sup_new(PrStr, u64, *mut PrSup);
-    sup_load(PrStr, *const c_void, u64, *mut PrSup);
-    sup_save(PrSup, *mut c_void, u32, *mut u32);
-    sup_event(PrSup, u64, *const PrSupEvent);
-    sup_deadline(PrSup, u64);
-    sup_next_deadline(PrSup, *mut u64);
-    sup_next_effect(PrSup, *mut PrSupEffect);
-    sup_free(PrSup);
 }

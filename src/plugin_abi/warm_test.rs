@@ -17,8 +17,8 @@ const WORDS: u32 = 8;
 const USED: u32 = 8;
 const FIRST: u16 = 20_000;
 const LAST: u16 = 20_399;
-/// Fewer than the grants of the highest load and their releases, so that slots are used again.
-const MOST_ALLOCS: u32 = 3_000;
+/// Far fewer than come and go, so that slots are used again.
+const MOST_ALLOCS: u32 = 1_000;
 
 /// A small generator: the same course every time.
 struct Dice(u64);
@@ -446,10 +446,10 @@ impl Scheduler {
     /// A load that rises and falls; readers are told now and then, at times not for long.
     fn turns(&mut self, turns: u64) {
         for turn in 0..turns {
-            let phase = turn % 2_000;
-            let height = phase.min(2_000 - phase);
+            let phase = turn % 800;
+            let height = phase.min(800 - phase);
             self.turn(usize::try_from(height).unwrap());
-            if turn % 5_000 > 2_000 && self.dice.one_in(3) {
+            if turn % 2_000 > 800 && self.dice.one_in(3) {
                 self.rest();
             }
         }
@@ -477,12 +477,12 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
     last_error();
-    scheduler.turns(10_000);
+    scheduler.turns(3_000);
     scheduler.counted.clear();
     let turns = if std::env::var_os("PORTREEVE_LONG").is_some() {
         1_000_000
     } else {
-        10_000
+        3_000
     };
     scheduler.turns(turns);
     println!("{turns} cycles: {:#?}", scheduler.counted);

@@ -21,7 +21,7 @@ impl Caller {
     }
 
     /// How many of the first 64 hosts fit, and which.
-    fn fitting(&self, txn: PrTxn, profile: u32, at_ms: u64) -> u64 {
+    pub(super) fn fitting(&self, txn: PrTxn, profile: u32, at_ms: u64) -> u64 {
         let need = PrNeed {
             profile,
             replicas: 1,

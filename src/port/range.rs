@@ -111,9 +111,20 @@ impl TryFrom<RangeForm> for PortRange {
 }
 
 /// A set of ports as people write it: ranges in ascending order that neither touch nor overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PortRanges(Vec<PortRange>);
+
+impl Clone for PortRanges {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Without allocating, where the room is enough.
+    fn clone_from(&mut self, source: &Self) {
+        self.0.clone_from(&source.0);
+    }
+}
 
 impl PortRanges {
     /// The most ranges one text may name; more is refused before anything is allocated for them.

@@ -30,7 +30,7 @@ enum Op {
     Flatten,
 }
 
-fn replica() -> impl Strategy<Value = ReplicaId> {
+pub(super) fn replica() -> impl Strategy<Value = ReplicaId> {
     (0u64..3, 0u32..4).prop_map(|(service, index)| ReplicaId {
         service: ServiceId(service),
         index,
@@ -70,7 +70,7 @@ fn wanted() -> impl Strategy<Value = String> {
     })
 }
 
-fn request() -> impl Strategy<Value = PortRequest> {
+pub(super) fn request() -> impl Strategy<Value = PortRequest> {
     proptest::collection::vec(wanted(), 1..5).prop_map(|wanted| {
         // A number that is fixed twice is left out, with its port.
         let mut kept: Vec<String> = Vec::new();
@@ -109,9 +109,9 @@ fn operation() -> impl Strategy<Value = Op> {
 
 /// A pool with its time, after anything that can happen to one.
 #[derive(Clone, Debug)]
-struct World {
-    pool: PortPool,
-    now: u64,
+pub(super) struct World {
+    pub(super) pool: PortPool,
+    pub(super) now: u64,
     waiting: Awaited,
     here: Awaited,
 }
@@ -126,7 +126,20 @@ impl World {
         }
     }
 
-    fn ask<'a>(&'a self, service: u64, request: &'a PortRequest) -> Ask<'a> {
+    /// Nothing has happened yet.
+    pub(super) fn of_few_numbers() -> Self {
+        Self::new(Draw::NextFit)
+    }
+
+    pub(super) fn someone(index: u32) -> ReplicaId {
+        ReplicaId {
+            service: ServiceId(1),
+            index,
+            incarnation: Incarnation(0),
+        }
+    }
+
+    pub(super) fn ask<'a>(&'a self, service: u64, request: &'a PortRequest) -> Ask<'a> {
         Ask {
             service: ServiceId(service),
             request,
@@ -143,7 +156,12 @@ impl World {
     }
 
     /// Takes, if it fits and `who` holds nothing yet.
-    fn take(&mut self, who: ReplicaId, request: &PortRequest, log: &mut UndoLog) -> bool {
+    pub(super) fn take(
+        &mut self,
+        who: ReplicaId,
+        request: &PortRequest,
+        log: &mut UndoLog,
+    ) -> bool {
         let mut choice = Choice::default();
         let ask = self.ask(who.service.0, request);
         let fits =
@@ -213,7 +231,7 @@ fn draw() -> impl Strategy<Value = Draw> {
     ]
 }
 
-fn world() -> impl Strategy<Value = World> {
+pub(super) fn world() -> impl Strategy<Value = World> {
     let waiting = proptest::collection::vec((number(), any::<bool>()), 0..3);
     let ops = proptest::collection::vec(operation(), 0..25);
     (draw(), ops, waiting).prop_map(|(draw, ops, waiting)| {

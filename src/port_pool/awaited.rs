@@ -38,6 +38,13 @@ impl Awaited {
         }
     }
 
+    /// Becomes the same to who searches: the numbers, without how many wait for each. Allocates nothing once
+    /// there is the room.
+    pub(crate) fn copy_numbers(&mut self, from: &Self) {
+        self.counts.clear();
+        self.numbers.clone_from(&from.numbers);
+    }
+
     /// Whether somebody waits for the number.
     #[must_use]
     pub fn contains(&self, side: Side, number: u16) -> bool {

@@ -27,7 +27,7 @@ impl Cooled {
     }
 
     /// Whether both are one run.
-    fn continues_as(&self, next: Self) -> bool {
+    pub(super) fn continues_as(&self, next: Self) -> bool {
         self.until == next.until && self.service == next.service && self.span.is_before(next.span)
     }
 
@@ -44,8 +44,18 @@ impl Cooled {
 
 /// Resting numbers. Invariant: the runs are disjoint and ordered by end of rest, then number;
 /// neighbours of one end and service are one run. So equal rests are equal queues.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Cooling(VecDeque<Cooled>);
+
+impl Clone for Cooling {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.0.clone_from(&source.0);
+    }
+}
 
 impl Cooling {
     /// No resting number. Allocates nothing.
@@ -190,6 +200,11 @@ impl Cooling {
     pub(super) fn pop_due(&mut self, now: Monotonic) -> Option<Cooled> {
         let due = self.0.front()?.until <= now;
         due.then(|| self.0.pop_front()).flatten()
+    }
+
+    /// Forgets every run, and keeps the room.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 
     /// Gives spare memory back.

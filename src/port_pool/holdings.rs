@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use crate::identity::ReplicaId;
 use crate::port::Protocol;
 
+use super::number_runs::refill;
 use super::replica_index::ReplicaIndex;
 use super::span::Span;
 use super::{GrantedPort, Phase, PortGrant, PortRequest, Side};
 
 /// What one replica holds. Fits in a cache line: who holds a number is found by a walk over all.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Holding {
     pub(super) replica: ReplicaId,
     /// The names and protocols, in order. A slot that is not in use keeps its last one: the next
@@ -26,7 +27,7 @@ pub(super) struct Holding {
 type Spans = SmallVec<[Span; 4]>;
 
 /// Every holding of a host.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Holdings {
     slots: Vec<Holding>,
     vacant: Vec<u32>,
@@ -109,7 +110,7 @@ pub(super) fn run(
 
 impl Holdings {
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.len() == self.vacant.len()
+        self.index.is_empty()
     }
 
     /// Every holding, in no order that means anything.
@@ -211,6 +212,14 @@ impl Holdings {
         self.vacant.push(slot);
     }
 
+    /// Puts back a holding that was taken out and not recycled.
+    pub(super) fn put_back(&mut self, slot: Slot) {
+        let Slot(slot) = slot;
+        let holding = &mut self.slots[slot as usize];
+        holding.is_in_use = true;
+        self.index.insert(holding.replica, slot);
+    }
+
     /// Gives spare memory back.
     pub(super) fn compact(&mut self) {
         while self.slots.last().is_some_and(|last| !last.is_in_use) {
@@ -230,7 +239,89 @@ impl Holdings {
 }
 
 /// Where a holding that was taken out stood.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Slot(u32);
+
+impl Clone for Holding {
+    fn clone(&self) -> Self {
+        Self {
+            replica: self.replica,
+            request: self.request.clone(),
+            is_in_use: self.is_in_use,
+            spans: self.spans.clone(),
+            phase: self.phase,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.replica = source.replica;
+        if !self.request.is_same(&source.request) {
+            self.request = source.request.clone();
+        }
+        self.is_in_use = source.is_in_use;
+        self.spans.clear();
+        self.spans.extend_from_slice(&source.spans);
+        self.phase = source.phase;
+    }
+}
+
+impl Clone for Holdings {
+    fn clone(&self) -> Self {
+        let mut copy = Self::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        let inline = Spans::new().inline_size();
+        // Rooms whose slot needs none now are kept for those that do.
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let needs = source.slots.get(at).map_or(0, |from| from.spans.len());
+            if slot.spans.spilled() && needs <= inline {
+                let mut room = std::mem::take(&mut slot.spans);
+                room.clear();
+                self.spare_rooms.push(room);
+            }
+        }
+        self.slots.truncate(source.slots.len());
+        let more = source.slots.len() / 4 + 8;
+        let most = (source.slots.len() + more).next_power_of_two();
+        self.slots.reserve(most - self.slots.len());
+        for (at, from) in source.slots.iter().enumerate() {
+            let needs = from.spans.len();
+            let spare = |rooms: &mut Vec<Spans>| {
+                let room = || Spans::with_capacity(needs);
+                rooms.pop().unwrap_or_else(room)
+            };
+            match self.slots.get_mut(at) {
+                Some(slot) => {
+                    if needs > inline && !slot.spans.spilled() {
+                        slot.spans = spare(&mut self.spare_rooms);
+                    }
+                    slot.clone_from(from);
+                }
+                None => {
+                    let mut spans = Spans::new();
+                    if needs > inline {
+                        spans = spare(&mut self.spare_rooms);
+                    }
+                    spans.extend_from_slice(&from.spans);
+                    self.slots.push(Holding {
+                        replica: from.replica,
+                        request: from.request.clone(),
+                        is_in_use: from.is_in_use,
+                        spans,
+                        phase: from.phase,
+                    });
+                }
+            }
+        }
+        refill(&mut self.vacant, &source.vacant);
+        let used = self.slots.iter().filter(|slot| slot.spans.spilled());
+        self.rooms = used.count() + self.spare_rooms.len();
+        self.index.clone_from(&source.index);
+    }
+}
 
 /// Equal if the same replicas hold the same, wherever it is kept.
 impl PartialEq for Holdings {

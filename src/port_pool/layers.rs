@@ -104,9 +104,20 @@ impl PortPool {
                 }
             }
         }
-        let rested = self.strangers.end_due(now);
-        let freed = self.settle_places(&rested, changed);
-        ended || freed
+        self.strangers.end_due(now);
+        while let Some((side, number)) = self.strangers.next_ended() {
+            let span = Span::single(number);
+            if self.holder(side, number, |_| true).is_none() {
+                if self.cooling_on(side).at(number).is_none() {
+                    self.settle(side, span);
+                } else if self.is_bare(side, span) {
+                    self.numbers_mut(side).rests.insert(span);
+                }
+                ended = true;
+            }
+            changed(side, span.into());
+        }
+        ended
     }
 
     /// Takes numbers out of what can be had: something stands on them from now on.

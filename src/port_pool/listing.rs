@@ -4,9 +4,10 @@ use crate::identity::{ReplicaId, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::time::Monotonic;
 
+use super::cooling::Cooled;
 use super::number_set::NumberSet;
 use super::span::{Span, gaps, spans_of};
-use super::{Phase, PortPool, Side, Stranger};
+use super::{Phase, PortPool, Side, Stranger, UndoLog};
 
 /// The shown state of a number: the first layer of those it carries, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,31 @@ pub struct ListedPorts {
     pub state: PortState,
 }
 
+impl ListedPorts {
+    /// Where it stands in a listing: several holders of one number are ordered by replica.
+    fn place(&self) -> (Port, bool, Port, Option<ReplicaId>) {
+        let holder = match self.state {
+            PortState::Held { by } | PortState::Releasing { by } => Some(by),
+            _ => None,
+        };
+        let (first, last) = (self.numbers.first(), self.numbers.last());
+        (first, self.protocol == Protocol::Udp, last, holder)
+    }
+
+    fn is_foreign_to(&self, stranger: &Stranger) -> bool {
+        matches!(&self.state, PortState::Foreign(known) if known == stranger)
+    }
+}
+
+/// The list of one host, and room to make it in; kept by who asks often.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<ListedPorts>,
+    cooled: Vec<Cooled>,
+    /// The numbers of the layers so far.
+    shown: NumberSet,
+}
+
 impl PortPool {
     /// The shown state of one number. What an open transaction took is not shown. Cost: linear in
     /// the host's grants.
@@ -64,98 +90,129 @@ impl PortPool {
     /// sides are one entry of [`Protocol::TcpUdp`]. What an open transaction took is not shown.
     #[must_use]
     pub fn listed(&self) -> Vec<ListedPorts> {
-        let mut all = self.listed_side(Side::Tcp);
-        let tcp_only = all.len();
-        for entry in self.listed_side(Side::Udp) {
-            let twin = all[..tcp_only]
-                .binary_search_by_key(&entry.numbers.first(), |tcp| tcp.numbers.first())
-                .ok()
-                .filter(|at| all[*at].numbers == entry.numbers && all[*at].state == entry.state);
-            match twin {
-                Some(at) => all[at].protocol = Protocol::TcpUdp,
-                None => all.push(entry),
-            }
-        }
-        all.sort_by_key(|entry| entry.numbers.first());
-        all
+        let mut listing = Listing::default();
+        self.list(&mut listing, &UndoLog::default(), |_| false);
+        listing.entries
     }
 
-    fn listed_side(&self, side: Side) -> Vec<ListedPorts> {
-        let mut held: Vec<(Span, ReplicaId, Phase)> = self
-            .holdings
-            .iter()
-            .filter(|holding| holding.phase != Phase::Tentative)
-            .flat_map(|holding| {
-                holding
-                    .sides()
-                    .filter(|(taken, _)| *taken == side)
-                    .map(|(_, span)| (span, holding.replica, holding.phase))
-            })
-            .collect();
-        held.sort_unstable_by_key(|(span, replica, _)| (*span, *replica));
-        let protocol = side.protocol();
-        let mut entries: Vec<ListedPorts> = held
-            .iter()
-            .map(|(span, by, phase)| ListedPorts {
-                numbers: (*span).into(),
-                protocol,
-                state: match phase {
-                    Phase::Releasing => PortState::Releasing { by: *by },
-                    Phase::Held | Phase::Tentative => PortState::Held { by: *by },
-                },
-            })
-            .collect();
-        // Then each layer, where none above it is shown.
-        let mut shown: NumberSet = held.iter().map(|(span, _, _)| *span).collect();
-        for cooled in self.cooling_on(side).by_number() {
-            shown.insert(cooled.span);
-            entries.push(ListedPorts {
-                numbers: cooled.span.into(),
-                protocol,
-                state: PortState::Cooling {
-                    until: cooled.until,
-                    service: cooled.service,
-                },
-            });
+    /// Leaves in `listing` what [`Self::listed`] would return if the takes of `log` had not been made: what
+    /// they cut out of the cooling runs still rests. `is_here` says of the place of a take whether it was made
+    /// on this pool. Allocates nothing once the listing is warm. Cost: sorts the runs.
+    pub(crate) fn list(
+        &self,
+        listing: &mut Listing,
+        log: &UndoLog,
+        is_here: impl Fn(usize) -> bool,
+    ) {
+        listing.entries.clear();
+        self.list_side(Side::Tcp, listing, log, &is_here);
+        let tcp_only = listing.entries.len();
+        self.list_side(Side::Udp, listing, log, &is_here);
+        let all = &mut listing.entries;
+        let mut kept = tcp_only;
+        for at in tcp_only..all.len() {
+            let (numbers, first) = (all[at].numbers, all[at].numbers.first());
+            let twin = all[..tcp_only]
+                .binary_search_by_key(&first, |tcp| tcp.numbers.first())
+                .ok()
+                .filter(|twin| all[*twin].numbers == numbers && all[*twin].state == all[at].state);
+            match twin {
+                Some(twin) => all[twin].protocol = Protocol::TcpUdp,
+                None => {
+                    all.swap(kept, at);
+                    kept += 1;
+                }
+            }
         }
-        let foreign = self.strangers.on(side).runs_in(Span::ALL);
-        let foreign: Vec<Span> = foreign.collect();
-        for span in &foreign {
+        all.truncate(kept);
+        all.sort_unstable_by_key(ListedPorts::place);
+    }
+
+    /// Adds the entries of one side, ascending.
+    fn list_side(
+        &self,
+        side: Side,
+        listing: &mut Listing,
+        log: &UndoLog,
+        is_here: &impl Fn(usize) -> bool,
+    ) {
+        let protocol = side.protocol();
+        let Listing {
+            entries,
+            cooled,
+            shown,
+        } = listing;
+        let from = entries.len();
+        let entry = |span: Span, state| ListedPorts {
+            numbers: span.into(),
+            protocol,
+            state,
+        };
+        shown.clear();
+        for holding in self.holdings.iter() {
+            let by = holding.replica;
+            let state = match holding.phase {
+                Phase::Tentative => continue,
+                Phase::Held => PortState::Held { by },
+                Phase::Releasing => PortState::Releasing { by },
+            };
+            for (_, span) in holding.sides().filter(|(taken, _)| *taken == side) {
+                shown.insert(span);
+                entries.push(entry(span, state.clone()));
+            }
+        }
+        // Then each layer, where none above it is shown.
+        cooled.clear();
+        cooled.extend(self.cooling_on(side).by_age());
+        for place in (0..log.len()).filter(|place| is_here(*place)) {
+            let cut = log.cut_by(place).iter();
+            cooled.extend(cut.filter(|(of, _)| *of == side).map(|(_, cut)| *cut));
+        }
+        cooled.sort_unstable_by_key(|cooled| cooled.span);
+        // What was cut and what was left of it are one run again.
+        cooled.dedup_by(|next, run| {
+            let joins = run.continues_as(*next);
+            if joins {
+                run.span.last = next.span.last;
+            }
+            joins
+        });
+        for cooled in cooled {
+            shown.insert(cooled.span);
+            let Cooled { until, service, .. } = *cooled;
+            entries.push(entry(cooled.span, PortState::Cooling { until, service }));
+        }
+        let strangers = entries.len();
+        for span in self.strangers.on(side).runs_in(Span::ALL) {
             for number in span.numbers().filter(|number| !shown.contains(*number)) {
                 let Some(stranger) = self.strangers.at(side, number) else {
                     continue;
                 };
-                let state = PortState::Foreign(stranger.clone());
-                let numbers = PortRange::from(Span::single(number));
-                match entries.last_mut() {
+                match entries[strangers..].last_mut() {
                     Some(last)
-                        if last.state == state && last.numbers.last().number() + 1 == number =>
+                        if last.numbers.last().number() + 1 == number
+                            && last.is_foreign_to(stranger) =>
                     {
-                        let joined = PortRange::new(last.numbers.first(), numbers.last());
+                        let joined = PortRange::from(Span::single(number)).last();
+                        let joined = PortRange::new(last.numbers.first(), joined);
                         last.numbers = joined.unwrap_or(last.numbers);
                     }
-                    _ => entries.push(ListedPorts {
-                        numbers,
-                        protocol,
-                        state,
-                    }),
+                    _ => {
+                        let state = PortState::Foreign(stranger.clone());
+                        entries.push(entry(Span::single(number), state));
+                    }
                 }
             }
         }
-        for span in foreign {
+        for span in self.strangers.on(side).runs_in(Span::ALL) {
             shown.insert(span);
         }
         for span in spans_of(&self.ranges.reserved) {
             for span in gaps(shown.runs_in(span), span) {
-                entries.push(ListedPorts {
-                    numbers: span.into(),
-                    protocol,
-                    state: PortState::Reserved,
-                });
+                entries.push(entry(span, PortState::Reserved));
             }
         }
-        entries.sort_by_key(|entry| entry.numbers.first());
-        entries
+        entries[from..].sort_unstable_by_key(ListedPorts::place);
     }
 
     fn unheld_state(&self, side: Side, number: u16) -> PortState {

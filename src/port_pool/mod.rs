@@ -19,10 +19,12 @@ mod awaited;
 mod cause;
 mod choice;
 mod chooser;
+mod contested;
 mod cooling;
 mod holdings;
 mod layers;
 mod listing;
+mod network_set;
 mod number_bits;
 mod number_runs;
 mod number_set;
@@ -42,9 +44,9 @@ mod agreement_test;
 #[cfg(test)]
 mod choice_test;
 #[cfg(test)]
+mod copy_test;
+#[cfg(test)]
 pub(crate) mod testing;
-
-use std::collections::BTreeMap;
 
 use crate::identity::{ReplicaId, ServiceId};
 use crate::port::{Port, PortRange, PortRanges, Protocol};
@@ -53,7 +55,9 @@ use crate::time::Monotonic;
 pub use awaited::Awaited;
 pub use cause::{Cause, CauseCode, Why, WhyPort};
 pub use choice::{Ask, Causes, Choice};
+pub(crate) use listing::Listing;
 pub use listing::{ListedPorts, PortState};
+pub use network_set::{NetworkNo, NetworkSet};
 pub use question::FixedStatus;
 pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
@@ -62,6 +66,7 @@ pub use side::Side;
 pub use strangers::{Foreign, Stranger};
 pub use take::{Clash, UndoLog};
 
+use contested::Contested;
 use holdings::Holdings;
 use number_set::NumberSet;
 use numbers::{Free, Numbers};
@@ -69,7 +74,10 @@ use span::{Span, spans_within};
 use strangers::Strangers;
 
 /// The ports of one host. Two are equal if nothing that can be asked tells them apart.
-#[derive(Clone, Debug)]
+///
+/// [`Clone::clone_from`] writes a copy into the memory of an earlier one, and allocates nothing once that is
+/// enough.
+#[derive(Debug)]
 pub struct PortPool {
     ranges: PoolRanges,
     draw: Draw,
@@ -82,13 +90,69 @@ pub struct PortPool {
     tcp: Numbers,
     /// Nothing until a number is first taken from it: most hosts never use it.
     udp: Option<Box<Numbers>>,
+    /// Memory for it that a copy of another pool left.
+    spare_udp: Option<Box<Numbers>>,
     free: Free,
     strangers: Strangers,
     holdings: Holdings,
-    /// Numbers that more than one restored port names: how many beside the first.
-    contested: BTreeMap<(Side, u16), u32>,
+    contested: Contested,
     /// Numbers in grants, whatever their phase.
     held: u32,
+}
+
+/// A pool that offers nothing, to be written over.
+impl Default for PortPool {
+    fn default() -> Self {
+        let nothing = PortRanges::default;
+        let ranges = PoolRanges {
+            dynamic: nothing(),
+            fixed: nothing(),
+            reserved: nothing(),
+        };
+        Self::new(ranges, Draw::default())
+    }
+}
+
+impl Clone for PortPool {
+    fn clone(&self) -> Self {
+        Self {
+            ranges: self.ranges.clone(),
+            draw: self.draw,
+            cursor: self.cursor,
+            random: self.random,
+            unreserved: self.unreserved.clone(),
+            tcp: self.tcp.clone(),
+            udp: self.udp.clone(),
+            spare_udp: None,
+            free: self.free,
+            strangers: self.strangers.clone(),
+            holdings: self.holdings.clone(),
+            contested: self.contested.clone(),
+            held: self.held,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.ranges.clone_from(&source.ranges);
+        self.draw = source.draw;
+        self.cursor = source.cursor;
+        self.random = source.random;
+        self.unreserved.clone_from(&source.unreserved);
+        self.tcp.clone_from(&source.tcp);
+        self.spare_udp = self.udp.take().or_else(|| self.spare_udp.take());
+        self.udp = source.udp.as_ref().map(|udp| match self.spare_udp.take() {
+            Some(mut numbers) => {
+                numbers.clone_from(udp);
+                numbers
+            }
+            None => udp.clone(),
+        });
+        self.free = source.free;
+        self.strangers.clone_from(&source.strangers);
+        self.holdings.clone_from(&source.holdings);
+        self.contested.clone_from(&source.contested);
+        self.held = source.held;
+    }
 }
 
 impl PartialEq for PortPool {
@@ -122,11 +186,12 @@ impl PortPool {
             cursor: Span::ALL.first,
             tcp: Numbers::new(unreserved.clone()),
             udp: None,
+            spare_udp: None,
             unreserved,
             free: Free::default(),
             strangers: Strangers::default(),
             holdings: Holdings::default(),
-            contested: BTreeMap::new(),
+            contested: Contested::default(),
             held: 0,
         };
         pool.count_free();
@@ -271,6 +336,7 @@ impl PortPool {
         {
             self.udp = None;
         }
+        self.spare_udp = None;
     }
 
     /// When cooling, or the rest after a refused bind, next ends; `None` if nothing rests.
@@ -292,7 +358,7 @@ impl PortPool {
 }
 
 /// Which numbers a host offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct PoolRanges {
     /// Numbers that "any" draws from.
     pub dynamic: PortRanges,
@@ -300,6 +366,22 @@ pub struct PoolRanges {
     pub fixed: PortRanges,
     /// Numbers never given.
     pub reserved: PortRanges,
+}
+
+impl Clone for PoolRanges {
+    fn clone(&self) -> Self {
+        Self {
+            dynamic: self.dynamic.clone(),
+            fixed: self.fixed.clone(),
+            reserved: self.reserved.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.dynamic.clone_from(&source.dynamic);
+        self.fixed.clone_from(&source.fixed);
+        self.reserved.clone_from(&source.reserved);
+    }
 }
 
 impl Default for PoolRanges {

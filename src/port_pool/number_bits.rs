@@ -3,10 +3,23 @@
 use super::span::Span;
 
 /// One bit for each number, and one for each word that is not zero.
-#[derive(Clone)]
 pub(super) struct Bits {
     pub(super) words: [u64; WORDS],
     pub(super) filled: [u64; WORDS / 64],
+}
+
+impl Clone for Bits {
+    fn clone(&self) -> Self {
+        Self {
+            words: self.words,
+            filled: self.filled,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.words = source.words;
+        self.filled = source.filled;
+    }
 }
 
 /// Words of 64 numbers each.

@@ -3,7 +3,6 @@
 use super::span::Span;
 
 /// Runs, ascending; neither touching nor overlapping.
-#[derive(Clone)]
 pub(super) struct Runs {
     pub(super) runs: Vec<Span>,
     /// Where numbers were last taken out: a search that goes on from there finds its place at once.
@@ -13,6 +12,28 @@ pub(super) struct Runs {
 
 /// How many runs are kept as runs: 1 KiB of them.
 pub(super) const MOST_RUNS: usize = 256;
+
+impl Clone for Runs {
+    fn clone(&self) -> Self {
+        Self {
+            runs: self.runs.clone(),
+            near: self.near,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        refill(&mut self.runs, &source.runs);
+        self.near = source.near;
+    }
+}
+
+/// Makes `to` a copy of `from` with room for some more: a copy that is made again and again seldom grows.
+pub(super) fn refill<T: Copy>(to: &mut Vec<T>, from: &[T]) {
+    to.clear();
+    let more = from.len() / 4 + 8;
+    to.reserve((from.len() + more).next_power_of_two());
+    to.extend_from_slice(from);
+}
 
 impl Runs {
     pub(super) const fn new(runs: Vec<Span>) -> Self {

@@ -10,10 +10,8 @@ use super::number_runs::{MOST_RUNS, Runs};
 use super::span::Span;
 
 /// Numbers, in whichever of the two forms. Equal if it holds the same numbers.
-#[derive(Clone)]
 pub(super) struct NumberSet(Form);
 
-#[derive(Clone)]
 enum Form {
     Runs(Runs),
     Bits(Box<Bits>),
@@ -180,6 +178,31 @@ impl NumberSet {
         match &mut self.0 {
             Form::Bits(bits) => bits,
             Form::Runs(_) => unreachable!("it became a bitmap above"),
+        }
+    }
+}
+
+impl Clone for NumberSet {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Form::Runs(list) => Form::Runs(list.clone()),
+            Form::Bits(bits) => Form::Bits(bits.clone()),
+        })
+    }
+
+    /// Into the memory that is there. A bitmap stays one, so that copies which come and go allocate
+    /// nothing once one of them had as many runs.
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut self.0, &source.0) {
+            (Form::Runs(ours), Form::Runs(theirs)) => ours.clone_from(theirs),
+            (Form::Bits(ours), Form::Bits(theirs)) => ours.clone_from(theirs),
+            (Form::Bits(ours), Form::Runs(theirs)) => {
+                ours.clear();
+                for run in &theirs.runs {
+                    ours.insert(*run);
+                }
+            }
+            (Form::Runs(_), Form::Bits(theirs)) => self.0 = Form::Bits(theirs.clone()),
         }
     }
 }

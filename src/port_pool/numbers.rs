@@ -7,7 +7,7 @@ use super::span::{Span, spans_of, spans_within};
 use super::{PortPool, Side};
 
 /// One side of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Numbers that carry no layer at all, over 1..=65535.
     pub(super) free: NumberSet,
@@ -25,6 +25,29 @@ impl Numbers {
             rests: NumberSet::EMPTY,
             cooling: Cooling::EMPTY,
         }
+    }
+
+    /// As [`Self::new`], in the memory that is there.
+    fn renew(&mut self, free: &NumberSet) {
+        self.free.clone_from(free);
+        self.rests.clear();
+        self.cooling.clear();
+    }
+}
+
+impl Clone for Numbers {
+    fn clone(&self) -> Self {
+        Self {
+            free: self.free.clone(),
+            rests: self.rests.clone(),
+            cooling: self.cooling.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.free.clone_from(&source.free);
+        self.rests.clone_from(&source.rests);
+        self.cooling.clone_from(&source.cooling);
     }
 }
 
@@ -87,9 +110,14 @@ impl PortPool {
         match side {
             Side::Tcp => &mut self.tcp,
             Side::Udp => {
-                let unreserved = &self.unreserved;
-                self.udp
-                    .get_or_insert_with(|| Box::new(Numbers::new(unreserved.clone())))
+                let (unreserved, spare) = (&self.unreserved, &mut self.spare_udp);
+                self.udp.get_or_insert_with(|| match spare.take() {
+                    Some(mut numbers) => {
+                        numbers.renew(unreserved);
+                        numbers
+                    }
+                    None => Box::new(Numbers::new(unreserved.clone())),
+                })
             }
         }
     }

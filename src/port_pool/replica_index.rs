@@ -7,7 +7,7 @@
 use crate::identity::ReplicaId;
 
 /// Slots by replica. Who looks one up says how to find the replica of a slot.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ReplicaIndex {
     /// A power of two of entries, half of them vacant at least; none while nothing was inserted.
     table: Vec<Entry>,
@@ -43,6 +43,10 @@ impl ReplicaIndex {
     ) -> Option<u32> {
         let at = self.place(replica, replica_of)?;
         Some(self.table[at].slot)
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Adds the slot of a replica that has none yet.
@@ -91,6 +95,13 @@ impl ReplicaIndex {
         }
     }
 
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.table
+            .iter()
+            .copied()
+            .filter(|entry| !entry.is_vacant())
+    }
+
     fn place(&self, replica: ReplicaId, replica_of: impl Fn(u32) -> ReplicaId) -> Option<usize> {
         let mask = self.table.len().checked_sub(1)?;
         let hash = hash_of(replica);
@@ -118,6 +129,28 @@ impl ReplicaIndex {
         let before = std::mem::replace(&mut self.table, vec![Entry::VACANT; size]);
         for entry in before.into_iter().filter(|entry| !entry.is_vacant()) {
             self.add(entry);
+        }
+    }
+}
+
+impl Clone for ReplicaIndex {
+    fn clone(&self) -> Self {
+        Self {
+            table: self.table.clone(),
+            len: self.len,
+        }
+    }
+
+    /// A table that is larger stays so: it grew for somebody who came to an earlier copy.
+    fn clone_from(&mut self, source: &Self) {
+        self.len = source.len;
+        if self.table.len() <= source.table.len() {
+            self.table.clone_from(&source.table);
+        } else {
+            self.table.fill(Entry::VACANT);
+            for entry in source.entries() {
+                self.add(entry);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::port::{Port, PortName, PortRange, PortRanges, Protocol};
 
-use super::Side;
+use super::{NetworkNo, NetworkSet, Side};
 
 /// The named ports one replica asks for. Names differ; no fixed number is asked twice on one side.
 ///
@@ -30,6 +30,9 @@ struct Asked {
     has_blocks: bool,
     is_narrowed: bool,
     plain: Option<Protocol>,
+    /// Ports, by their places, that are to be reached in a named network.
+    networks: Vec<(u16, NetworkNo)>,
+    network_set: NetworkSet,
 }
 
 impl PortRequest {
@@ -118,6 +121,39 @@ impl PortRequest {
         self.0.plain
     }
 
+    /// The same ports, some of them to be reached in a named network: one entry for each port, in the
+    /// order of the profile. Only hosts that have an address in all of these networks fit.
+    #[must_use]
+    pub fn in_networks(self, networks: impl IntoIterator<Item = Option<NetworkNo>>) -> Self {
+        let named = (0..).zip(networks).take(self.0.wanted.len());
+        let named: Vec<(u16, NetworkNo)> = named
+            .filter_map(|(place, network)| Some((place, network?)))
+            .collect();
+        if named.is_empty() && self.0.networks.is_empty() {
+            return self;
+        }
+        let wanted = self.0.wanted.clone();
+        let mut asked = Asked::new(wanted, self.0.numbers);
+        asked.network_set = named.iter().map(|(_, network)| *network).collect();
+        asked.networks = named;
+        Self(Arc::new(asked))
+    }
+
+    /// The named networks in which its host must have an address.
+    #[must_use]
+    pub fn networks(&self) -> NetworkSet {
+        self.0.network_set
+    }
+
+    /// Each port that is to be reached in a named network, with that network.
+    pub fn named_networks(&self) -> impl Iterator<Item = (&WantedPort, NetworkNo)> {
+        let named = self.0.networks.iter();
+        named.filter_map(|(place, network)| {
+            let port = self.0.wanted.get(usize::from(*place))?;
+            Some((port, *network))
+        })
+    }
+
     /// Whether a clone of this very request is meant; equal ones may say no.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -177,6 +213,8 @@ impl Asked {
             has_blocks,
             is_narrowed,
             plain,
+            networks: Vec::new(),
+            network_set: NetworkSet::default(),
         }
     }
 }
@@ -203,7 +241,8 @@ const fn rank(port: &WantedPort) -> (u8, u16) {
 
 impl PartialEq for PortRequest {
     fn eq(&self, other: &Self) -> bool {
-        self.is_same(other) || self.as_slice() == other.as_slice()
+        self.is_same(other)
+            || self.as_slice() == other.as_slice() && self.0.networks == other.0.networks
     }
 }
 

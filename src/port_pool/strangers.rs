@@ -1,6 +1,5 @@
 //! Numbers on which somebody else listens: reported by the host, or met when a bind was refused.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -50,25 +49,26 @@ pub struct Foreign {
 
 type Place = (Side, u16);
 
-/// The foreign numbers of one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The foreign numbers of one host. The lists are ascending by place.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Strangers {
-    reported: BTreeMap<Place, Stranger>,
+    reported: Vec<(Place, Stranger)>,
     /// Numbers on which a bind was refused, until when they rest.
-    resting: BTreeMap<Place, (Monotonic, Stranger)>,
+    resting: Vec<(Place, (Monotonic, Stranger))>,
     /// When the first of these rests is over: asked for after every change of the host.
     first_over: Option<Monotonic>,
     /// Both together, by side: a search asks nothing else.
     numbers: [NumberSet; 2],
+    /// What is foreign no more, until it is taken; room that is kept.
+    ended: Vec<Place>,
 }
 
 impl Strangers {
     /// Who listens there. A report knows more than a refused bind.
     pub(super) fn at(&self, side: Side, number: u16) -> Option<&Stranger> {
         let place = (side, number);
-        self.reported
-            .get(&place)
-            .or_else(|| self.resting.get(&place).map(|(_, stranger)| stranger))
+        let reported = find(&self.reported, place).map(|at| &self.reported[at].1);
+        reported.or_else(|| find(&self.resting, place).map(|at| &self.resting[at].1.1))
     }
 
     /// The foreign numbers of one side.
@@ -79,30 +79,36 @@ impl Strangers {
     /// Replaces the report. A number that the last report named and this one does not is free of
     /// strangers again, also if a refused bind made it rest. Returns what is foreign no more.
     pub(super) fn report(&mut self, list: &[Foreign]) -> Vec<Place> {
-        let mut reported = BTreeMap::new();
-        for foreign in list {
+        let mut reported = Vec::with_capacity(list.len());
+        // From the end, so that of several that name one number the last one is kept.
+        for foreign in list.iter().rev() {
+            let comm: Option<Arc<str>> = foreign.comm.as_deref().map(Arc::from);
             for side in Side::of(foreign.protocol) {
                 let stranger = Stranger {
                     pid: foreign.pid,
-                    comm: foreign.comm.as_deref().map(Arc::from),
+                    comm: comm.clone(),
                 };
-                reported.insert((side, foreign.port.number()), stranger);
+                reported.push(((side, foreign.port.number()), stranger));
             }
         }
+        reported.sort_by_key(|(place, _)| *place);
+        reported.dedup_by_key(|(place, _)| *place);
         let before = std::mem::replace(&mut self.reported, reported);
         let gone: Vec<Place> = before
-            .into_keys()
-            .filter(|place| !self.reported.contains_key(place))
+            .into_iter()
+            .map(|(place, _)| place)
+            .filter(|place| find(&self.reported, *place).is_none())
             .collect();
-        let mut rested = false;
-        for place in &gone {
-            rested |= self.resting.remove(place).is_some();
-        }
-        if rested {
+        let rested = self.resting.len();
+        self.resting
+            .retain(|(place, _)| gone.binary_search(place).is_err());
+        if self.resting.len() < rested {
             self.find_first_over();
         }
-        self.forget(&gone);
-        for (side, number) in self.reported.keys() {
+        for (side, number) in &gone {
+            self.numbers[side.index()].remove(Span::single(*number));
+        }
+        for ((side, number), _) in &self.reported {
             self.numbers[side.index()].insert(Span::single(*number));
         }
         gone
@@ -111,11 +117,16 @@ impl Strangers {
     /// Lets a number rest on which a bind was refused.
     pub(super) fn rest(&mut self, place: Place, until: Monotonic, stranger: Stranger) {
         let (side, number) = place;
-        if self.resting.insert(place, (until, stranger)).is_some() {
-            self.find_first_over();
-        } else {
-            let first = self.first_over.map_or(until, |first| first.min(until));
-            self.first_over = Some(first);
+        match self.resting.binary_search_by_key(&place, |(of, _)| *of) {
+            Ok(at) => {
+                self.resting[at].1 = (until, stranger);
+                self.find_first_over();
+            }
+            Err(at) => {
+                self.resting.insert(at, (place, (until, stranger)));
+                let first = self.first_over.map_or(until, |first| first.min(until));
+                self.first_over = Some(first);
+            }
         }
         self.numbers[side.index()].insert(Span::single(number));
     }
@@ -126,33 +137,64 @@ impl Strangers {
     }
 
     fn find_first_over(&mut self) {
-        self.first_over = self.resting.values().map(|(until, _)| *until).min();
+        let ends = self.resting.iter().map(|(_, (until, _))| *until);
+        self.first_over = ends.min();
     }
 
-    /// Ends every rest that is over. Returns what is foreign no more; nothing is allocated if no
-    /// rest is over.
-    pub(super) fn end_due(&mut self, now: Monotonic) -> Vec<Place> {
+    /// Ends every rest that is over. What is foreign no more is to be taken by [`Self::next_ended`].
+    /// Allocates nothing once warm.
+    pub(super) fn end_due(&mut self, now: Monotonic) {
         if self.first_over.is_none_or(|first| first > now) {
-            return Vec::new();
+            return;
         }
-        let due = |(until, _): &(Monotonic, Stranger)| *until <= now;
-        let mut ended: Vec<Place> = self
-            .resting
-            .iter()
-            .filter(|(_, rest)| due(rest))
-            .map(|(place, _)| *place)
-            .collect();
-        self.resting.retain(|_, rest| !due(rest));
+        let Self {
+            reported,
+            resting,
+            numbers,
+            ended,
+            ..
+        } = self;
+        resting.retain(|(place, (until, _))| {
+            if *until > now {
+                return true;
+            }
+            if find(reported, *place).is_none() {
+                let (side, number) = *place;
+                numbers[side.index()].remove(Span::single(number));
+                ended.push(*place);
+            }
+            false
+        });
         self.find_first_over();
-        ended.retain(|place| !self.reported.contains_key(place));
-        self.forget(&ended);
-        ended
     }
 
-    fn forget(&mut self, places: &[Place]) {
-        for (side, number) in places {
-            self.numbers[side.index()].remove(Span::single(*number));
+    /// A number that is foreign no more.
+    pub(super) fn next_ended(&mut self) -> Option<Place> {
+        self.ended.pop()
+    }
+}
+
+/// Where the entry of a place stands.
+fn find<T>(list: &[(Place, T)], place: Place) -> Option<usize> {
+    list.binary_search_by_key(&place, |(of, _)| *of).ok()
+}
+
+impl Clone for Strangers {
+    fn clone(&self) -> Self {
+        Self {
+            reported: self.reported.clone(),
+            resting: self.resting.clone(),
+            first_over: self.first_over,
+            numbers: self.numbers.clone(),
+            ended: Vec::new(),
         }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.reported.clone_from(&source.reported);
+        self.resting.clone_from(&source.resting);
+        self.first_over = source.first_over;
+        self.numbers.clone_from(&source.numbers);
     }
 }
 
@@ -172,8 +214,12 @@ mod tests {
         assert_eq!(rest(&mut strangers, 2, 40), Some(at(40)));
         assert_eq!(rest(&mut strangers, 3, 60), Some(at(40)));
         assert_eq!(rest(&mut strangers, 2, 70), Some(at(50)), "it rests longer");
-        assert!(strangers.end_due(at(49)).is_empty());
-        assert_eq!(strangers.end_due(at(50)), [(Side::Tcp, 1)]);
+        let end = |strangers: &mut Strangers, now| {
+            strangers.end_due(now);
+            std::iter::from_fn(|| strangers.next_ended()).collect::<Vec<_>>()
+        };
+        assert!(end(&mut strangers, at(49)).is_empty());
+        assert_eq!(end(&mut strangers, at(50)), [(Side::Tcp, 1)]);
         assert_eq!(strangers.next_deadline(), Some(at(60)));
         let foreign = Foreign {
             port: Port::new(3).expect("a port"),
@@ -184,7 +230,7 @@ mod tests {
         strangers.report(&[foreign]);
         strangers.report(&[]);
         assert_eq!(strangers.next_deadline(), Some(at(70)), "it is gone");
-        assert_eq!(strangers.end_due(at(70)), [(Side::Tcp, 2)]);
+        assert_eq!(end(&mut strangers, at(70)), [(Side::Tcp, 2)]);
         assert_eq!(strangers, Strangers::default());
     }
 }

@@ -16,9 +16,16 @@ use super::{Phase, PortGrant, PortPool, PortRequest, Side};
 /// it takes numbers on. Kept and reused by its owner, it allocates nothing once warm.
 #[derive(Debug, Default)]
 pub struct UndoLog {
-    takes: Vec<Taken>,
+    steps: Vec<Done>,
     /// What was cut out of the cooling runs, take after take.
-    cut: Vec<(Side, Cooled)>,
+    pub(super) cut: Vec<(Side, Cooled)>,
+}
+
+/// What can be undone.
+#[derive(Clone, Copy, Debug)]
+enum Done {
+    Taken(Taken),
+    Given(Given),
 }
 
 /// One take.
@@ -29,6 +36,15 @@ struct Taken {
     cut_from: usize,
     cursor: Moved<u16>,
     random: Moved<u64>,
+}
+
+/// One release whose slot was kept.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    replica: ReplicaId,
+    slot: Slot,
+    /// Whether numbers of the host had several holders.
+    contested: bool,
 }
 
 /// A value before and after a take.
@@ -55,16 +71,16 @@ impl<T: Copy + PartialEq> Moved<T> {
 }
 
 impl UndoLog {
-    /// How many takes can be undone.
+    /// How many takes and reversible releases can be undone.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.takes.len()
+        self.steps.len()
     }
 
     /// Whether nothing is left to be undone.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.takes.is_empty()
+        self.steps.is_empty()
     }
 
     /// Makes room for so many takes.
@@ -73,13 +89,25 @@ impl UndoLog {
     ///
     /// [`TryReserveError`] if there is no memory for it.
     pub fn try_reserve(&mut self, takes: usize) -> Result<(), TryReserveError> {
-        self.takes.try_reserve_exact(takes)
+        self.steps.try_reserve_exact(takes)
     }
 
-    /// Forgets every take: they stay.
+    /// Forgets every step: they stay.
     pub fn clear(&mut self) {
-        self.takes.clear();
+        self.steps.clear();
         self.cut.clear();
+    }
+
+    /// What the step at `place` cut out of the cooling runs.
+    pub(super) fn cut_by(&self, place: usize) -> &[(Side, Cooled)] {
+        let Some(Done::Taken(taken)) = self.steps.get(place) else {
+            return &[];
+        };
+        let later = self.steps[place + 1..].iter().find_map(|step| match step {
+            Done::Taken(taken) => Some(taken.cut_from),
+            Done::Given(_) => None,
+        });
+        &self.cut[taken.cut_from..later.unwrap_or(self.cut.len())]
     }
 }
 
@@ -117,7 +145,7 @@ impl PortPool {
         };
         self.cursor = choice.cursor;
         taken.random.forward(&mut self.random);
-        log.takes.push(taken);
+        log.steps.push(Done::Taken(taken));
         let holding = self.holdings.insert(replica, request, Phase::Tentative);
         holding.spans.extend_from_slice(choice.spans());
         debug_assert_eq!(
@@ -142,14 +170,20 @@ impl PortPool {
         }
     }
 
-    /// Undoes the last take of `log`, which must have been made on this pool. Returns whose it was;
+    /// Undoes the last step of `log`, which must have been made on this pool. Returns whose it was;
     /// `None` if the log is empty. Allocates nothing once warm.
     ///
     /// If nothing else happened here since, everything is exactly as it was. If it did, the numbers
     /// of the take alone are as they would be without it. Cooling that became due meanwhile ends
     /// at the next [`Self::end_due`]: ask [`Self::next_deadline`] again.
     pub fn undo(&mut self, log: &mut UndoLog) -> Option<ReplicaId> {
-        let taken = log.takes.pop()?;
+        let taken = match log.steps.pop()? {
+            Done::Taken(taken) => taken,
+            Done::Given(given) => {
+                self.take_back(given);
+                return Some(given.replica);
+            }
+        };
         let Some(slot) = self.holdings.remove(taken.replica) else {
             debug_assert!(false, "{:?} holds what is undone", taken.replica);
             log.cut.truncate(taken.cut_from);
@@ -157,6 +191,7 @@ impl PortPool {
         };
         self.rest_again(&mut log.cut, taken.cut_from);
         self.let_go(slot, None);
+        self.holdings.recycle(slot);
         taken.cursor.back(&mut self.cursor);
         taken.random.back(&mut self.random);
         Some(taken.replica)
@@ -169,7 +204,70 @@ impl PortPool {
     /// Allocates nothing once warm.
     pub fn release(&mut self, replica: ReplicaId, cool: Option<Monotonic>) -> Option<u32> {
         let slot = self.holdings.remove(replica)?;
+        let count = self.let_go(slot, cool);
+        self.holdings.recycle(slot);
+        Some(count)
+    }
+
+    /// As [`Self::release`], and notes in `log` how to undo it. What `replica` had is kept in its place until
+    /// then: for pools on which something is tried, which are forgotten in the end.
+    pub(crate) fn give_back(
+        &mut self,
+        replica: ReplicaId,
+        cool: Option<Monotonic>,
+        log: &mut UndoLog,
+    ) -> Option<u32> {
+        let slot = self.holdings.remove(replica)?;
+        log.steps.push(Done::Given(Given {
+            replica,
+            slot,
+            contested: !self.contested.is_empty(),
+        }));
         Some(self.let_go(slot, cool))
+    }
+
+    /// Holds again what was given back: nothing else has it now, since later steps were undone.
+    fn take_back(&mut self, given: Given) {
+        let slot = given.slot;
+        self.held += self.holdings.removed(&slot).count();
+        let mut next = 0;
+        while let Some((protocol, span, after)) = self.holdings.removed(&slot).run(next) {
+            for side in Side::of(protocol) {
+                if !given.contested {
+                    self.hold_again(side, span);
+                    continue;
+                }
+                for number in span.numbers() {
+                    // Another holder kept it then, be it another port of the same record.
+                    if self.holder(side, number, |_| true).is_some()
+                        || self.names_before(slot, next, side, number)
+                    {
+                        self.contested.add(side, number);
+                    } else {
+                        self.hold_again(side, Span::single(number));
+                    }
+                }
+            }
+            next = after;
+        }
+        self.holdings.put_back(slot);
+    }
+
+    /// Whether a port before the one at `place` names the number too.
+    fn names_before(&self, slot: Slot, place: usize, side: Side, number: u16) -> bool {
+        let ports = self.holdings.removed(&slot).ports().take(place);
+        ports
+            .filter(|(_, span)| span.contains(number))
+            .any(|(protocol, _)| Side::of(protocol).any(|of| of == side))
+    }
+
+    /// Takes numbers out of what is free or rests.
+    fn hold_again(&mut self, side: Side, span: Span) {
+        if self.seize(side, span) < span.count() {
+            let numbers = self.numbers_mut(side);
+            numbers.rests.remove(span);
+            numbers.cooling.cut(span, span.count(), &mut |_| {});
+        }
     }
 
     /// Lets rest again what a take cut out of the cooling runs: the part of `cut` from `from` on.
@@ -188,7 +286,7 @@ impl PortPool {
             // A record that was restored meanwhile may hold some too: what is held does not rest.
             for (side, was) in &*parts {
                 for number in was.span.numbers() {
-                    if !self.contested.contains_key(&(*side, number)) {
+                    if !self.contested.contains(*side, number) {
                         let span = Span::single(number);
                         self.let_rest(*side, Cooled { span, ..*was });
                     }
@@ -198,7 +296,7 @@ impl PortPool {
         cut.truncate(from);
     }
 
-    /// Frees the numbers of a holding that was taken out, or lets them rest. Returns how many.
+    /// Frees the numbers of a holding that was taken out, or lets them rest. Returns how many. Its slot is left.
     fn let_go(&mut self, slot: Slot, cool: Option<Monotonic>) -> u32 {
         let holding = self.holdings.removed(&slot);
         let service = holding.replica.service;
@@ -224,13 +322,12 @@ impl PortPool {
                     continue;
                 }
                 for number in span.numbers() {
-                    if !self.yield_contested(side, number) {
+                    if !self.contested.take(side, number) {
                         go(self, side, Span::single(number));
                     }
                 }
             }
         }
-        self.holdings.recycle(slot);
         count
     }
 
@@ -304,24 +401,11 @@ impl PortPool {
             });
         }
         for number in contested {
-            *self.contested.entry((side, number)).or_default() += 1;
+            self.contested.add(side, number);
         }
         self.seize(side, span);
         let numbers = self.numbers_mut(side);
         numbers.rests.remove(span);
         numbers.cooling.cut(span, span.count(), &mut |_| {});
-    }
-
-    /// Takes one holder off a number that several have. Whether there was more than one.
-    fn yield_contested(&mut self, side: Side, number: u16) -> bool {
-        let place = (side, number);
-        let Some(others) = self.contested.get_mut(&place) else {
-            return false;
-        };
-        *others -= 1;
-        if *others == 0 {
-            self.contested.remove(&place);
-        }
-        true
     }
 }

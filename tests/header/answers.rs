@@ -16,7 +16,7 @@ use crate::source::{code, words};
 const EVERYWHERE: [&str; 4] = ["PR_EINVAL", "PR_ESTALE", "PR_EFORK", "PR_EPOISON"];
 
 /// Codes that a reader of text finds and that no caller gets.
-const NEVER: [(&str, &str); 4] = [
+const NEVER: [(&str, &str); 7] = [
     // Of grants that it passes over.
     ("release_job", "PR_ESTATE"),
     // Of a defect of ours, in a build that does not stop there.
@@ -24,6 +24,9 @@ const NEVER: [(&str, &str); 4] = [
     // Of a text of 4 GiB.
     ("env", "PR_ELIMIT"),
     ("last_error", "PR_ELIMIT"),
+    ("sup_save", "PR_ELIMIT"),
+    ("text", "PR_ELIMIT"),
+    ("dump", "PR_ELIMIT"),
 ];
 
 /// Functions that keep to themselves what they were refused: nobody is in a call that could answer it.
