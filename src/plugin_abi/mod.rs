@@ -64,6 +64,8 @@ mod waits;
 #[cfg(test)]
 mod waits_test;
 #[cfg(test)]
+mod warm_test;
+#[cfg(test)]
 mod what_if_test;
 mod words;
 

@@ -47,9 +47,45 @@ impl From<&PrWant> for Key {
     }
 }
 
-/// The numbers of each port of a profile, in its order. More than four make the slot that holds them keep
-/// the room for as many.
+/// The numbers of each port of a profile, in its order.
 pub(super) type Numbers = SmallVec<[PortRange; 4]>;
+
+/// Room for more numbers than a slot has, lent to those slots that need it.
+#[derive(Debug)]
+struct Rooms {
+    spare: Vec<Numbers>,
+    made: usize,
+}
+
+impl Rooms {
+    fn new(most: u32) -> Result<Self, Failure> {
+        Ok(Self {
+            spare: room::list(most as usize, "room for numbers")?,
+            made: 0,
+        })
+    }
+
+    /// Holds `numbers` in the place of those that the slot held `before`. Allocates if more slots than ever need
+    /// more room than they have, and then for as many again.
+    fn keep(&mut self, mut before: Numbers, numbers: &[PortRange]) -> Numbers {
+        before.clear();
+        let is_large = numbers.len() > before.inline_size();
+        if is_large && !before.spilled() {
+            if self.spare.is_empty() {
+                let most = self.spare.capacity().saturating_sub(self.made);
+                let more = self.made.clamp(1, most.max(1));
+                let room = || Numbers::with_capacity(numbers.len().next_power_of_two());
+                self.spare.extend(std::iter::repeat_with(room).take(more));
+                self.made += more;
+            }
+            before = self.spare.pop().unwrap_or_default();
+        } else if !is_large && before.spilled() {
+            self.spare.push(std::mem::take(&mut before));
+        }
+        before.extend_from_slice(numbers);
+        before
+    }
+}
 
 /// A grant from reserve to release.
 #[derive(Debug)]
@@ -157,6 +193,7 @@ pub(super) struct Register {
     /// Who waits and fits, until it is told; each once.
     woken: VecDeque<Handle>,
     allocs: Slots<Entered>,
+    rooms: Rooms,
     by_key: KeyIndex,
     by_job: JobIndex,
     /// Grants that ended: those that leave, and the newest of each key.
@@ -182,6 +219,7 @@ impl Register {
             waits_by_key: BTreeMap::new(),
             woken: VecDeque::new(),
             allocs: Slots::new(Kind::Alloc, context, most)?,
+            rooms: Rooms::new(most)?,
             by_key: KeyIndex::new(most)?,
             by_job: JobIndex::new(most)?,
             former: KeyIndex::new(most)?,
@@ -275,20 +313,19 @@ impl Register {
             host,
             profile,
         } = entry;
+        let rooms = &mut self.rooms;
         let entered = self.allocs.insert_with(|ended| {
-            let (mut room, is_dirty) = match ended {
+            let (before, is_dirty) = match ended {
                 Some(ended) => (ended.numbers, ended.is_dirty),
                 None => (Numbers::new(), false),
             };
-            room.clear();
-            room.extend_from_slice(numbers);
             Entered {
                 replica: replica_id(&profile, handle),
                 key,
                 incarnation,
                 host,
                 profile,
-                numbers: room,
+                numbers: rooms.keep(before, numbers),
                 stage: Stage::Tentative,
                 reported: Reported::default(),
                 leaving: None,

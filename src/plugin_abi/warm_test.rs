@@ -178,8 +178,8 @@ impl Scheduler {
             replicas: self.dice.pick(3),
             at_ms: 0,
         };
-        let with_candidates = self.dice.one_in(2);
-        let with_most = self.dice.one_in(4);
+        let with_candidates = !self.dice.one_in(8);
+        let with_most = self.dice.one_in(8);
         if with_candidates {
             self.words.fill(0);
             self.words[0] = 0xff;
@@ -477,7 +477,7 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
     last_error();
-    scheduler.turns(3_000);
+    scheduler.turns(8_000);
     scheduler.counted.clear();
     let turns = if std::env::var_os("PORTREEVE_LONG").is_some() {
         1_000_000
