@@ -29,10 +29,11 @@ endif
 scripts:
 	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
-# Explores the orders of the endpoint table's writer, readers and sleepers, and shows that wrong ones are found. In a
+# Explores the orders of the endpoint table's writer, readers and sleepers and of the bells that watches ring, and shows that wrong
+# ones are found. In a
 # folder of its own, because everything is built for it anew.
 loom:
-	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test
+	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test plugin_abi::watch::loom_test
 
 # What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; a million operations on the allocator; the worker's tests on each

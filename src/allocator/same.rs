@@ -173,22 +173,25 @@ fn take(
     work: &mut Work,
     why: &mut Vec<Why>,
 ) -> Result<(), SameError> {
-    let pools = std::mem::take(&mut work.same.pools);
-    let mut pools: Vec<Asked<'_>> = room_of(pools);
+    let barriers = members.iter().enumerate().find_map(|(member, (id, _))| {
+        let Some(host) = host(locked, *id) else {
+            let cause = Cause::UnknownHost;
+            return Some(SameError::Host { member, cause });
+        };
+        let barrier = host.barriers(request).next();
+        barrier.map(|Why { cause, .. }| SameError::Host { member, cause })
+    });
+    if let Some(refused) = barriers {
+        return Err(refused);
+    }
+    let mut pools: Vec<Asked<'_>> = room_of(std::mem::take(&mut work.same.pools));
     let scratch = &mut work.scratch;
     let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
-    for (member, (id, replica)) in members.iter().enumerate() {
-        let host = host(locked, *id);
-        let barrier = host.map(|host| host.barriers(request).next());
-        let cause = barrier.map(|barrier| barrier.map(|why| why.cause));
-        if let Some(cause) = cause.unwrap_or(Some(Cause::UnknownHost)) {
-            return Err(SameError::Host { member, cause });
-        }
-        pools.extend(host.map(|host| {
-            let ask = host.ask(replica.service, request, former, &around);
-            (&host.pool, ask)
-        }));
-    }
+    pools.extend(members.iter().filter_map(|(id, replica)| {
+        let host = host(locked, *id)?;
+        let ask = host.ask(replica.service, request, former, &around);
+        Some((&host.pool, ask))
+    }));
     let fits = PortPool::choose_same(&pools, &mut scratch.look.choice, Causes::All(why));
     work.same.pools = room_of(pools);
     if !fits && !members.is_empty() {

@@ -11,13 +11,19 @@
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
 
+#[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
+mod asking_warm_test;
 mod board;
 #[cfg(test)]
 mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod cushion;
 mod entry;
+mod eventfd;
 mod explain;
 #[cfg(test)]
 mod explain_test;
@@ -31,6 +37,7 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod injected;
 mod key_index;
 mod memory;
 #[cfg(test)]
@@ -51,6 +58,9 @@ mod resolve;
 mod restore;
 mod room;
 mod scratch;
+mod snap;
+#[cfg(test)]
+mod snap_test;
 mod supervision;
 mod table;
 mod text;
@@ -63,10 +73,12 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
-#[cfg(test)]
-mod warm_test;
+mod watch;
 #[cfg(test)]
 mod what_if_test;
 mod words;
 
+pub use cushion::Cushioned;
+#[cfg(feature = "panic-injection")]
+pub use injected::pr_panic_at;
 pub use table::pr_get_api;

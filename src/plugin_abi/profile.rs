@@ -104,7 +104,9 @@ pub(super) unsafe extern "C" fn profile_drop(ctx: PrCtx, id: u32) -> i32 {
                 *profile = None;
             }
         }
-        register.drop_profile(Some(dropped));
+        drop(register);
+        context.report(|board| board.drop_profile(&dropped));
+        context.register().drop_profile(Some(dropped));
         Ok(PR_OK)
     })
 }

@@ -17,12 +17,5 @@ macro_rules! unbuilt {
 }
 
 unbuilt! {
-    wait_fd(PrCtx, *mut i32);
-    snap_open(PrCtx, PrStr, *mut PrSnap, *mut u64, *mut u32);
-    snap_read(PrSnap, u32, *mut PrEndpoint, u32, *mut u32);
-    snap_close(PrSnap);
-    watch_open(PrCtx, PrStr, u64, *mut PrWatch, *mut i32);
-    watch_next(PrWatch, *mut PrChange, u32, *mut u32, *mut u32);
-    watch_close(PrWatch);
     dump(PrCtx, *mut c_char, u32, *mut u32);
 }

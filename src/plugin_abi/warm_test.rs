@@ -62,6 +62,8 @@ struct Scheduler {
     /// Keys whose grant has ended, for those that come back.
     ended: Vec<PrWant>,
     counted: BTreeMap<&'static str, Counted>,
+    /// What gangs with the same numbers were answered.
+    same: BTreeMap<i32, u64>,
     grants: Vec<PrGrant>,
     ports: Vec<u16>,
     words: Vec<u64>,
@@ -138,6 +140,7 @@ impl Scheduler {
             held: Vec::new(),
             ended: Vec::new(),
             counted: BTreeMap::new(),
+            same: BTreeMap::new(),
             grants: vec![no_grant(); 8],
             ports: vec![0; 256],
             words: vec![0; WORDS as usize],
@@ -398,7 +401,9 @@ impl Scheduler {
                 want.host = host * 2;
             }
             let flags = PR_RESERVE_ALL | PR_RESERVE_SAME;
-            if self.reserve(txn, "reserve same", flags, &wants, 256) == PR_OK {
+            let code = self.reserve(txn, "reserve same", flags, &wants, 256);
+            *self.same.entry(code).or_default() += 1;
+            if code == PR_OK {
                 let new = self
                     .grants
                     .iter()
@@ -439,17 +444,22 @@ impl Scheduler {
         self.caller.pump(self.now);
         if self.dice.one_in(20) {
             let host = self.dice.pick(USED);
-            assert_eq!(self.caller.host_state(host, self.dice.pick(2)), PR_OK);
+            let state = if self.dice.one_in(5) {
+                PR_HOST_DRAINED
+            } else {
+                PR_HOST_UP
+            };
+            assert_eq!(self.caller.host_state(host, state), PR_OK);
         }
     }
 
     /// A load that rises and falls; readers are told now and then, at times not for long.
     fn turns(&mut self, turns: u64) {
         for turn in 0..turns {
-            let phase = turn % 800;
-            let height = phase.min(800 - phase);
+            let phase = turn % 600;
+            let height = phase.min(600 - phase);
             self.turn(usize::try_from(height).unwrap());
-            if turn % 2_000 > 800 && self.dice.one_in(3) {
+            if turn % 2_000 > 600 && self.dice.one_in(3) {
                 self.rest();
             }
         }
@@ -485,7 +495,10 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
         3_000
     };
     scheduler.turns(turns);
-    println!("{turns} cycles: {:#?}", scheduler.counted);
+    println!(
+        "{turns} cycles: {:#?}, {:?}",
+        scheduler.counted, scheduler.same
+    );
     let names = [
         "abort_",
         "commit",

@@ -133,25 +133,41 @@ impl Clone for PortPool {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.ranges.clone_from(&source.ranges);
-        self.draw = source.draw;
-        self.cursor = source.cursor;
-        self.random = source.random;
-        self.unreserved.clone_from(&source.unreserved);
-        self.tcp.clone_from(&source.tcp);
+        // By name, so that nothing is forgotten that is added one day.
+        let Self {
+            ranges,
+            draw,
+            cursor,
+            random,
+            unreserved,
+            tcp,
+            udp,
+            spare_udp: _,
+            free,
+            strangers,
+            holdings,
+            contested,
+            held,
+        } = source;
+        self.ranges.clone_from(ranges);
+        self.draw = *draw;
+        self.cursor = *cursor;
+        self.random = *random;
+        self.unreserved.clone_from(unreserved);
+        self.tcp.clone_from(tcp);
         self.spare_udp = self.udp.take().or_else(|| self.spare_udp.take());
-        self.udp = source.udp.as_ref().map(|udp| match self.spare_udp.take() {
+        self.udp = udp.as_ref().map(|udp| match self.spare_udp.take() {
             Some(mut numbers) => {
                 numbers.clone_from(udp);
                 numbers
             }
             None => udp.clone(),
         });
-        self.free = source.free;
-        self.strangers.clone_from(&source.strangers);
-        self.holdings.clone_from(&source.holdings);
-        self.contested.clone_from(&source.contested);
-        self.held = source.held;
+        self.free = *free;
+        self.strangers.clone_from(strangers);
+        self.holdings.clone_from(holdings);
+        self.contested.clone_from(contested);
+        self.held = *held;
     }
 }
 
