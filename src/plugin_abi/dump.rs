@@ -1,6 +1,7 @@
 //! Everything a context knows, as text for people: what an operator asks a scheduler for when something is
 //! wrong. So it must work when something is: each part is told by itself.
 
+use std::collections::BTreeSet;
 use std::ffi::c_char;
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,9 +176,9 @@ fn profiles(context: &Context, to: &mut String) -> fmt::Result {
 }
 
 fn grants(context: &Context, to: &mut String) -> fmt::Result {
-    let Some(cycle) = context.look() else {
-        return writeln!(to, "grants: not now, a call is at work");
-    };
+    let nothing = BTreeSet::new();
+    let cycle = context.look();
+    let conflicts = cycle.as_ref().map_or(&nothing, |cycle| &cycle.conflicts);
     let (mut all, mut total) = (Vec::new(), 0);
     {
         let register = context.register();
@@ -185,7 +186,7 @@ fn grants(context: &Context, to: &mut String) -> fmt::Result {
         while let Some(handle) = next {
             total += 1;
             if total <= MOST
-                && let Ok((record, numbers)) = record_of(&cycle, &register, handle)
+                && let Ok((record, numbers)) = record_of(conflicts, &register, handle)
             {
                 all.push((record, numbers.collect::<Vec<u16>>()));
             }
