@@ -50,8 +50,7 @@ fn every_code_that_a_function_answers_is_listed_with_it_and_no_other() {
     let entries = entries();
     let all = functions();
     // Words are no codes: those two answer text.
-    let answers_a_code =
-        |f: &&Function| f.is_built() && !["strerror_", "reason_"].contains(&&*f.name);
+    let answers_a_code = |f: &&Function| !["strerror_", "reason_"].contains(&&*f.name);
     let mut wrong = Vec::new();
     for Function { name, codes, .. } in all.iter().filter(answers_a_code) {
         let (module, function) = &entries[name];
