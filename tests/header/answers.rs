@@ -40,8 +40,29 @@ const UNSEEN: [(&str, &str); 4] = [
 const SILENT: [&str; 2] = ["apply_queue", "note"];
 
 /// Methods that the standard library has too.
-const ANYBODYS: [&str; 10] = [
-    "find", "get", "insert", "next", "new", "push", "read", "remove", "set", "take",
+const ANYBODYS: [&str; 22] = [
+    "clear",
+    "contains",
+    "drain",
+    "entry",
+    "extend",
+    "find",
+    "get",
+    "insert",
+    "iter",
+    "last",
+    "len",
+    "new",
+    "next",
+    "pop",
+    "push",
+    "read",
+    "remove",
+    "reserve",
+    "retain",
+    "set",
+    "take",
+    "try_reserve",
 ];
 
 #[test]
