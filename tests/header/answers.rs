@@ -206,11 +206,12 @@ impl Room {
             // Whose method it is, is not written; a type that the file names is likely, and a name that
             // nobody else has is certain.
             let likely = |it: &&Written| from.imports.iter().any(|(_, name)| *name == it.of);
-            let is_nobody_elses = !self.1.contains(name) && !ANYBODYS.contains(&name);
+            let is_anybodys = ANYBODYS.contains(&name);
             return match beside.is_empty() {
                 false => beside,
-                true if is_nobody_elses => all().collect(),
-                true => all().filter(likely).collect(),
+                true if is_anybodys => Vec::new(),
+                true if self.1.contains(name) => all().filter(likely).collect(),
+                true => all().collect(),
             };
         }
         if is_typed && here.is_empty() {
