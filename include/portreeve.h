@@ -26,7 +26,7 @@
  *             PR_ESTALE   the id is 0, of another kind, or of something that has ended; nothing was touched
  *             PR_EFORK    the context was made by the parent of this process: make one here
  *             PR_EPOISON  a defect of ours was caught earlier; the context only answers stats, dump, last_error and destroy
- *           PR_ENOSYS is of calls marked "Not built yet". last_error has the words.
+ *           last_error has the words.
  */
 #ifndef PORTREEVE_H
 #define PORTREEVE_H
@@ -61,7 +61,7 @@ enum {
     PR_ELIMIT   = -14,  /* More than a maximum of pr_config or of this page. */
     PR_EIO      = -15,  /* The operating system refused, such as a descriptor. */
     PR_ENOENT   = -16,  /* There is no such host, profile, service, network or key. */
-    PR_ENOSYS   = -17   /* Not built yet; no release returns it. */
+    PR_ENOSYS   = -17   /* A call that is not built; no release returns it. */
 };
 
 /* Reasons: why a host does not fit. May grow; explain_all adds what has no entry to the last one. reason_ has the words. */
