@@ -1,4 +1,8 @@
 //! The worker in C with real children: one that listens late, dies, is restarted, gives up; a worker that is killed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot start what it tests has failed"
+)]
 
 mod built;
 
