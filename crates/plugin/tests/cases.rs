@@ -67,6 +67,7 @@ cases! {
     a_strided_array_is_walked_by_its_own_size,
     ports_are_as_long_as_their_profile_says,
     stats_are_filled_as_far_as_both_know_them,
+    room_for_an_effect_is_checked_before_there_is_one,
     what_a_struct_points_to_is_checked_as_its_arguments_are,
     an_id_that_is_not_is_never_followed,
     an_id_of_another_context_is_stale,
@@ -137,7 +138,7 @@ fn is_there(tool: &str) -> bool {
 fn sanitized(name: &str, with: &[&str], and: &[&Path]) {
     let libraries: Vec<_> = and.iter().filter_map(|path| path.to_str()).collect();
     let mut flags = vec![
-        "-O1",
+        "-O0",
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
         "-DSANITIZED",

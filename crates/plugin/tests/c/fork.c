@@ -199,6 +199,10 @@ static void child_of_many(void *with) {
 
 /* Whatever another thread held when it came to be, a child neither hangs nor is kept from beginning anew. */
 static void a_child_is_not_held_up_by_what_other_threads_held(void) {
+#ifdef SANITIZED
+    printf("skipped: the sanitizer's own allocator may stay locked in a child of many threads\n");
+    return;
+#endif
     struct world world = make_world(IDLE);
     pthread_t caller, maker;
     atomic_store(&stop, 0);

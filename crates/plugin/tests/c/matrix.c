@@ -15,6 +15,7 @@ static void look(const struct call *call, const union value *values, struct outp
         /* An address off the alignment by one is looked at in the same place. */
         const unsigned char *p = (const unsigned char *)((uintptr_t)values[at].p / param->align * param->align);
         size_t n = param->role != BUFFER ? param->size : values[at + 1].u * (param->align == 1 ? 1 : param->size);
+        if (call->params[at + 1].role == BYTES) n = values[at + 1].u;
         if (n > sizeof seen->bytes[0]) n = sizeof seen->bytes[0];
         memcpy(seen->bytes[at], p, n);
     }
