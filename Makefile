@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan external long fix abi sim bench bench-server bench-controller \
 	release install install-plugin uninstall
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
@@ -29,10 +29,15 @@ endif
 scripts:
 	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
-# Explores the orders of the endpoint table's writer, readers and sleepers, and shows that wrong ones are found. In a
+# Explores the orders of the endpoint table's writer, readers and sleepers and of the bells that watches ring, and shows that wrong
+# ones are found. In a
 # folder of its own, because everything is built for it anew.
 loom:
-	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test
+	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test plugin_abi::watch::loom_test
+
+# Readers of the C table against its writer, all built for the thread sanitizer, in a folder of their own.
+tsan:
+	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
 # What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; a million operations on the allocator; the worker's tests on each
@@ -49,8 +54,10 @@ external: loom
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
 	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
+	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
+	$(CARGO) test -p portreeve-plugin --locked --test mini_worker -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:

@@ -514,7 +514,7 @@ typedef struct pr_api {
    * log and ud are kept until destroy has returned.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
-   *   PR_ENOMEM   nothing was made
+   *   PR_ENOMEM   nothing was made; on a warm thread that holds whichever block the system refuses, large or small
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 
@@ -552,6 +552,7 @@ typedef struct pr_api {
   int32_t (*profile_put)(pr_ctx ctx, const pr_profile *profile, uint32_t *id);
 
   /* [C] Takes no new asks for a profile; kept until its last grant and wait are gone; its number is not used again.
+   * When the last profile and the last grant of a service have ended, the service is unknown again.
    *   PR_ENOENT   no such profile
    *   PR_EBUSY    a transaction is open */
   int32_t (*profile_drop)(pr_ctx ctx, uint32_t id);
@@ -589,8 +590,9 @@ typedef struct pr_api {
   /* H: inside a transaction -------------------------------------------------------------------------------------------------- */
 
   /* [H] Opens the context's one transaction: applies queued releases and reports, ends cooling that is due, pins the view.
-   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches, for which it allocates; nobody sees any of it, and
-   * abort_ ends it.
+   * A what-if (PR_TXN_WHATIF) tries on copies of the hosts that it touches; nobody sees any of it, and abort_ ends it. The memory
+   * of the copies is kept: it is warm for a host that one of the last what-ifs touched (1,024 hosts, or as many as one of them did),
+   * once that has as many grants and runs as ever.
    *   PR_EBUSY    one is open, or another thread is in an H call or in pump */
   int32_t (*txn_begin)(pr_ctx ctx, uint32_t flags, uint64_t now_ms, pr_txn *txn);
 
@@ -603,14 +605,15 @@ typedef struct pr_api {
    *   PR_EBUSY    another thread is in an H call or in pump */
   int64_t (*feasible)(pr_txn txn, const pr_need *need, const uint64_t *cand, uint64_t *out, uint16_t *max_replicas, uint32_t nwords);
 
-  /* [H] Why a host does not fit, one pr_why per cause; *count 0: it fits. Allocates.
+  /* [H] Why a host does not fit, one pr_why per cause; *count 0: it fits. Cost: for each number that is held a look at every grant
+   * of the host.
    *   PR_ENOENT   unknown profile
    *   PR_ENOSPC   cap < *count
    *   PR_EBUSY    another thread is in an H call or in pump */
   int32_t (*explain)(pr_txn txn, const pr_need *need, uint32_t host, pr_why *causes, uint32_t cap, uint32_t *count);
 
   /* [H] Counts the first reason of each host that does not fit: hosts_by_reason[PR_R_*], 0 where nothing was counted. cand or NULL
-   * = all hosts; bits past the last host are ignored. Allocates.
+   * = all hosts; bits past the last host are ignored.
    *   PR_ENOENT   unknown profile
    *   PR_ELIMIT   nwords reaches beyond index 2^20, or n_reasons is more than 4,096
    *   PR_EBUSY    another thread is in an H call or in pump */
@@ -669,7 +672,8 @@ typedef struct pr_api {
   int32_t (*abort_)(pr_txn txn);
 
   /* [H] Every number of a host that is not free, ascending, TCP before UDP, in pieces: *cursor 0 begins, *n = 0 ends; a cursor is
-   * good inside its transaction. As it was when the transaction began: what this one took or gave is not shown. Allocates.
+   * good inside its transaction. As it was when the transaction began: what this one took or gave is not shown. The list of the
+   * host that was asked about last is kept, so that its pieces cost no more than the whole; warm once it had as many entries.
    *   PR_ENOENT   unknown host
    *   PR_ENOSPC   cap 0 and something is left
    *   PR_EBUSY    another thread is in an H call or in pump */
@@ -767,14 +771,14 @@ typedef struct pr_api {
 
   /* A: any thread ----------------------------------------------------------------------------------------------------------- */
 
-  /* [A] One per context, ours; poll it, never read it. Not built yet.
-   *   PR_EIO      no descriptor is left
-   *   PR_ENOSYS   always */
+  /* [A] One per context, made at the first call and ours: readable from a pump that finds asks that fit until wait_next has told them
+   * all. Poll it, never read or close it; destroy makes it readable once more and closes it.
+   *   PR_EIO      no descriptor is left; nothing was made */
   int32_t (*wait_fd)(pr_ctx ctx, int32_t *fd);
 
   /* [A] Asks that fit now, as pump found them, oldest first; of those that wait for alike none overtakes an older one. Nothing is
-   * reserved: who stays waiting is told again when there is new room. *flags PR_MORE: some are left. Until wait_fd is built, ask
-   * after each pump. */
+   * reserved: who stays waiting is told again when there is new room. *flags PR_MORE: some are left, and the
+   * descriptor stays readable. */
   int32_t (*wait_next)(pr_ctx ctx, pr_want *wants, uint32_t cap, uint32_t *n, uint32_t *flags);
 
   /* [A] Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the
@@ -785,32 +789,40 @@ typedef struct pr_api {
   int32_t (*resolve)(pr_ctx ctx, pr_str service, pr_str port, uint32_t flags, pr_endpoint *endpoints, uint32_t cap, uint32_t *need,
                      uint64_t *revision);
 
-  /* [A] Keeps one version of a service for reading in pieces. Not built yet.
+  /* [A] Keeps one version of a service (absent service: one of each, by name) for reading in pieces, as resolve lists it with
+   * PR_RESOLVE_ALL: every state. *count: how many entries. *revision: every change up to it is in; of one service none after it, of all
+   * at most what came during the call. To follow it, watch_open with since = *revision. Holds memory until snap_close. Never waits for a
+   * writer. Cost: linear in what it holds.
    *   PR_ENOENT   unknown service
-   *   PR_ELIMIT   too many are open
-   *   PR_ENOSYS   always */
+   *   PR_ELIMIT   1,024 are open */
   int32_t (*snap_open)(pr_ctx ctx, pr_str service, pr_snap *snap, uint64_t *revision, uint32_t *count);
 
-  /* [A] Reads up to cap entries from `from` on; *n = 0 ends. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [A] Reads up to cap entries from `from` on; *n = 0 ends. Any piece at any time, always of the same version; cheapest in order.
+   *   PR_ENOSPC   cap is 0 and something is left */
   int32_t (*snap_read)(pr_snap snap, uint32_t from, pr_endpoint *endpoints, uint32_t cap, uint32_t *n);
 
-  /* [A] Lets the version go. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [A] Lets the version go; its id is stale from here on. */
   int32_t (*snap_close)(pr_snap snap);
 
-  /* [A] absent service = all; unknown name waits; eventfd, ours, readable while something is unseen, never read it. Not built yet.
+  /* [A] Follows a service, known or not yet, or all (absent service), from a revision on: what changed after `since` is unseen. Begin
+   * with the revision of a snapshot that was read, with 0 in a new context, or with PR_NEVER to be told PR_RESET first. *fd: an eventfd
+   * (CLOEXEC, NONBLOCK), ours, readable while something is unseen: poll it, never read or close it. watch_close closes it; destroy makes
+   * it readable once more and closes it.
    *   PR_ELIMIT   max_watches are open
-   *   PR_EIO      no descriptor is left
-   *   PR_ENOSYS   always */
+   *   PR_EIO      no descriptor is left; nothing was made */
   int32_t (*watch_open)(pr_ctx ctx, pr_str service, uint64_t since, pr_watch *watch, int32_t *fd);
 
-  /* [A] What changed since the last call. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [A] What changed since the last call, by revision; each change of a replica as rows of its published ports, to be kept by
+   * (ep.id, ep.name). PR_CH_UPSERT: it is so from now on. PR_CH_REMOVE: it is listed no more, ep as it was; no error if you never had
+   * it. PR_CH_SERVICE_GONE: the last profile and the last grant of the service have ended; of ep only `service` counts. While the
+   * descriptor is silent you have what resolve lists with PR_RESOLVE_ALL, but that UNCONFIRMED for READY and back is not told.
+   * *flags PR_MORE: call again, the descriptor stays readable (with cap 0 too). *flags PR_RESET, with *n 0: changes are forgotten (at
+   * least the newest 16,384 are kept), or `since` is of another context. Then drop your rows, read a snapshot and call again; skip
+   * changes that are not newer than its revision. The descriptor may be readable once with nothing unseen. Never waits for a writer,
+   * and no writer waits for it. */
   int32_t (*watch_next)(pr_watch watch, pr_change *changes, uint32_t cap, uint32_t *n, uint32_t *flags);
 
-  /* [A] Closes the fd. Not built yet.
-   *   PR_ENOSYS   always */
+  /* [A] Ends a watch and closes its descriptor, here or with the call that another thread is in just now; its id is stale. */
   int32_t (*watch_close)(pr_watch watch);
 
   /* [A] The name of a number of pr_endpoint: PR_TEXT_SERVICE of service, PR_TEXT_PORT of name, PR_TEXT_HOST of host (who stands at
@@ -824,9 +836,10 @@ typedef struct pr_api {
    *   PR_E2BIG    a field that we do not know is not 0 */
   int32_t (*stats)(pr_ctx ctx, pr_stats *stats);
 
-  /* [A] Text for people; no fd, the core does no IO. Also of a poisoned context. Not built yet.
-   *   PR_ENOSPC   cap < *need
-   *   PR_ENOSYS   always */
+  /* [A] Text for people, many lines: settings, counts, what is due, hosts, profiles, grants and waits, a thousand of each. No fd, the
+   * core does no IO. Also of a poisoned context: what a defect is in the way of is left out. Form and words may change. need counts
+   * the NUL; by the next call it may be more.
+   *   PR_ENOSPC   cap < *need */
   int32_t (*dump)(pr_ctx ctx, char *buf, uint32_t cap, uint32_t *need);
 
   /* [A] This thread's last failure in words, empty before the first; rendered here. Not cleared by success, not replaced by its own

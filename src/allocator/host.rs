@@ -199,14 +199,25 @@ impl Host {
     /// Writes a copy of `from` over this one, to try something on: what is awaited there is known by its numbers
     /// only. Allocates nothing once there is the room.
     pub(super) fn copy_from(&mut self, from: &Self) {
-        self.name.clone_from(&from.name);
-        self.state = from.state;
-        self.cooling = from.cooling;
-        self.networks = from.networks;
-        self.pool.clone_from(&from.pool);
-        self.awaited.copy_numbers(&from.awaited);
-        self.queued = from.queued;
-        self.counted = from.counted;
+        // By name, so that nothing is forgotten that is added one day.
+        let Self {
+            name,
+            state,
+            cooling,
+            networks,
+            pool,
+            awaited,
+            queued,
+            counted,
+        } = from;
+        self.name.clone_from(name);
+        self.state = *state;
+        self.cooling = *cooling;
+        self.networks = *networks;
+        self.pool.clone_from(pool);
+        self.awaited.copy_numbers(awaited);
+        self.queued = *queued;
+        self.counted = *counted;
     }
 
     /// Whether nothing keeps `request` away but, perhaps, its numbers.

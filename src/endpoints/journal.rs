@@ -1,5 +1,6 @@
 //! What changed lately, for readers that lag a little: bounded, and read without a lock.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use crate::endpoints::sync::Swap;
@@ -9,7 +10,7 @@ use crate::endpoints::sync::Swap;
 /// One writer. A reader never waits for it: notes stand in pages whose places are filled once, and the
 /// list of pages is replaced when one is full.
 #[derive(Debug)]
-pub(super) struct Journal<T> {
+pub(crate) struct Journal<T> {
     pages: Swap<Pages<T>>,
     most_pages: usize,
 }
@@ -18,6 +19,8 @@ pub(super) struct Journal<T> {
 struct Pages<T> {
     /// Oldest first; never empty.
     pages: Vec<Arc<Page<T>>>,
+    /// The place of the first note of the oldest page.
+    first: u64,
     /// Everything noted after this revision is here.
     complete_after: u64,
 }
@@ -31,10 +34,11 @@ const PAGE: usize = 64;
 
 impl<T: Clone> Journal<T> {
     /// Keeps at least `notes` of what is noted after `revision`.
-    pub(super) fn new(notes: usize, revision: u64) -> Self {
+    pub(crate) fn new(notes: usize, revision: u64) -> Self {
         Self {
             pages: Swap::new(Pages {
                 pages: vec![Arc::new(Page::empty())],
+                first: 0,
                 complete_after: revision,
             }),
             most_pages: notes.div_ceil(PAGE) + 1,
@@ -42,7 +46,7 @@ impl<T: Clone> Journal<T> {
     }
 
     /// Notes `what` at `revision`, which is not smaller than any before. The writer alone.
-    pub(super) fn note(&self, revision: u64, what: T) {
+    pub(crate) fn note(&self, revision: u64, what: T) {
         let full = self.pages.read(|pages| match pages.newest().free() {
             Some(place) => {
                 // Only the writer fills places, and this one is free.
@@ -91,6 +95,51 @@ impl<T: Clone> Journal<T> {
             Some(told)
         })
     }
+
+    /// Where the next note will stand: the places of notes rise by one, from 0, and are never used again.
+    pub(crate) fn end(&self) -> u64 {
+        self.pages.read(Pages::end)
+    }
+
+    /// Where the first note after `since` stands, or will stand; `None` if some of them are forgotten.
+    pub(crate) fn place_after(&self, since: u64) -> Option<u64> {
+        self.pages.read(|pages| {
+            if since < pages.complete_after {
+                return None;
+            }
+            let told = |page: &Arc<Page<T>>| page.last().is_some_and(|last| last <= since);
+            let before = pages.pages.partition_point(told);
+            let page = pages.pages.get(before);
+            let inside = page.map_or(0, |page| page.count_until(since));
+            Some(pages.first + (before * PAGE + inside) as u64)
+        })
+    }
+
+    /// Shows `look` each note from `place` on and before `end`, with its revision, until it breaks. Gives the place of
+    /// the note at which it broke, else `end`; `None` if the note at `place` is forgotten.
+    ///
+    /// Cost: linear in what is shown; allocates nothing.
+    pub(crate) fn look_from(
+        &self,
+        place: u64,
+        end: u64,
+        mut look: impl FnMut(u64, &T) -> ControlFlow<()>,
+    ) -> Option<u64> {
+        self.pages.read(|pages| {
+            let ahead = usize::try_from(place.checked_sub(pages.first)?).ok()?;
+            let later = pages.pages.iter().skip(ahead / PAGE);
+            let notes = later.flat_map(|page| &page.notes).skip(ahead % PAGE);
+            for (at, note) in (place..end).zip(notes) {
+                let Some((revision, what)) = note.get() else {
+                    return Some(at);
+                };
+                if look(*revision, what).is_break() {
+                    return Some(at);
+                }
+            }
+            Some(end.max(place))
+        })
+    }
 }
 
 impl<T> Pages<T> {
@@ -100,12 +149,18 @@ impl<T> Pages<T> {
             .expect("a journal has a page at all times")
     }
 
+    fn end(&self) -> u64 {
+        let full = (self.pages.len() - 1) * PAGE;
+        self.first + (full + self.newest().len()) as u64
+    }
+
     /// With a new page, and without the oldest if they are more than `most`.
     fn turned(&self, most: usize) -> Self {
         let surplus = (self.pages.len() + 1).saturating_sub(most);
         let kept = self.pages.iter().skip(surplus).cloned();
         let forgotten = self.pages[..surplus].last().and_then(|page| page.last());
         Self {
+            first: self.first + (surplus * PAGE) as u64,
             complete_after: forgotten.unwrap_or(self.complete_after),
             pages: kept.chain([Arc::new(Page::empty())]).collect(),
         }
@@ -118,6 +173,7 @@ impl<T> Pages<T> {
         let surplus = surplus.min(self.pages.len() - 1);
         let forgotten = self.pages[..surplus].last().and_then(|page| page.last())?;
         Some(Self {
+            first: self.first + (surplus * PAGE) as u64,
             complete_after: forgotten,
             pages: self.pages[surplus..].to_vec(),
         })
@@ -131,14 +187,22 @@ impl<T> Page<T> {
         }
     }
 
+    fn len(&self) -> usize {
+        self.notes.partition_point(|note| note.get().is_some())
+    }
+
     fn free(&self) -> Option<&OnceLock<(u64, T)>> {
-        let free = self.notes.partition_point(|note| note.get().is_some());
-        self.notes.get(free)
+        self.notes.get(self.len())
+    }
+
+    /// How many of its notes are of no later revision.
+    fn count_until(&self, revision: u64) -> usize {
+        self.notes
+            .partition_point(|note| note.get().is_some_and(|(noted, _)| *noted <= revision))
     }
 
     fn last(&self) -> Option<u64> {
-        let free = self.notes.partition_point(|note| note.get().is_some());
-        let last = self.notes.get(free.checked_sub(1)?)?;
+        let last = self.notes.get(self.len().checked_sub(1)?)?;
         last.get().map(|(revision, _)| *revision)
     }
 }
@@ -200,6 +264,38 @@ mod tests {
         assert_eq!(noted(&journal, 7), Some(Vec::new()));
         journal.note(8, 8);
         assert_eq!(noted(&journal, 7), Some(vec![8]));
+    }
+
+    #[test]
+    fn a_place_is_found_by_revision_and_read_on_from() {
+        let journal = Journal::new(2 * PAGE, 0);
+        // Three of each revision.
+        for place in 0..1_000_u64 {
+            assert_eq!(journal.end(), place);
+            journal.note(1 + place / 3, place);
+        }
+        let end = journal.end();
+        let from = journal.place_after(320).unwrap();
+        assert_eq!(from, 960);
+        let mut seen = Vec::new();
+        let stopped = journal.look_from(from, end, |revision, place| {
+            assert_eq!(revision, 1 + place / 3);
+            seen.push(*place);
+            if seen.len() == 20 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(stopped, Some(979));
+        assert_eq!(seen, (960..980).collect::<Vec<_>>());
+        let all = |_: u64, _: &u64| ControlFlow::Continue(());
+        assert_eq!(journal.look_from(979, end, all), Some(end));
+        assert_eq!(journal.look_from(979, 990, all), Some(990));
+        assert_eq!(journal.look_from(end, end, all), Some(end));
+        assert_eq!(journal.place_after(10_000), Some(end));
+        // Long ago.
+        assert_eq!(journal.place_after(100), None);
+        assert_eq!(journal.look_from(300, end, all), None);
     }
 
     #[test]

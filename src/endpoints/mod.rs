@@ -35,6 +35,7 @@ mod update;
 
 pub use cell::Handle;
 pub use endpoint::{Endpoint, EndpointPort, EndpointState, Entry, ServiceEndpoints};
+pub(crate) use journal::Journal;
 pub use leaves::{Entries, Listed};
 pub use number::Watcher;
 pub use snapshot::{Changes, Listing, Snapshot};

@@ -83,6 +83,25 @@ impl<E: Entry> Snapshot<E> {
         Some((E::of(&detail.entry), detail.revision))
     }
 
+    /// How many entries there are, whatever their state.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entry at a place of [`Snapshot::entries`], with the revision of its last change. Cost: constant.
+    #[must_use]
+    pub fn entry_at(&self, place: usize) -> Option<(&E, u64)> {
+        let detail = (place < self.len()).then(|| self.leaves.at(place))?;
+        Some((E::of(&detail.entry), detail.revision))
+    }
+
     /// What differs from the version that `since` spoke of; `None` if the log of the last 64 changes does
     /// not reach back so far, or to before the service: then the whole set is the answer.
     ///

@@ -17,6 +17,7 @@ use crate::plugin_abi::handle::Handle;
 use crate::plugin_abi::network::{Addresses, Reported};
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Key, News, Placed};
+use crate::plugin_abi::watch::{Followers, Touched};
 use crate::port_pool::{NetworkNo, NetworkSet};
 
 /// One replica as readers see it; numbers only, so that reading allocates nothing.
@@ -125,6 +126,8 @@ pub(super) struct Board {
     /// Who is posted on each host, known or forgotten.
     by_host: BTreeMap<HostNo, BTreeSet<Handle>>,
     services: BTreeMap<ServiceId, ServiceName>,
+    /// How many profiles that may be asked for name each service.
+    profiles: BTreeMap<ServiceId, u32>,
     hosts: BTreeMap<HostNo, PostedHost>,
     at: BTreeMap<u32, HostNo>,
     /// What named networks stand for, by their numbers.
@@ -174,6 +177,19 @@ impl Board {
         self.services
             .entry(id)
             .or_insert_with(|| profile.service.clone());
+        *self.profiles.entry(id).or_default() += 1;
+        self.touched.entry(id).or_default();
+    }
+
+    /// A profile is not asked for any more. With its last profile and its last replica a service goes.
+    pub(super) fn drop_profile(&mut self, profile: &Profile) {
+        let id = profile.service_id;
+        if let Place::Occupied(mut known) = self.profiles.entry(id) {
+            *known.get_mut() -= 1;
+            if *known.get() == 0 {
+                known.remove();
+            }
+        }
         self.touched.entry(id).or_default();
     }
 
@@ -381,36 +397,63 @@ impl Board {
         }
     }
 
-    /// Shows readers everything that was touched: one swap per service that differs at all. Cost: of what was
-    /// touched, whatever the size of its services.
-    pub(super) fn publish(&mut self, table: &EndpointTable<Member>) {
+    /// Shows readers everything that was touched, and tells who follows it: one swap per service that differs at all.
+    /// Cost: of what was touched, whatever the size of its services.
+    pub(super) fn publish(&mut self, table: &EndpointTable<Member>, followers: &Followers) {
         if self.touched.is_empty() {
             return;
         }
         let touched = std::mem::take(&mut self.touched);
-        let updates = touched.into_iter();
-        let updates = updates.filter_map(|(id, keys)| self.update_of(id, keys));
-        if table.publish(self.revision + 1, updates.collect(), &[]) {
-            self.revision += 1;
+        let touched: Vec<_> = touched
+            .into_iter()
+            .filter_map(|(id, keys)| self.touched(id, keys))
+            .collect();
+        let revision = self.revision + 1;
+        let updates = touched.iter().map(|one| self.update_of(one)).collect();
+        let gone = touched.iter().filter(|one| one.is_gone);
+        let gone: Vec<_> = gone.map(|one| one.name.clone()).collect();
+        let publish = || table.publish(revision, updates, &gone);
+        if followers.publish(table, revision, &touched, publish) {
+            self.revision = revision;
+        }
+        for one in touched.iter().filter(|one| one.is_gone) {
+            self.services.remove(&one.service);
         }
     }
 
-    fn update_of(&self, id: ServiceId, keys: BTreeSet<Key>) -> Option<ServiceUpdate<Member>> {
-        let handles = keys.iter().filter_map(|key| self.by_key.get(&(id, *key)));
+    fn touched(&self, id: ServiceId, keys: BTreeSet<Key>) -> Option<Touched> {
+        const FIRST: Key = Key {
+            job: 0,
+            step: 0,
+            replica: 0,
+        };
+        let next = self.by_key.range((id, FIRST)..).next();
+        let is_empty = next.is_none_or(|((service, _), _)| *service != id);
+        Some(Touched {
+            service: id,
+            name: self.services.get(&id)?.clone(),
+            is_gone: is_empty && !self.profiles.contains_key(&id),
+            keys: keys.into_iter().collect(),
+        })
+    }
+
+    fn update_of(&self, touched: &Touched) -> ServiceUpdate<Member> {
+        let keys = touched.keys.iter();
+        let handles = keys.filter_map(|key| self.by_key.get(&(touched.service, *key)));
         let posted = handles
             .flatten()
             .filter_map(|handle| self.posted.get(handle));
         let upsert = posted.map(|posted| self.member(posted)).collect();
-        Some(ServiceUpdate {
-            service: self.services.get(&id)?.clone(),
+        ServiceUpdate {
+            service: touched.name.clone(),
             // How many there shall be is the scheduler's business; nobody reads it here.
             desired: 0,
             change: Change::Parts {
                 upsert,
                 // Each of them anew: an earlier placement may be all that is left of a key.
-                remove: keys.into_iter().collect(),
+                remove: touched.keys.clone(),
             },
-        })
+        }
     }
 
     fn member(&self, posted: &Posted) -> Member {

@@ -25,13 +25,17 @@ use crate::plugin_abi::entry::{Class, even_poisoned, outside};
 use crate::plugin_abi::explain::Asking;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS};
+use crate::plugin_abi::injected;
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::snap::Snaps;
 use crate::plugin_abi::text::Names;
 use crate::plugin_abi::trial::Paused;
 use crate::plugin_abi::types::{PrConfig, PrCtx, PrLog, PrStats};
+use crate::plugin_abi::waits::Doorbell;
+use crate::plugin_abi::watch::Followers;
 use crate::port::PortName;
 use crate::port_pool::NetworkNo;
 use crate::profile::is_variable;
@@ -44,9 +48,11 @@ pub(super) unsafe extern "C" fn create(config: *const PrConfig, ctx: *mut PrCtx)
         let config = unsafe { read_sized::<PrConfig>(config, "config") }?;
         // SAFETY: by C's promise null, or writable.
         let ctx = unsafe { Output::new(ctx, "ctx") }?;
-        // SAFETY: the caller's promise for what the struct points to.
-        let settings = unsafe { Settings::read(&config) }?;
-        let handle = contexts::add(|handle| Context::new(handle, settings))?;
+        let handle = contexts::add(|handle| {
+            // SAFETY: the caller's promise for what the struct points to.
+            let settings = unsafe { Settings::read(&config) }?;
+            Context::new(handle, settings)
+        })?;
         ctx.set(handle.id());
         Ok(PR_OK)
     })
@@ -91,6 +97,7 @@ pub(super) struct Limits {
     /// Of one transaction.
     pub(super) ports: u32,
     pub(super) waits: u32,
+    pub(super) watches: u32,
 }
 
 /// The scheduler's log.
@@ -133,7 +140,6 @@ impl Settings {
             value => Err(Failure::limit(what, u64::from(value), u64::from(most))),
         };
         let span = |ms| Duration::from_millis(u64::from(if ms == 0 { 60_000 } else { ms }));
-        most(raw.max_watches, 1024, 1 << 20, "config.max_watches")?;
         Ok(Self {
             prefix: prefix.unwrap_or_else(|| crate::variables::PREFIX.to_owned()),
             limits: Limits {
@@ -142,6 +148,7 @@ impl Settings {
                 profiles: most(raw.max_profiles, 4096, 1 << 20, "config.max_profiles")?,
                 ports: most(raw.max_ports, 65_536, SLOTS, "config.max_ports")?,
                 waits: most(raw.max_waits, 4096, SLOTS, "config.max_waits")?,
+                watches: most(raw.max_watches, 1024, 1 << 20, "config.max_watches")?,
             },
             seed: raw.seed,
             cooling: span(raw.cool_ms),
@@ -166,6 +173,10 @@ pub(super) struct Context {
     board: Mutex<Board>,
     register: Mutex<Register>,
     table: EndpointTable<Member>,
+    followers: Followers,
+    snaps: Snaps,
+    /// Rings when somebody who waits fits.
+    pub(super) doorbell: Doorbell,
     names: Names,
     /// The cycle's own, for those who must not wait for it.
     allocator: Arc<Allocator>,
@@ -199,6 +210,8 @@ impl Counters {
 impl Context {
     fn new(handle: Handle, settings: Settings) -> Result<Self, Failure> {
         let register = Register::new(handle, settings.limits)?;
+        let followers = Followers::new(handle, settings.limits.watches)?;
+        let snaps = Snaps::new(handle)?;
         let allocator = Arc::new(Allocator::new(AllocatorConfig {
             cooling: settings.cooling,
             foreign_rest: settings.foreign_rest,
@@ -216,6 +229,9 @@ impl Context {
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
+            followers,
+            snaps,
+            doorbell: Doorbell::default(),
             names: Names::default(),
             allocator,
             counters: Counters::default(),
@@ -233,6 +249,14 @@ impl Context {
 
     pub(super) const fn table(&self) -> &EndpointTable<Member> {
         &self.table
+    }
+
+    pub(super) const fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
+    pub(super) const fn snaps(&self) -> &Snaps {
+        &self.snaps
     }
 
     pub(super) const fn names(&self) -> &Names {
@@ -301,6 +325,15 @@ impl Context {
         }
     }
 
+    /// For a look from any thread: nothing while a call is at work.
+    pub(super) fn look(&self) -> Option<MutexGuard<'_, Cycle>> {
+        self.cycle.try_lock()
+    }
+
+    pub(super) fn allocator(&self) -> &Allocator {
+        &self.allocator
+    }
+
     /// For `pump`: waits, and a transaction may be open.
     pub(super) fn between(&self) -> Result<MutexGuard<'_, Cycle>, Failure> {
         self.whole(self.cycle.lock())
@@ -310,16 +343,20 @@ impl Context {
         if self.ended.load(Ordering::Acquire) {
             return Err(self.handle.stale());
         }
+        injected::point();
         Ok(cycle)
     }
 
     pub(super) fn register(&self) -> MutexGuard<'_, Register> {
-        self.register.lock()
+        let register = self.register.lock();
+        injected::point();
+        register
     }
 
     /// What there is, and what happened. Takes the register's lock for a look, and each host's.
     pub(super) fn stats(&self) -> PrStats {
         let sums = self.allocator.stats();
+        let (watches, watch_resets) = self.followers.counts();
         let mut stats = PrStats {
             size: u32::try_from(size_of::<PrStats>()).unwrap_or(u32::MAX),
             flags: 0,
@@ -334,9 +371,9 @@ impl Context {
             busy: self.counters.busy.load(Ordering::Relaxed),
             stale: self.counters.stale.load(Ordering::Relaxed),
             poisoned: u64::from(self.poisoned.load(Ordering::Acquire)),
-            snaps: 0,
-            watches: 0,
-            watch_resets: 0,
+            snaps: self.snaps.count(),
+            watches,
+            watch_resets,
             queued: self.register().queue.len() as u64,
             bytes: 0,
         };
@@ -355,7 +392,8 @@ impl Context {
         std::mem::swap(&mut self.register.lock().news, &mut board.news);
         board.post_news();
         let told = tell(&mut board);
-        board.publish(&self.table);
+        injected::point();
+        board.publish(&self.table, &self.followers);
         told
     }
 
@@ -365,7 +403,10 @@ impl Context {
         let mut cycle = self.cycle.lock();
         self.ended.store(true, Ordering::Release);
         cycle.open = None;
-        self.register.lock().highest_generation()
+        self.doorbell.end();
+        let ended = [self.followers.end(), self.snaps.end()];
+        let highest = self.register.lock().highest_generation();
+        ended.into_iter().fold(highest, u32::max)
     }
 }
 

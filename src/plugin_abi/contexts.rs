@@ -7,6 +7,7 @@ use arc_swap::{ArcSwapOption, Guard};
 
 use crate::plugin_abi::constants::{PR_EBUSY, PR_EFORK, PR_ELIMIT};
 use crate::plugin_abi::context::Context;
+use crate::plugin_abi::cushion::cushioned;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, LAST_GENERATION, PLACES};
 use crate::plugin_abi::process::ProcessMark;
@@ -62,23 +63,32 @@ pub(super) fn find(handle: Handle) -> Result<Found, Failure> {
     Ok(found)
 }
 
+/// Makes this thread warm: its first look-up takes what the next ones use.
+pub(super) fn warm() {
+    drop(ALL[0].context.load());
+}
+
 /// Gives a new context its place and keeps it there.
 pub(super) fn add(
     make: impl FnOnce(Handle) -> Result<Context, Failure>,
 ) -> Result<Handle, Failure> {
     let _alone = Alone::begin()?;
+    let (place, handle, context) = cushioned(|| {
+        let (number, place) = free_place()?;
+        let generation = place.used.load(Ordering::Acquire) + 1;
+        let handle = Handle::new(Kind::Context, number, 0, generation);
+        Ok((place, handle, Arc::new(make(handle)?)))
+    })?;
+    place.used.store(handle.generation(), Ordering::Release);
+    place.context.store(Some(context));
+    Ok(handle)
+}
+
+fn free_place() -> Result<(u32, &'static Place), Failure> {
     let free = (0..).zip(&ALL).find(|(_, place)| {
         place.context.load().is_none() && place.used.load(Ordering::Acquire) < LAST_GENERATION
     });
-    let Some((number, place)) = free else {
-        return Err(Failure::value(PR_ELIMIT, "contexts", PLACES as u64));
-    };
-    let generation = place.used.load(Ordering::Acquire) + 1;
-    let handle = Handle::new(Kind::Context, number, 0, generation);
-    let context = make(handle)?;
-    place.used.store(generation, Ordering::Release);
-    place.context.store(Some(Arc::new(context)));
-    Ok(handle)
+    free.ok_or(Failure::value(PR_ELIMIT, "contexts", PLACES as u64))
 }
 
 /// The id of a new transaction of `context`.

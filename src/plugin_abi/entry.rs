@@ -10,6 +10,7 @@ use crate::plugin_abi::context::Context;
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::injected;
 
 /// What a call may do; the letters of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,10 @@ pub(super) enum Class {
 
 /// Runs a call without a context.
 pub(super) fn outside(call: impl FnOnce() -> Result<i32, Failure>) -> i32 {
-    answer(guarded(call))
+    answer(guarded(|| {
+        injected::point();
+        call()
+    }))
 }
 
 /// Runs a call on the context that `id` belongs to.
@@ -54,7 +58,10 @@ pub(super) fn even_poisoned<A: From<i32>>(
         let found = contexts::find(handle)?;
         let context = found.context().ok_or_else(|| handle.stale())?;
         // Caught here once more, because only here it is known whose state is now in doubt.
-        let answered = match catch_unwind(AssertUnwindSafe(|| call(context, handle))) {
+        let answered = match catch_unwind(AssertUnwindSafe(|| {
+            injected::point();
+            call(context, handle)
+        })) {
             Ok(answered) => answered,
             Err(panic) => Err(context.poison(&said(&*panic), class)),
         };

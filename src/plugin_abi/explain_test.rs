@@ -52,7 +52,7 @@ impl Caller {
         hosts
     }
 
-    fn held(&self, txn: PrTxn, host: u32, cap: u32) -> Vec<PrHeld> {
+    pub(super) fn held(&self, txn: PrTxn, host: u32, cap: u32) -> Vec<PrHeld> {
         let (mut all, mut cursor) = (Vec::new(), 0);
         loop {
             let (mut piece, mut n) = (Vec::<PrHeld>::with_capacity(16), 0);
@@ -256,6 +256,7 @@ fn wrong_questions_are_refused_and_write_nothing() {
             (api.explain_all)(txn, unknown, null(), 0, hosts, 2),
             (api.explain_all)(txn, known, words, u32::MAX, hosts, 2),
             (api.explain_all)(txn, known, null(), u32::MAX, hosts, 2),
+            (api.explain_all)(txn, known, null(), 0, hosts, u32::MAX),
             (api.holders)(txn, 0, null_mut(), null_mut(), 0, n),
             (api.holders)(txn, 0, cursor, null_mut(), 1, n),
             (api.holders)(txn, 0, cursor, null_mut(), 0, null_mut()),
@@ -267,7 +268,7 @@ fn wrong_questions_are_refused_and_write_nothing() {
         codes,
         [
             PR_EINVAL, PR_EINVAL, PR_EINVAL, PR_ENOENT, PR_ESTALE, PR_EINVAL, PR_EINVAL, PR_ENOENT,
-            PR_ELIMIT, PR_ELIMIT, PR_EINVAL, PR_EINVAL, PR_EINVAL, PR_ENOSPC, PR_ENOENT,
+            PR_ELIMIT, PR_ELIMIT, PR_ELIMIT, PR_EINVAL, PR_EINVAL, PR_EINVAL, PR_ENOSPC, PR_ENOENT,
         ]
     );
     assert_eq!((count, cursor, n, hosts), (7, 0, 7, [9; 2]));

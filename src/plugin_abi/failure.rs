@@ -7,7 +7,9 @@ use std::ffi::c_char;
 use std::fmt;
 
 use crate::plugin_abi::constants::{PR_EINVAL, PR_ELIMIT};
+use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::guarded;
+use crate::plugin_abi::injected;
 use crate::plugin_abi::memory::{Output, Room, write_bytes};
 use crate::plugin_abi::words;
 
@@ -146,6 +148,8 @@ thread_local! {
 /// See `last_error` in the header.
 pub(super) unsafe extern "C" fn last_error(buf: *mut c_char, cap: u32, need: *mut u32) -> i32 {
     let answered = guarded(|| {
+        injected::point();
+        contexts::warm();
         // SAFETY: null, or writable by C's promise, for the duration of the call.
         let need = unsafe { Output::new(need, "need") }?;
         // SAFETY: null, or room for `cap` by C's promise, for the duration of the call.

@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Alloc = 3,
     /// Of who waits; never given out.
     Wait = 4,
+    Snap = 5,
+    Watch = 6,
     /// A machine of the worker half, which has no context.
     Sup = 7,
 }

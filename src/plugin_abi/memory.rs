@@ -8,6 +8,7 @@ use std::ffi::c_char;
 
 use crate::plugin_abi::constants::{PR_E2BIG, PR_EINVAL, PR_ELIMIT, PR_ENOSPC};
 use crate::plugin_abi::failure::Failure;
+use crate::plugin_abi::injected;
 use crate::plugin_abi::types::PrStr;
 
 /// A value that any initialised bytes make.
@@ -237,6 +238,7 @@ impl<T: Plain> Input<T> {
     }
 
     pub(super) fn get(&self, place: u32) -> Option<T> {
+        injected::point();
         let at = self.first.wrapping_add(place as usize);
         // SAFETY: inside the array (checked), which may be read while `self` lives; any bytes are a `T`.
         (place < self.n).then(|| unsafe { at.read() })
@@ -273,6 +275,7 @@ impl<T: Plain> Output<T> {
     }
 
     pub(super) fn set(&self, value: T) {
+        injected::point();
         // SAFETY: not null and aligned (checked when made), writable while `self` lives. `write` drops
         // nothing, as C may pass uninitialised memory.
         unsafe { self.at.write(value) };

@@ -11,13 +11,22 @@
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
 
+#[cfg(test)]
+mod agreement_test;
+#[cfg(test)]
+mod asking_warm_test;
 mod board;
 #[cfg(test)]
 mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+mod cushion;
+mod dump;
+#[cfg(test)]
+mod dump_test;
 mod entry;
+mod eventfd;
 mod explain;
 #[cfg(test)]
 mod explain_test;
@@ -31,6 +40,7 @@ mod gang;
 mod grants;
 mod handle;
 mod host;
+mod injected;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
@@ -47,6 +57,9 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod snap;
+#[cfg(test)]
+mod snap_test;
 mod supervision;
 mod table;
 mod text;
@@ -55,12 +68,15 @@ mod text_test;
 mod trial;
 mod txn;
 pub mod types;
-mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+mod watch;
 #[cfg(test)]
 mod what_if_test;
 mod words;
 
+pub use cushion::Cushioned;
+#[cfg(feature = "panic-injection")]
+pub use injected::pr_panic_at;
 pub use table::pr_get_api;

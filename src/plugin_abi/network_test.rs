@@ -10,7 +10,7 @@ use super::explain_test::need;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 
-fn network(name: &'static str, ip: [u8; 4], prefix: u32) -> PrNetwork {
+pub(super) fn network(name: &'static str, ip: [u8; 4], prefix: u32) -> PrNetwork {
     PrNetwork {
         size: u32::try_from(size_of::<PrNetwork>()).unwrap(),
         flags: 0,
@@ -27,7 +27,7 @@ fn long(ip: [u8; 4]) -> [u8; 16] {
     long
 }
 
-fn inside(name: &str, network: &str) -> PrPort {
+pub(super) fn inside(name: &str, network: &str) -> PrPort {
     PrPort {
         network: text(network),
         ..any(name)
@@ -35,13 +35,13 @@ fn inside(name: &str, network: &str) -> PrPort {
 }
 
 impl Caller {
-    fn networks(&self, networks: &[PrNetwork]) -> i32 {
+    pub(super) fn networks(&self, networks: &[PrNetwork]) -> i32 {
         let n = u32::try_from(networks.len()).unwrap();
         // SAFETY: `networks` has `n` elements.
         unsafe { (self.api.network_put)(self.ctx, networks.as_ptr(), n) }
     }
 
-    fn addresses(&self, host: u32, seq: u64, list: &[([u8; 4], u32)]) -> i32 {
+    pub(super) fn addresses(&self, host: u32, seq: u64, list: &[([u8; 4], u32)]) -> i32 {
         let list: Vec<PrAddr> = list
             .iter()
             .map(|(ip, pref)| PrAddr {

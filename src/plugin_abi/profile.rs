@@ -96,13 +96,14 @@ fn put(context: &Context, written: Written) -> Result<u32, Failure> {
 pub(super) unsafe extern "C" fn profile_drop(ctx: PrCtx, id: u32) -> i32 {
     inside(ctx, Kind::Context, Class::Control, |context, _| {
         let mut cycle = context.control()?;
-        cycle.profile(id)?;
+        let dropped = cycle.profile(id)?;
         // Grants and waits keep it as long as they need it.
         for profiles in [&mut cycle.profiles, &mut context.register().profiles] {
             if let Some(profile) = profiles.get_mut(id as usize) {
                 *profile = None;
             }
         }
+        context.report(|board| board.drop_profile(&dropped));
         Ok(PR_OK)
     })
 }

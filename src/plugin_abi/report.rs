@@ -29,7 +29,12 @@ pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64)
                 cycle.apply_queue(context);
                 if context.register().has_waits() {
                     let woken = cycle.allocator.take_woken(now);
-                    context.register().wake(context.handle(), woken);
+                    let mut register = context.register();
+                    register.wake(context.handle(), woken);
+                    if register.has_woken() {
+                        drop(register);
+                        context.doorbell.tell();
+                    }
                 } else {
                     // Whom the freed numbers would wake need not be asked.
                     cycle.allocator.on_deadline(now);

@@ -25,10 +25,9 @@ pub(super) unsafe extern "C" fn resolve(
     need: *mut u32,
     revision: *mut u64,
 ) -> i32 {
-    const MOST_NAME: usize = 255;
     inside(ctx, Kind::Context, Class::Read, |context, _| {
         // SAFETY: by C's promise readable during the call.
-        let service = unsafe { read_text(service, MOST_NAME, "service") }?;
+        let service = unsafe { read_service(service) }?;
         // SAFETY: as above.
         let port = unsafe { read_text(port, MOST_NAME, "port") }?;
         // SAFETY: by C's promise null, or room for `cap` elements.
@@ -41,10 +40,7 @@ pub(super) unsafe extern "C" fn resolve(
             return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
         }
         let all = flags & PR_RESOLVE_ALL != 0;
-        let service: ServiceName = service
-            .ok_or_else(|| Failure::missing("service"))?
-            .parse()
-            .map_err(|fault| Failure::malformed("service", fault))?;
+        let service = service.ok_or_else(|| Failure::missing("service"))?;
         let told = context.table().read(&service, |snapshot| {
             let entries = snapshot.entries();
             let shown = entries.filter(|(member, _)| all || member.is_listed());
@@ -61,17 +57,33 @@ pub(super) unsafe extern "C" fn resolve(
             });
             Ok(PR_OK)
         });
-        told.unwrap_or_else(|| {
-            Err(Failure::told(
-                PR_ENOENT,
-                format_args!("no service {service} is known"),
-            ))
-        })
+        told.unwrap_or_else(|| Err(unknown(&service)))
     })
 }
 
+/// The longest name.
+const MOST_NAME: usize = 255;
+
+/// Copies the name of a service; `None` if it is absent.
+///
+/// # Safety
+///
+/// As [`read_text`].
+pub(super) unsafe fn read_service(service: PrStr) -> Result<Option<ServiceName>, Failure> {
+    // SAFETY: the caller's promise.
+    let service = unsafe { read_text(service, MOST_NAME, "service") }?;
+    let service = service.map(|service| service.parse());
+    service
+        .transpose()
+        .map_err(|fault| Failure::malformed("service", fault))
+}
+
+pub(super) fn unknown(service: &ServiceName) -> Failure {
+    Failure::told(PR_ENOENT, format_args!("no service {service} is known"))
+}
+
 /// One row per published port of a replica.
-fn rows<'a>(
+pub(super) fn rows<'a>(
     member: &'a Member,
     revision: u64,
     port: Option<&'a str>,

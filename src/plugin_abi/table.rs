@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, explain, export, failure, grants, host, network, profile, release, report, reserve,
-    resolve, restore, supervision, text, trial, txn, unbuilt, waits, words,
+    context, dump, explain, export, failure, grants, host, network, profile, release, report,
+    reserve, resolve, restore, snap, supervision, text, trial, txn, waits, watch, words,
 };
 
 /// What we can do.
@@ -53,18 +53,18 @@ static API: PrApi = PrApi {
     report_ready: report::report_ready,
     wait_put: waits::wait_put,
     wait_drop: waits::wait_drop,
-    wait_fd: unbuilt::wait_fd,
+    wait_fd: waits::wait_fd,
     wait_next: waits::wait_next,
     resolve: resolve::resolve,
-    snap_open: unbuilt::snap_open,
-    snap_read: unbuilt::snap_read,
-    snap_close: unbuilt::snap_close,
-    watch_open: unbuilt::watch_open,
-    watch_next: unbuilt::watch_next,
-    watch_close: unbuilt::watch_close,
+    snap_open: snap::snap_open,
+    snap_read: snap::snap_read,
+    snap_close: snap::snap_close,
+    watch_open: watch::watch_open,
+    watch_next: watch::watch_next,
+    watch_close: watch::watch_close,
     text: text::text,
     stats: context::stats,
-    dump: unbuilt::dump,
+    dump: dump::dump,
     last_error: failure::last_error,
     strerror_: words::strerror,
     reason_: words::reason,

@@ -1,13 +1,20 @@
 //! Who waits for numbers, and who of them could start now.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, find_profile};
 use crate::plugin_abi::entry::{Class, inside};
+use crate::plugin_abi::eventfd::Eventfd;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Kind;
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::register::Key;
 use crate::plugin_abi::types::{PrCtx, PrWant};
+use crate::plugin_abi::watch::{bell::Bell, ended};
 
 /// See `wait_put` in the header.
 pub(super) unsafe extern "C" fn wait_put(
@@ -95,6 +102,7 @@ pub(super) unsafe extern "C" fn wait_next(
         let n = unsafe { Output::new(n, "n") }?;
         // SAFETY: by C's promise null, or writable.
         let flags = unsafe { Output::new(flags, "flags") }?;
+        context.doorbell.hush();
         let mut register = context.register();
         let mut told = 0;
         while told < cap
@@ -103,8 +111,80 @@ pub(super) unsafe extern "C" fn wait_next(
             room.set(told, want);
             told += 1;
         }
+        let is_left = register.has_woken();
+        drop(register);
+        if is_left {
+            context.doorbell.tell();
+        }
         n.set(told);
-        flags.set(if register.has_woken() { PR_MORE } else { 0 });
+        flags.set(if is_left { PR_MORE } else { 0 });
         Ok(PR_OK)
     })
+}
+
+/// See `wait_fd` in the header.
+pub(super) unsafe extern "C" fn wait_fd(ctx: PrCtx, fd: *mut i32) -> i32 {
+    inside(ctx, Kind::Context, Class::Read, |context, _| {
+        // SAFETY: by C's promise null, or writable.
+        let fd = unsafe { Output::new(fd, "fd") }?;
+        let number = context.doorbell.number()?;
+        // Whom a pump found before there was a bell.
+        if context.register().has_woken() {
+            context.doorbell.tell();
+        }
+        fd.set(number);
+        Ok(PR_OK)
+    })
+}
+
+/// Rings when somebody who waits fits; made when a scheduler first asks for its descriptor.
+#[derive(Debug, Default)]
+pub(super) struct Doorbell {
+    /// Looked at without a lock.
+    bell: ArcSwapOption<Bell>,
+    /// Taken by those who make or end it; whether the context has ended.
+    is_ended: Mutex<bool>,
+}
+
+impl Doorbell {
+    /// Somebody was put into the list of those who fit.
+    pub(super) fn tell(&self) {
+        if let Some(bell) = &*self.bell.load() {
+            bell.tell(0);
+        }
+    }
+
+    /// Before the look at the list, never after.
+    fn hush(&self) {
+        if let Some(bell) = &*self.bell.load() {
+            bell.take();
+        }
+    }
+
+    /// The number of its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// `PR_EIO` if there is no descriptor left; `PR_ESTALE` if the context has ended.
+    fn number(&self) -> Result<i32, Failure> {
+        let is_ended = self.is_ended.lock();
+        if *is_ended {
+            return Err(ended());
+        }
+        if let Some(bell) = &*self.bell.load() {
+            return Ok(bell.ring().number());
+        }
+        let bell = Arc::new(Bell::new(Eventfd::new()?));
+        let number = bell.ring().number();
+        self.bell.store(Some(bell));
+        Ok(number)
+    }
+
+    /// The descriptor is readable once more, then closed.
+    pub(super) fn end(&self) {
+        *self.is_ended.lock() = true;
+        if let Some(bell) = self.bell.swap(None) {
+            bell.tell(0);
+        }
+    }
 }

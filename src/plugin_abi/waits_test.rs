@@ -12,7 +12,7 @@ use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 
 impl Caller {
-    fn wait(&self, wants: &[PrWant]) -> (i32, Vec<i32>) {
+    pub(super) fn wait(&self, wants: &[PrWant]) -> (i32, Vec<i32>) {
         let mut codes = vec![9; wants.len()];
         let n = u32::try_from(wants.len()).unwrap();
         // SAFETY: live arrays of the length said.
@@ -39,7 +39,7 @@ impl Caller {
         (wants.iter().map(|want| want.job).collect(), flags)
     }
 
-    fn foreign(&self, host: u32, seq: u64, list: &[PrForeign]) -> i32 {
+    pub(super) fn foreign(&self, host: u32, seq: u64, list: &[PrForeign]) -> i32 {
         let n = u32::try_from(list.len()).unwrap();
         // SAFETY: a live array of the length said.
         unsafe { (self.api.report_foreign)(self.ctx, host, seq, list.as_ptr(), n) }
@@ -54,7 +54,7 @@ impl Caller {
     }
 }
 
-fn listener(lo: u16, hi: u16, proto: u32) -> PrForeign {
+pub(super) fn listener(lo: u16, hi: u16, proto: u32) -> PrForeign {
     let mut comm = [0; 16];
     for (to, from) in comm.iter_mut().zip(b"nginx") {
         *to = from.cast_signed();

@@ -12,7 +12,7 @@ use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 
 impl Caller {
-    fn give(&self, txn: PrTxn, ids: &[PrAlloc]) -> (i32, Vec<i32>) {
+    pub(super) fn give(&self, txn: PrTxn, ids: &[PrAlloc]) -> (i32, Vec<i32>) {
         let mut codes = vec![9; ids.len()];
         let n = u32::try_from(ids.len()).unwrap();
         // SAFETY: live arrays of the length said.

@@ -133,25 +133,49 @@ impl Clone for PortPool {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.ranges.clone_from(&source.ranges);
-        self.draw = source.draw;
-        self.cursor = source.cursor;
-        self.random = source.random;
-        self.unreserved.clone_from(&source.unreserved);
-        self.tcp.clone_from(&source.tcp);
+        self.copy_numbers(source);
+        self.holdings.clone_from(&source.holdings);
+    }
+}
+
+impl PortPool {
+    /// As [`Clone::clone_from`], but who holds what is not copied: for questions that name no holder, to a
+    /// host of many.
+    pub(crate) fn copy_numbers(&mut self, source: &Self) {
+        // By name, so that nothing is forgotten that is added one day.
+        let Self {
+            ranges,
+            draw,
+            cursor,
+            random,
+            unreserved,
+            tcp,
+            udp,
+            spare_udp: _,
+            free,
+            strangers,
+            holdings: _,
+            contested,
+            held,
+        } = source;
+        self.ranges.clone_from(ranges);
+        self.draw = *draw;
+        self.cursor = *cursor;
+        self.random = *random;
+        self.unreserved.clone_from(unreserved);
+        self.tcp.clone_from(tcp);
         self.spare_udp = self.udp.take().or_else(|| self.spare_udp.take());
-        self.udp = source.udp.as_ref().map(|udp| match self.spare_udp.take() {
+        self.udp = udp.as_ref().map(|udp| match self.spare_udp.take() {
             Some(mut numbers) => {
                 numbers.clone_from(udp);
                 numbers
             }
             None => udp.clone(),
         });
-        self.free = source.free;
-        self.strangers.clone_from(&source.strangers);
-        self.holdings.clone_from(&source.holdings);
-        self.contested.clone_from(&source.contested);
-        self.held = source.held;
+        self.free = *free;
+        self.strangers.clone_from(strangers);
+        self.contested.clone_from(contested);
+        self.held = *held;
     }
 }
 
@@ -304,9 +328,7 @@ impl PortPool {
 
     /// Moves the grant of `replica` to another phase; a replica without one is left alone.
     pub fn set_phase(&mut self, replica: ReplicaId, phase: Phase) {
-        if let Some(holding) = self.holdings.get_mut(replica) {
-            holding.phase = phase;
-        }
+        self.holdings.set_phase(replica, phase);
     }
 
     /// Every run that cools, ascending, TCP before UDP. Cost: sorts them.
@@ -350,6 +372,11 @@ impl PortPool {
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// Whether a refused bind has been waited out at `now` that still counts.
+    pub(crate) fn ends_strangers(&self, now: Monotonic) -> bool {
+        self.strangers.next_deadline().is_some_and(|due| due <= now)
     }
 
     fn is_reserved(&self, number: u16) -> bool {
