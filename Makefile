@@ -57,6 +57,7 @@ external: loom
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
+	$(CARGO) test -p portreeve-plugin --locked --test mini_worker -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:

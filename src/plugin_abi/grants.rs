@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use crate::identity::{Incarnation, Run};
+use crate::allocator::Allocator;
+use crate::identity::{Incarnation, ReplicaId, Run};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::{Context, Cycle};
+use crate::plugin_abi::context::Context;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
@@ -60,7 +61,7 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle, &register, handle)?;
+        let (found, numbers) = record_of(&cycle.allocator, &cycle.conflicts, &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -71,13 +72,14 @@ pub(super) unsafe extern "C" fn grant_get(
 
 /// A grant as a record, and every number of it.
 pub(super) fn record_of<'a>(
-    cycle: &Cycle,
+    allocator: &Allocator,
+    conflicts: &BTreeSet<ReplicaId>,
     register: &'a Register,
     handle: Handle,
 ) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
     let (placed, stage) = register.get(handle)?;
-    let host = cycle.allocator.host_id(&placed.host_name);
-    let shared = cycle.conflicts.contains(&placed.replica());
+    let host = allocator.host_id(&placed.host_name);
+    let shared = conflicts.contains(&placed.replica());
     let reported = register.reported(handle);
     let record = PrRec {
         who: PrWant {
