@@ -15,6 +15,15 @@ fn a_context_for_which_there_is_no_memory_is_refused_and_nothing_of_it_is_left()
 }
 
 #[test]
+fn a_warm_cycle_takes_no_memory_and_asks_the_system_for_nothing() {
+    let host = instrument("counters", "counters", &["-rdynamic"]);
+    print!(
+        "{}",
+        run(Command::new(host).arg(shared_object()).arg("300"))
+    );
+}
+
+#[test]
 fn feasible_says_yes_where_explain_finds_no_cause_and_as_often_as_can_be_reserved() {
     // abi 17
     brute_force(1_500);
