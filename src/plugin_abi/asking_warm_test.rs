@@ -243,7 +243,6 @@ fn a_warm_question_allocates_nothing_nor_does_what_is_tried() {
     (0..60).for_each(|turn| desk.turn(turn));
     desk.counted.clear();
     (0..60).for_each(|turn| desk.turn(turn));
-    println!("{:?}", desk.counted);
     let mut counted: Vec<_> = desk.counted.iter().filter(|(_, many)| **many > 0).collect();
     counted.retain(|(name, _)| ["explain", "explain_all", "holders"].contains(name));
     assert!(counted.is_empty(), "{counted:?}");
