@@ -1,11 +1,6 @@
 //! However it is asked who fits, the answer is the same, in random states of every kind.
 // abi 17
 
-#![expect(
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "one argument covers a list of like calls"
-)]
-
 use proptest::prelude::{Just, ProptestConfig, Strategy, any as random, prop_oneof, proptest};
 
 use super::caller_test::*;

@@ -1,10 +1,5 @@
 //! Questions, and what is tried in a what-if, allocate nothing once warm.
 
-#![expect(
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "one argument covers a list of like calls"
-)]
-
 use std::collections::BTreeMap;
 use std::ptr::{null, null_mut};
 
