@@ -73,6 +73,8 @@ mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+#[cfg(test)]
+mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;
