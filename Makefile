@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom external long fix abi sim bench bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan external long fix abi sim bench bench-server bench-controller \
 	release install install-plugin uninstall
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
@@ -35,6 +35,10 @@ scripts:
 loom:
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test plugin_abi::watch::loom_test
 
+# Readers of the C table against its writer, all built for the thread sanitizer, in a folder of their own.
+tsan:
+	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
+
 # What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; a million operations on the allocator; the worker's tests on each
 # rung that holds processes); installs the packages where
@@ -50,8 +54,10 @@ external: loom
 	done
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
 	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
+	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
 	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
+	$(CARGO) test -p portreeve-plugin --locked --test mini_worker -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:

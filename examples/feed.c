@@ -21,7 +21,9 @@
  * The epoch names this life of the feed, as revisions begin anew in the next. What a reader costs: one watch, one buffer, and one version
  * of the full set while it reads that. One that does not read is not waited for: it falls behind in its own watch, and is reset.
  */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4 */
+#endif
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

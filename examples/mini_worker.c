@@ -12,7 +12,9 @@
  *
  * Left out, as a real worker has it from elsewhere: the command comes from the command line and not from the profile (which is the
  * machine's to read), the port from a grant, the rest of the environment from env(), and reports go to a scheduler with a seq. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
@@ -82,7 +84,8 @@ static int look_up(pid_t pid, char *state, pid_t *group, uint64_t *born) {
     text[n] = 0;
     const char *after = strrchr(text, ')'); /* the name before may hold anything */
     unsigned long long start;
-    if (after == NULL || sscanf(after + 1, " %c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", state, group, &start) != 3) return 0;
+    const char *form = " %c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu"; /* fields 3, 5 and 22 of proc(5) */
+    if (after == NULL || sscanf(after + 1, form, state, group, &start) != 3) return 0;
     *born = start;
     return 1;
 }
@@ -227,9 +230,10 @@ static void end_probe(uint32_t kind, uint32_t result) {
 }
 
 static void report(const pr_sup_effect *e) {
-    static const char *const reports[] = {"?", "READY", "NOTREADY", "BACKOFF", "RESTARTED", "GAVEUP", "SUCCEEDED", "FAILED", "STOPPED", "STUCK", "PORT_CONFLICT"};
-    static const char *const reasons[] = {"", "exit", "signal", "status unknown", "start failed: errno", "pre-exec", "startup probe failed", "liveness probe failed",
-                                          "readiness probe failed", "user", "stop", "stale record"};
+    static const char *const reports[] = {"?", "READY", "NOTREADY", "BACKOFF", "RESTARTED", "GAVEUP", "SUCCEEDED", "FAILED", "STOPPED", "STUCK",
+                                          "PORT_CONFLICT"};
+    static const char *const reasons[] = {"", "exit", "signal", "status unknown", "start failed: errno", "pre-exec", "startup probe failed",
+                                          "liveness probe failed", "readiness probe failed", "user", "stop", "stale record"};
     printf("run %u %s", e->run, reports[e->report <= PR_SR_PORT_CONFLICT ? e->report : 0]);
     if (e->report == PR_SR_RESTARTED) printf(" %u", e->count);
     if (e->report == PR_SR_GAVEUP) printf(" after %u", e->count);

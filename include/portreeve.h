@@ -836,9 +836,10 @@ typedef struct pr_api {
    *   PR_E2BIG    a field that we do not know is not 0 */
   int32_t (*stats)(pr_ctx ctx, pr_stats *stats);
 
-  /* [A] Text for people; no fd, the core does no IO. Also of a poisoned context. Not built yet.
-   *   PR_ENOSPC   cap < *need
-   *   PR_ENOSYS   always */
+  /* [A] Text for people, many lines: settings, counts, what is due, hosts, profiles, grants and waits, a thousand of each. No fd, the
+   * core does no IO. Also of a poisoned context: what a defect is in the way of is left out. Form and words may change. need counts
+   * the NUL; by the next call it may be more.
+   *   PR_ENOSPC   cap < *need */
   int32_t (*dump)(pr_ctx ctx, char *buf, uint32_t cap, uint32_t *need);
 
   /* [A] This thread's last failure in words, empty before the first; rendered here. Not cleared by success, not replaced by its own

@@ -30,6 +30,8 @@ mod interleaved;
 mod one_host;
 mod one_host_growth;
 mod own_set;
+mod plugin_process;
+mod plugin_table;
 mod product_pool;
 mod refusal;
 mod requests;
@@ -80,7 +82,7 @@ struct Measured {
 /// One measurement: what it is called when chosen, and what does it.
 type Measurement = (&'static [&'static str], fn(&mut Measured));
 
-const MEASUREMENTS: [Measurement; 13] = [
+const MEASUREMENTS: [Measurement; 16] = [
     (&["1", "2", "3"], |all| all.rows.extend(one_host::rows())),
     (&["4", "growth"], |all| {
         let (row, growth) = fill_levels::row();
@@ -95,6 +97,11 @@ const MEASUREMENTS: [Measurement; 13] = [
     (&["11"], |all| all.rows.push(endpoint_flips::flip_row())),
     (&["12"], |all| all.rows.push(endpoint_flips::storm_row())),
     (&["13"], |all| all.rows.push(endpoint_watchers::row())),
+    (&["16"], |all| all.rows.push(plugin_table::row())),
+    (&["17"], |all| {
+        all.rows.extend(plugin_process::counters_row())
+    }),
+    (&["25"], |all| all.rows.extend(plugin_process::size_row())),
     (&["22"], |all| all.rows.extend(workers::row())),
     (&["growth"], |all| {
         all.growth.extend(one_host_growth::lines());

@@ -65,7 +65,7 @@ impl HostSet {
     pub(crate) fn refill(&mut self, words: impl Iterator<Item = u64>, end: u32) {
         self.words.clear();
         let most = (Self::MAX_HOSTS.min(end)).div_ceil(64);
-        let last = (!end.is_multiple_of(64)).then(|| end / 64);
+        let last = (!end.is_multiple_of(64)).then_some(end / 64);
         self.words.extend((0..most).zip(words).map(|(at, word)| {
             if last == Some(at) {
                 word & ((1 << (end % 64)) - 1)

@@ -2,7 +2,7 @@
 
 use crate::identity::ServiceId;
 use crate::port_pool::{
-    Ask, Awaited, Cause, Causes, PortGrant, PortPool, PortRequest, Want, Why, WhyPort,
+    Ask, Awaited, Cause, CauseCode, Causes, PortGrant, PortPool, PortRequest, Want, Why, WhyPort,
 };
 use crate::time::Monotonic;
 
@@ -55,7 +55,7 @@ impl Host {
         }
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;
-        self.then(around, later, |pool| {
+        self.then(around, Holders::Unnamed, later, |pool| {
             if need.replicas <= 1 {
                 pool.choose(&ask, choice, Causes::Untold)
             } else {
@@ -82,7 +82,9 @@ impl Host {
         };
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;
-        self.then(around, later, |pool| pool.fits_times(&ask, choice, most))
+        self.then(around, Holders::Unnamed, later, |pool| {
+            pool.fits_times(&ask, choice, most)
+        })
     }
 
     /// Pushes every cause against `need`; nothing if it fits.
@@ -96,7 +98,7 @@ impl Host {
         why.extend(self.barriers(need.request));
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;
-        self.then(around, later, |pool| {
+        self.then(around, Holders::Named, later, |pool| {
             let fits = pool.choose(&ask, choice, Causes::All(why));
             if fits && need.replicas > 1 {
                 let times = pool.fits_times(&ask, choice, need.replicas);
@@ -118,7 +120,7 @@ impl Host {
         }
         let ask = self.ask(need.service, need.request, None, around);
         let Look { choice, later } = look;
-        self.then(around, later, |pool| {
+        self.then(around, Holders::Named, later, |pool| {
             let mut first = None;
             let fits = pool.choose(&ask, choice, Causes::First(&mut first));
             if fits && need.replicas > 1 {
@@ -131,23 +133,61 @@ impl Host {
         })
     }
 
+    /// What kind the first cause against `need` is.
+    pub(super) fn first_code(
+        &self,
+        need: &Need<'_>,
+        around: &Around<'_>,
+        look: &mut Look,
+    ) -> Option<CauseCode> {
+        let barrier = self.barriers(need.request).next();
+        if let Some(barrier) = barrier {
+            return Some(barrier.cause.code());
+        }
+        let ask = self.ask(need.service, need.request, None, around);
+        let Look { choice, later } = look;
+        self.then(around, Holders::Named, later, |pool| {
+            let mut first = None;
+            let fits = pool.choose(&ask, choice, Causes::Code(&mut first));
+            if fits && need.replicas > 1 {
+                let times = pool.fits_times(&ask, choice, need.replicas);
+                crowded(need, times, |cause| {
+                    first.get_or_insert(cause.cause.code());
+                });
+            }
+            first
+        })
+    }
+
     /// Asks the pool as it is, or as it will be at the later moment that the question is about.
     fn then<R>(
         &self,
         around: &Around<'_>,
+        holders: Holders,
         later: &mut Option<Box<PortPool>>,
         ask: impl FnOnce(&PortPool) -> R,
     ) -> R {
         match around.later {
             Some(at) if self.pool.next_deadline().is_some_and(|due| due <= at) => {
                 let later = later.get_or_insert_default();
-                (**later).clone_from(&self.pool);
+                if holders == Holders::Named || self.pool.ends_strangers(at) {
+                    (**later).clone_from(&self.pool);
+                } else {
+                    later.copy_numbers(&self.pool);
+                }
                 later.end_due(at, &mut |_, _| {});
                 ask(later)
             }
             _ => ask(&self.pool),
         }
     }
+}
+
+/// Whether the answer may name who holds a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holders {
+    Named,
+    Unnamed,
 }
 
 /// How many replicas with blocks are tried on one host: each costs a search beside those before.

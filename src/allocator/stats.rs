@@ -1,6 +1,7 @@
 //! What the allocator as a whole looks like, in numbers.
 
 use super::Allocator;
+use super::host::Host;
 
 /// Sums over hosts, replicas and waits. Taken one after the other: with other threads at work not of
 /// one moment.
@@ -20,12 +21,25 @@ pub struct AllocatorStats {
     pub tentative: u64,
     /// Replicas that wait.
     pub waiting: u64,
+    /// The memory of hosts and their numbers, about: what a host takes is known, what is shared by all is not
+    /// counted.
+    pub bytes: u64,
     /// Numbers for which the hosts that have them are kept; those of both sides count twice.
     pub watched: u64,
 }
 
 impl Allocator {
-    /// The present numbers. Cost: linear in hosts (by words) and replicas.
+    fn bytes(&self) -> u64 {
+        let hosts = self.hosts.ids().filter_map(|id| {
+            let beside = self.hosts.with(id, |host| host.pool.bytes())?;
+            Some((size_of::<Host>() + beside) as u64)
+        });
+        // Its slot, and its bits in the sets.
+        const PLACE: u64 = 32;
+        self.hosts.ids().count() as u64 * PLACE + hosts.sum::<u64>()
+    }
+
+    /// The present numbers. Cost: linear in hosts and replicas.
     #[must_use]
     pub fn stats(&self) -> AllocatorStats {
         let (grants, tentative) = self.placements.counts();
@@ -38,6 +52,7 @@ impl Allocator {
             grants,
             tentative,
             waiting: self.waiting.count() as u64,
+            bytes: self.bytes(),
             watched: self.watches.count() as u64,
         }
     }

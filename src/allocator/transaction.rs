@@ -1,7 +1,7 @@
 //! Decisions that become true together or not at all.
 
 use crate::identity::{HostId, ReplicaId};
-use crate::port_pool::{Cause, ListedPorts, Phase, PortGrant, Why};
+use crate::port_pool::{Cause, CauseCode, ListedPorts, Phase, PortGrant, Why};
 use crate::time::Monotonic;
 
 use super::feasibility::Scratch;
@@ -365,10 +365,24 @@ impl Allocator {
         let mut asked = std::mem::take(&mut scratch.asked);
         self.set_asked(candidates, &mut asked);
         for id in asked.iter() {
-            let first = self.explain_first(id, need, scratch);
-            counts.add(first.map(|why| why.cause.code()));
+            counts.add(self.first_code(id, need, scratch));
         }
         scratch.asked = asked;
+    }
+
+    fn first_code(
+        &self,
+        host: HostId,
+        need: &Need<'_>,
+        scratch: &mut Scratch,
+    ) -> Option<CauseCode> {
+        self.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, self.now(), need.at);
+        let look = &mut scratch.look;
+        let first = self
+            .hosts
+            .with(host, |host| host.first_code(need, &around, look));
+        first.unwrap_or(Some(CauseCode::UnknownHost))
     }
 
     /// The candidates of a question, or all hosts.

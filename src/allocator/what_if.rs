@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use crate::identity::{HostId, ReplicaId};
 use crate::port::PortRange;
 use crate::port_pool::{
-    Ask, Cause, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
+    Ask, Cause, CauseCode, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
 };
 use crate::time::Monotonic;
 
@@ -270,7 +270,9 @@ impl WhatIf<'_> {
     #[must_use]
     pub fn explain_all(&mut self, need: &Need<'_>, candidates: Option<&HostSet>) -> Summary {
         let mut summary = Summary::default();
-        self.explain_each(need, candidates, |id, first| summary.add(id, first));
+        self.each_asked(candidates, |it, id| {
+            summary.add(id, it.explain_first(id, need));
+        });
         summary
     }
 
@@ -281,8 +283,11 @@ impl WhatIf<'_> {
         candidates: Option<&HostSet>,
         counts: &mut CauseCounts,
     ) {
-        self.explain_each(need, candidates, |_, first| {
-            counts.add(first.map(|why| why.cause.code()));
+        self.each_asked(candidates, |it, id| {
+            let first = it.ask(id, need, |host, around, look| {
+                host.first_code(need, around, look)
+            });
+            counts.add(first.unwrap_or(Some(CauseCode::UnknownHost)));
         });
     }
 
@@ -600,18 +605,13 @@ impl WhatIf<'_> {
         }
     }
 
-    /// Tells the first cause against each of the candidates, ascending.
-    fn explain_each(
-        &mut self,
-        need: &Need<'_>,
-        candidates: Option<&HostSet>,
-        mut tell: impl FnMut(HostId, Option<Why>),
-    ) {
+    /// Asks about each of the candidates, ascending.
+    fn each_asked(&mut self, candidates: Option<&HostSet>, mut ask: impl FnMut(&mut Self, HostId)) {
         let allocator = self.allocator;
         let mut asked = std::mem::take(&mut self.world().scratch.asked);
         allocator.set_asked(candidates, &mut asked);
         for id in asked.iter() {
-            tell(id, self.explain_first(id, need));
+            ask(self, id);
         }
         self.world().scratch.asked = asked;
     }

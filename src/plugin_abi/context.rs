@@ -334,6 +334,15 @@ impl Context {
         }
     }
 
+    /// For a look from any thread: nothing while a call is at work.
+    pub(super) fn look(&self) -> Option<MutexGuard<'_, Cycle>> {
+        self.cycle.try_lock()
+    }
+
+    pub(super) fn allocator(&self) -> &Allocator {
+        &self.allocator
+    }
+
     /// For `pump`: waits, and a transaction may be open.
     pub(super) fn between(&self) -> Result<MutexGuard<'_, Cycle>, Failure> {
         self.whole(self.cycle.lock())

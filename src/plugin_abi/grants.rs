@@ -1,13 +1,13 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::identity::{HostName, Incarnation};
+use crate::identity::{HostName, Incarnation, ReplicaId};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Cycle;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
@@ -63,7 +63,7 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle, &register, handle)?;
+        let (found, numbers) = record_of(&cycle.conflicts, &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -74,13 +74,13 @@ pub(super) unsafe extern "C" fn grant_get(
 
 /// A grant as a record, and every number of it.
 pub(super) fn record_of<'a>(
-    cycle: &Cycle,
+    conflicts: &BTreeSet<ReplicaId>,
     register: &'a Register,
     handle: Handle,
 ) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
     let entered = register.get(handle)?;
     let host = register.hosts.get(&entered.host);
-    let shared = cycle.conflicts.contains(&entered.replica);
+    let shared = conflicts.contains(&entered.replica);
     let reported = entered.reported;
     let record = PrRec {
         who: PrWant {

@@ -505,15 +505,6 @@ fn a_forked_child_is_told_that_the_context_is_its_parents() {
 }
 
 #[test]
-fn what_is_not_built_yet_says_so() {
-    let caller = Caller::new();
-    // SAFETY: nothing is read or written.
-    let code = unsafe { (caller.api.dump)(caller.ctx, null_mut(), 0, null_mut()) };
-    assert_eq!(code, PR_ENOSYS);
-    assert_eq!(last_error(), "not built yet: dump");
-}
-
-#[test]
 fn every_code_and_reason_has_words() {
     let words = |at: *const std::ffi::c_char| {
         // SAFETY: static text with a NUL.

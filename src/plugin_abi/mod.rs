@@ -22,6 +22,9 @@ pub mod constants;
 mod context;
 mod contexts;
 mod cushion;
+mod dump;
+#[cfg(test)]
+mod dump_test;
 mod entry;
 mod eventfd;
 mod explain;
@@ -69,12 +72,9 @@ mod text_test;
 mod trial;
 mod txn;
 pub mod types;
-mod unbuilt;
 mod waits;
 #[cfg(test)]
 mod waits_test;
-#[cfg(test)]
-mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;

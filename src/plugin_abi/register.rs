@@ -404,6 +404,14 @@ impl Register {
         }
     }
 
+    /// Who waits, by key, `most` of them, and how many there are.
+    pub(super) fn waiting(&self, most: usize) -> (Vec<PrWant>, usize) {
+        let all = self.waits_by_key.values();
+        let all = all.filter_map(|handle| self.waits.get(*handle));
+        let told = all.map(|waiting| waiting.want).take(most);
+        (told.collect(), self.waits_by_key.len())
+    }
+
     /// Whether anybody waits.
     pub(super) fn has_waits(&self) -> bool {
         !self.waits_by_key.is_empty()

@@ -6,8 +6,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::memory::{Output, read_sized};
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
 use crate::plugin_abi::{
-    context, explain, export, failure, grants, host, network, profile, release, report, reserve,
-    resolve, restore, snap, supervision, text, trial, txn, unbuilt, waits, watch, words,
+    context, dump, explain, export, failure, grants, host, network, profile, release, report,
+    reserve, resolve, restore, snap, supervision, text, trial, txn, waits, watch, words,
 };
 
 /// What we can do.
@@ -64,7 +64,7 @@ static API: PrApi = PrApi {
     watch_close: watch::watch_close,
     text: text::text,
     stats: context::stats,
-    dump: unbuilt::dump,
+    dump: dump::dump,
     last_error: failure::last_error,
     strerror_: words::strerror,
     reason_: words::reason,

@@ -305,6 +305,9 @@ proptest! {
         let mut first = None;
         prop_assert_eq!(world.pool.choose(&ask, &mut choice, Causes::First(&mut first)), fits);
         prop_assert_eq!(first.as_ref(), all.first());
+        let mut code = None;
+        prop_assert_eq!(world.pool.choose(&ask, &mut choice, Causes::Code(&mut code)), fits);
+        prop_assert_eq!(code, all.first().map(|why| why.cause.code()));
         prop_assert_eq!(world.pool.choose(&ask, &mut choice, Causes::Untold), fits);
         if let Some(why) = first {
             let failed = choice.failed().map(|place| &request.as_slice()[place].name);

@@ -4,7 +4,7 @@ use crate::identity::ServiceId;
 use crate::port::{Port, PortRange, Protocol};
 use crate::time::Monotonic;
 
-use super::cause::Why;
+use super::cause::{CauseCode, Why};
 use super::chooser::Chooser;
 use super::number_set::NumberSet;
 use super::span::Span;
@@ -204,6 +204,8 @@ pub enum Causes<'a> {
     Untold,
     /// The first one, which ends the search. Allocates nothing.
     First(&'a mut Option<Why>),
+    /// What kind the first one is, which ends the search: who holds a number is mostly not looked for.
+    Code(&'a mut Option<CauseCode>),
     /// Every one, pushed here.
     All(&'a mut Vec<Why>),
 }

@@ -8,7 +8,7 @@
 use crate::identity::ServiceId;
 use crate::port::{Port, Protocol};
 
-use super::cause::{Cause, Why, WhyPort};
+use super::cause::{Cause, CauseCode, Why, WhyPort};
 use super::choice::{Ask, Causes, Choice};
 use super::search::Search;
 use super::span::Span;
@@ -153,6 +153,9 @@ impl<'a, 'c> Chooser<'a, 'c> {
             Causes::First(first) => {
                 first.get_or_insert_with(why);
             }
+            Causes::Code(first) => {
+                first.get_or_insert_with(|| why().cause.code());
+            }
             Causes::All(all) => all.push(why()),
         }
     }
@@ -177,7 +180,11 @@ impl<'a, 'c> Chooser<'a, 'c> {
                 continue;
             };
             fits = false;
-            if !matches!(self.causes, Causes::Untold)
+            if let Causes::Code(first) = &mut self.causes
+                && pool.is_surely_held(side, number)
+            {
+                first.get_or_insert(CauseCode::Held);
+            } else if !matches!(self.causes, Causes::Untold)
                 && let Some(cause) = pool.against_fixed(side, number, &ask)
             {
                 self.refuse(port, side.protocol(), Some(number), cause);
@@ -355,6 +362,15 @@ impl PortPool {
                     .cooling_on(side)
                     .at(number)
                     .is_some_and(|cooled| cooled.service == service)
+    }
+
+    /// Whether the number, which is not free, carries nothing but a holder, who keeps it: known without a look
+    /// at who that is. May say no.
+    fn is_surely_held(&self, side: Side, number: u16) -> bool {
+        !self.holdings.has_releasing()
+            && !self.resting_on(side).contains(number)
+            && self.unreserved.contains(number)
+            && !self.strangers.on(side).contains(number)
     }
 
     /// What keeps a fixed request from this number, which it does not get.

@@ -61,6 +61,11 @@ impl Cooling {
     /// No resting number. Allocates nothing.
     pub(super) const EMPTY: Self = Self(VecDeque::new());
 
+    /// The memory beside the value itself.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Cooled>()
+    }
+
     /// When the first run is cool.
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {
         self.0.front().map(|cooled| cooled.until)

@@ -35,6 +35,8 @@ pub(super) struct Holdings {
     spare_rooms: Vec<Spans>,
     /// How many such rooms there are, used and spare.
     rooms: usize,
+    /// How many are being released: mostly none, and then who holds is known to hold.
+    releasing: u32,
     index: ReplicaIndex,
 }
 
@@ -109,6 +111,16 @@ pub(super) fn run(
 }
 
 impl Holdings {
+    /// The memory beside the value itself, about.
+    pub(super) fn bytes(&self) -> usize {
+        // Of each slot an entry of the index, which keeps a third of its places free.
+        const INDEXED: usize = 24;
+        let rooms = self.slots.iter().map(|slot| &slot.spans);
+        let rooms = rooms.chain(&self.spare_rooms).filter(|room| room.spilled());
+        let rooms: usize = rooms.map(|room| room.capacity() * size_of::<Span>()).sum();
+        self.slots.capacity() * (size_of::<Holding>() + INDEXED) + rooms
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -178,7 +190,22 @@ impl Holdings {
         holding.replica = replica;
         holding.phase = phase;
         holding.is_in_use = true;
+        self.releasing += u32::from(phase == Phase::Releasing);
         holding
+    }
+
+    /// Moves the holding of `replica` to another phase; a replica without one is left alone.
+    pub(super) fn set_phase(&mut self, replica: ReplicaId, phase: Phase) {
+        if let Some(holding) = self.get_mut(replica) {
+            let before = std::mem::replace(&mut holding.phase, phase);
+            self.releasing += u32::from(phase == Phase::Releasing);
+            self.releasing -= u32::from(before == Phase::Releasing);
+        }
+    }
+
+    /// Whether any is being released.
+    pub(super) const fn has_releasing(&self) -> bool {
+        self.releasing > 0
     }
 
     /// Takes the holding of `replica` out. Its slot may be looked at until it is
@@ -188,7 +215,9 @@ impl Holdings {
         let slot = self
             .index
             .remove(replica, |slot| slots[slot as usize].replica)?;
-        self.slots[slot as usize].is_in_use = false;
+        let holding = &mut self.slots[slot as usize];
+        holding.is_in_use = false;
+        self.releasing -= u32::from(holding.phase == Phase::Releasing);
         Some(Slot(slot))
     }
 
@@ -217,6 +246,7 @@ impl Holdings {
         let Slot(slot) = slot;
         let holding = &mut self.slots[slot as usize];
         holding.is_in_use = true;
+        self.releasing += u32::from(holding.phase == Phase::Releasing);
         self.index.insert(holding.replica, slot);
     }
 
@@ -319,6 +349,7 @@ impl Clone for Holdings {
         refill(&mut self.vacant, &source.vacant);
         let used = self.slots.iter().filter(|slot| slot.spans.spilled());
         self.rooms = used.count() + self.spare_rooms.len();
+        self.releasing = source.releasing;
         self.index.clone_from(&source.index);
     }
 }

@@ -133,6 +133,15 @@ impl Clone for PortPool {
     }
 
     fn clone_from(&mut self, source: &Self) {
+        self.copy_numbers(source);
+        self.holdings.clone_from(&source.holdings);
+    }
+}
+
+impl PortPool {
+    /// As [`Clone::clone_from`], but who holds what is not copied: for questions that name no holder, to a
+    /// host of many.
+    pub(crate) fn copy_numbers(&mut self, source: &Self) {
         // By name, so that nothing is forgotten that is added one day.
         let Self {
             ranges,
@@ -145,7 +154,7 @@ impl Clone for PortPool {
             spare_udp: _,
             free,
             strangers,
-            holdings,
+            holdings: _,
             contested,
             held,
         } = source;
@@ -165,7 +174,6 @@ impl Clone for PortPool {
         });
         self.free = *free;
         self.strangers.clone_from(strangers);
-        self.holdings.clone_from(holdings);
         self.contested.clone_from(contested);
         self.held = *held;
     }
@@ -320,9 +328,7 @@ impl PortPool {
 
     /// Moves the grant of `replica` to another phase; a replica without one is left alone.
     pub fn set_phase(&mut self, replica: ReplicaId, phase: Phase) {
-        if let Some(holding) = self.holdings.get_mut(replica) {
-            holding.phase = phase;
-        }
+        self.holdings.set_phase(replica, phase);
     }
 
     /// Every run that cools, ascending, TCP before UDP. Cost: sorts them.
@@ -366,6 +372,11 @@ impl PortPool {
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// Whether a refused bind has been waited out at `now` that still counts.
+    pub(crate) fn ends_strangers(&self, now: Monotonic) -> bool {
+        self.strangers.next_deadline().is_some_and(|due| due <= now)
     }
 
     fn is_reserved(&self, number: u16) -> bool {

@@ -35,6 +35,14 @@ impl NumberSet {
         Self(Form::Runs(Runs::new(vec![Span::ALL])))
     }
 
+    /// The memory beside the value itself.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.0 {
+            Form::Runs(list) => list.runs.capacity() * size_of::<Span>(),
+            Form::Bits(_) => size_of::<Bits>(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         match &self.0 {
             Form::Runs(list) => list.runs.is_empty(),

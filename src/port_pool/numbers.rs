@@ -27,6 +27,11 @@ impl Numbers {
         }
     }
 
+    /// The memory beside the value itself.
+    fn bytes(&self) -> usize {
+        self.free.bytes() + self.rests.bytes() + self.cooling.bytes()
+    }
+
     /// As [`Self::new`], in the memory that is there.
     fn renew(&mut self, free: &NumberSet) {
         self.free.clone_from(free);
@@ -78,6 +83,15 @@ impl Sign {
 static NOTHING_COOLS: Cooling = Cooling::EMPTY;
 
 impl PortPool {
+    /// The memory that the pool takes beside the value itself, about. Cost: linear in its grants.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let udp = self.udp.as_deref();
+        let udp = udp.map_or(0, |udp| size_of::<Numbers>() + udp.bytes());
+        let sides = self.tcp.bytes() + udp + self.unreserved.bytes();
+        sides + self.holdings.bytes() + self.strangers.bytes()
+    }
+
     /// The free numbers of one side.
     pub(super) fn free_on(&self, side: Side) -> &NumberSet {
         match (side, &self.udp) {

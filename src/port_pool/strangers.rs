@@ -64,6 +64,13 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
+    /// The memory beside the value itself; names of commands are shared and not counted.
+    pub(super) fn bytes(&self) -> usize {
+        let reported = self.reported.capacity() * size_of::<(Place, Stranger)>();
+        let resting = self.resting.capacity() * size_of::<(Place, (Monotonic, Stranger))>();
+        reported + resting
+    }
+
     /// Who listens there. A report knows more than a refused bind.
     pub(super) fn at(&self, side: Side, number: u16) -> Option<&Stranger> {
         let place = (side, number);

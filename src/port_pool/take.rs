@@ -356,8 +356,8 @@ impl PortPool {
             if known.ports.len() > before {
                 holding.record(&known);
             }
-            holding.phase = phase;
         }
+        self.holdings.set_phase(replica, phase);
         clashes
     }
 

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use portreeve::plugin_abi::constants::CONSTANTS;
-use portreeve::plugin_abi::types::API_LAYOUT;
 
 use crate::comments::{Function, functions};
 use crate::source::{code, words};
@@ -29,16 +28,24 @@ const NEVER: [(&str, &str); 7] = [
     ("dump", "PR_ELIMIT"),
 ];
 
-/// Functions that keep to themselves what they were refused: nobody is in a call that could answer it.
-const SILENT: [&str; 1] = ["apply_queue"];
+/// Codes that are answered by a method of a type which the file does not name: no reader of text sees it.
+const UNSEEN: [(&str, &str); 4] = [
+    ("explain", "PR_ENOENT"),
+    ("explain_all", "PR_ENOENT"),
+    ("release_begin", "PR_ESTATE"),
+    ("release_confirm", "PR_ESTATE"),
+];
 
-/// Methods that the standard library has too: whose they are cannot be read off their names.
-const ANYBODYS: [&str; 9] = [
-    "new", "insert", "next", "push", "get", "take", "remove", "set", "find",
+/// Functions that name codes which they do not answer: of a release that was queued, of a call that is counted.
+const SILENT: [&str; 2] = ["apply_queue", "note"];
+
+/// Methods that the standard library has too.
+const ANYBODYS: [&str; 10] = [
+    "find", "get", "insert", "next", "new", "push", "read", "remove", "set", "take",
 ];
 
 #[test]
-fn every_code_that_a_function_answers_is_listed_with_it() {
+fn every_code_that_a_function_answers_is_listed_with_it_and_no_other() {
     let room = Room::read();
     let entries = entries();
     let all = functions();
@@ -50,13 +57,20 @@ fn every_code_that_a_function_answers_is_listed_with_it() {
         let (module, function) = &entries[name];
         let entry = room.entry(module, function);
         let entry = entry.unwrap_or_else(|| panic!("{module}::{function} is not found"));
-        for (code, way) in room.codes(entry) {
-            let is_listed = codes.iter().any(|(listed, _)| *listed == code);
-            let is_known = EVERYWHERE.contains(&&*code) || NEVER.contains(&(name, &code));
+        let found = room.codes(entry);
+        for (code, way) in &found {
+            let is_listed = codes.iter().any(|(listed, _)| listed == code);
+            let is_known = EVERYWHERE.contains(&&**code) || NEVER.contains(&(name, code));
             if !is_listed && !is_known {
                 wrong.push(format!(
                     "{name}: no words for {code}, which it answers by{way}"
                 ));
+            }
+        }
+        for (code, words) in codes {
+            let is_known = EVERYWHERE.contains(&&**code) || UNSEEN.contains(&(name, code));
+            if !found.contains_key(code) && !is_known {
+                wrong.push(format!("{name}: nothing answers {code}, {words}"));
             }
         }
     }
@@ -85,8 +99,8 @@ fn the_class_of_a_function_is_the_one_that_its_code_names() {
     }
 }
 
-/// The functions of the room.
-struct Room(Vec<Written>);
+/// The functions of the room, and the names of those elsewhere in the core.
+struct Room(Vec<Written>, BTreeSet<String>);
 
 /// A function: its file, the type that it is of, its name, and its text from there to its end.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -95,21 +109,30 @@ struct Written {
     of: String,
     name: String,
     text: String,
+    /// What its file imports of the room: where it is from, and its name.
+    imports: BTreeSet<(String, String)>,
 }
 
 impl Room {
     fn read() -> Self {
         let mut found = Vec::new();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        read_folder(&root.join("src/plugin_abi"), &mut found);
-        Self(found)
+        read_folder(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+            &mut found,
+        );
+        let (here, elsewhere): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|written| written.file.contains("/src/plugin_abi/"));
+        Self(
+            here,
+            elsewhere.into_iter().map(|written| written.name).collect(),
+        )
     }
 
     /// The function that the table names.
     fn entry(&self, module: &str, name: &str) -> Option<&Written> {
-        let (file, folder) = (format!("/{module}.rs"), format!("/{module}/"));
         let mut named = self.0.iter().filter(|written| written.name == name);
-        named.find(|written| written.file.ends_with(&file) || written.file.contains(&folder))
+        named.find(|written| written.is_in(module))
     }
 
     /// The codes that are named in a function or in what it calls, each with a way to it.
@@ -137,32 +160,82 @@ impl Room {
         codes
     }
 
-    /// Those that a call may reach: of the type that it names, of the same file, or the only one.
+    /// Those that a call may reach: of the type that it names, of the same file, or any that is called so.
     fn reached(&self, from: &Written, call: &str) -> Vec<&Written> {
+        let is_method = call.starts_with('.') && !call.contains("::");
+        let call = call.trim_start_matches('.');
         let (of, name) = call.rsplit_once("::").unwrap_or(("", call));
         let of = of.rsplit("::").next().unwrap_or(of);
         let of = if of == "Self" { &*from.of } else { of };
-        let all = || self.0.iter().filter(|written| written.name == name);
+        let is_typed = of.starts_with(char::is_uppercase);
         if SILENT.contains(&name) {
             return Vec::new();
         }
-        let is_typed = of.starts_with(char::is_uppercase);
-        let all = || all().filter(|written| !is_typed || written.of == of);
-        let here: Vec<_> = all().filter(|written| written.file == from.file).collect();
+        let named = |written: &&Written| {
+            let fits = if is_typed {
+                written.of == of
+            } else {
+                written.of.is_empty() != is_method
+            };
+            written.name == name && fits
+        };
+        let all = || self.0.iter().filter(named);
+        let here: Vec<_> = all().filter(|it| it.file == from.file).collect();
+        if is_method {
+            let beside: Vec<_> = all().filter(|it| it.is_beside(from)).collect();
+            // Whose method it is, is not written; a type that the file names is likely, and a name that
+            // nobody else has is certain.
+            let likely = |it: &&Written| from.imports.iter().any(|(_, name)| *name == it.of);
+            let is_nobody_elses = !self.1.contains(name) && !ANYBODYS.contains(&name);
+            return match beside.is_empty() {
+                false => beside,
+                true if is_nobody_elses => all().collect(),
+                true => all().filter(likely).collect(),
+            };
+        }
         if is_typed && here.is_empty() {
             return all().collect();
         }
-        let is_clear = !ANYBODYS.contains(&name) && !is_entry(name) && all().count() == 1;
-        if here.is_empty() && is_clear {
-            return all().collect();
+        if !of.is_empty() && !is_typed {
+            return all().filter(|it| it.is_in(of)).collect();
         }
-        here
+        let is_imported = |it: &&Written| {
+            let imported = from.imports.iter().filter(|(_, name)| *name == it.name);
+            imported.clone().any(|(module, _)| it.is_in(module))
+        };
+        if here.is_empty() {
+            all().filter(is_imported).collect()
+        } else {
+            here
+        }
     }
 }
 
-/// Whether C calls it: then nobody here does.
-fn is_entry(name: &str) -> bool {
-    API_LAYOUT.members.iter().any(|(of, _, _)| *of == name)
+impl Written {
+    /// Whether it is in the same file, or in the same folder of the room.
+    fn is_beside(&self, other: &Self) -> bool {
+        let folder = Path::new(&self.file).parent();
+        let is_folder = folder.is_some_and(|folder| !folder.ends_with("plugin_abi"));
+        self.file == other.file || (is_folder && folder == Path::new(&other.file).parent())
+    }
+
+    /// Whether it is in the file or folder of a module.
+    fn is_in(&self, module: &str) -> bool {
+        self.file.ends_with(&format!("/{module}.rs")) || self.file.contains(&format!("/{module}/"))
+    }
+}
+
+/// What `use` brings from the room: the module before the last name, and that name.
+fn imports(text: &str) -> BTreeSet<(String, String)> {
+    let uses = text.split("use crate::plugin_abi::").skip(1);
+    let uses = uses.filter_map(|rest| rest.split(';').next());
+    let named = uses.flat_map(|import| {
+        let (path, names) = import.rsplit_once("::").unwrap_or(("", import));
+        let (path, names) = import.split_once("::{").unwrap_or((path, names));
+        let module = path.rsplit("::").next().unwrap_or(path).to_owned();
+        words(names).map(move |name| (module.clone(), name.to_owned()))
+    });
+    named.collect()
 }
 
 fn read_folder(folder: &Path, found: &mut Vec<Written>) {
@@ -173,7 +246,8 @@ fn read_folder(folder: &Path, found: &mut Vec<Written>) {
             read_folder(&path, found);
         // What a code means in general is no answer.
         } else if !file.ends_with("_test.rs") && !["words.rs", "constants.rs"].contains(&&*file) {
-            let text = code(&std::fs::read_to_string(&path).unwrap());
+            let text = without_turbofish(&code(&std::fs::read_to_string(&path).unwrap()));
+            let imports = imports(&text);
             // Formatted code: an `impl` begins and ends at the start of a line.
             for item in text
                 .split("\nimpl")
@@ -181,6 +255,10 @@ fn read_folder(folder: &Path, found: &mut Vec<Written>) {
             {
                 let (head, _) = item.split_once('{').unwrap_or((item, ""));
                 let is_impl = !head.contains("fn ") && head.starts_with([' ', '<']);
+                // `impl<T: Plain> Input<T>`: what it is about stands behind what it is generic over.
+                let head = head
+                    .strip_prefix('<')
+                    .map_or(head, |rest| past_generics(rest));
                 let of = head.rsplit(" for ").next().unwrap_or(head);
                 let of =
                     words(of).find(|word| word.starts_with(char::is_uppercase) && word.len() > 1);
@@ -190,10 +268,34 @@ fn read_folder(folder: &Path, found: &mut Vec<Written>) {
                     of: of.clone(),
                     name: words(part).next().unwrap_or_default().to_owned(),
                     text: body(part).to_owned(),
+                    imports: imports.clone(),
                 }));
             }
         }
     }
+}
+
+/// What follows the `>` that closes a list which has been opened.
+fn past_generics(text: &str) -> &str {
+    let mut depth = 1;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+/// `read::<T>(x)` is a call like `read(x)`.
+fn without_turbofish(text: &str) -> String {
+    let mut parts = text.split("::<");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + past_generics(part))
 }
 
 /// From a function's name to the brace that closes it.
@@ -211,14 +313,16 @@ fn body(text: &str) -> &str {
     text
 }
 
-/// What stands before each opening parenthesis, with the type or module that it names; not the function's own.
+/// What stands before each opening parenthesis, with the type or module that it names, or the point before a
+/// method; not the function's own.
 fn called(text: &str) -> impl Iterator<Item = &str> {
     let calls = text.match_indices('(').skip(1);
     calls.filter_map(|(at, _)| {
         let before =
             text[..at].trim_end_matches(|c: char| c == '_' || c == ':' || c.is_alphanumeric());
-        let call = &text[before.len()..at];
-        (!call.is_empty()).then_some(call)
+        let start = before.len() - usize::from(before.ends_with('.'));
+        let call = &text[start..at];
+        (call.len() > 1).then_some(call)
     })
 }
 

@@ -100,6 +100,13 @@ cases! {
     every_call_tells_a_child_that_it_is_one,
     a_child_begins_anew_and_its_parent_goes_on,
     a_child_is_not_held_up_by_what_other_threads_held,
+    a_watch_has_a_descriptor_from_open_to_close,
+    the_end_of_a_context_is_readable_and_closes_all,
+    without_a_free_descriptor_nothing_is_made,
+    a_child_neither_writes_nor_reads_its_parents_descriptors,
+    who_sleeps_at_a_descriptor_is_woken,
+    no_watch_or_snapshot_is_named_again,
+    any_calls_in_any_order_do_no_harm,
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::plugin_abi::constants::{PR_EBUSY, PR_EFORK, PR_EPOISON};
 use crate::plugin_abi::entry::{outside, said};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, LAST_GENERATION};
+use crate::plugin_abi::injected;
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::types::PrSup;
 
@@ -104,7 +105,11 @@ pub(super) fn on(id: PrSup, call: impl FnOnce(&mut Supervised) -> Result<i32, Fa
         let State::Sound(machine) = &mut *state else {
             return Err(poisoned());
         };
-        match catch_unwind(AssertUnwindSafe(|| call(machine))) {
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            injected::point();
+            call(machine)
+        }));
+        match answered {
             Ok(answered) => answered,
             Err(panic) => {
                 *state = State::Poisoned;

@@ -18,7 +18,7 @@ use crate::supervision::{
 use crate::time::Monotonic;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn c_sees_exactly_what_the_machine_does(

@@ -16,6 +16,13 @@ static int failed_here;
         }                                                                                               \
     } while (0)
 
+/* Ends a child with its verdict. By another program: at the end of this one a leak checker would find what threads of the
+ * parent had in hand when it forked, which nobody can give back here. */
+static void leave(void) {
+    execl("/bin/sh", "sh", "-c", failed_here ? "exit 1" : "exit 0", (char *)NULL);
+    _exit(2);
+}
+
 /* Runs `child` in a child, which has ten seconds, and waits for it. */
 static void in_child(void (*child)(void *), void *with) {
     fflush(NULL);
@@ -24,7 +31,7 @@ static void in_child(void (*child)(void *), void *with) {
         alarm(10);
         failed_here = 0;
         child(with);
-        _exit(failed_here);
+        leave();
     }
     CHECK(pid > 0);
     int status = -1;
@@ -119,7 +126,7 @@ static void child_alone(void *with) {
             HERE(api->pump(mine, 0, &next) == PR_EFORK);
             HERE(api->pump(world->ctx, 0, &next) == PR_EFORK);
             begins_anew();
-            _exit(failed_here);
+            leave();
         }
         int status = -1;
         HERE(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);

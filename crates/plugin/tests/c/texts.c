@@ -155,7 +155,8 @@ static void broken_utf8_is_refused_everywhere(void) {
 static void every_byte_is_taken_or_refused(void) {
     struct world world = make_world(IDLE);
     for (unsigned p = 0; p < PLACES; p++) {
-        for (unsigned byte = 0; byte < 256; byte++) {
+        /* Where it is slow, every eleventh byte. */
+        for (unsigned byte = 0; byte < 256; byte += rounds(20) == 20 ? 1 : 11) {
             const char texts[][4] = {{(char)byte}, {'a', (char)byte}, {(char)byte, 'a'}, {'a', (char)byte, 'b'}, {'a', '.', (char)byte, 'b'}};
             static const size_t lengths[] = {1, 2, 2, 3, 4};
             for (unsigned t = 0; t < 5; t++) {

@@ -4,7 +4,6 @@
  *
  * System calls are caught by a seccomp filter that lets only one place in this program make them: whatever else asks gets SIGSYS, is
  * counted if it came out of a watched call, and is then done from that place. */
-#define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -135,6 +134,21 @@ static pr_want want(uint64_t job, uint32_t replica, uint32_t of, uint32_t host) 
     return made;
 }
 
+/* The newest number that any of these services was published under. */
+static uint64_t published(void) {
+    static const char *const services[] = {"web.alice", "admin.alice", "rpc.bob"};
+    const pr_str all = {NULL, 0};
+    uint64_t newest = 0;
+    for (int s = 0; s < 3; s++) {
+        pr_endpoint endpoints[256];
+        uint64_t revision = 0;
+        uint32_t need;
+        OK(api->resolve(ctx, str(services[s]), all, PR_RESOLVE_ALL, endpoints, 256, &need, &revision));
+        newest = revision > newest ? revision : newest;
+    }
+    return newest;
+}
+
 /* One cycle of a scheduler, with each call of class H in it; `round` decides where. */
 static void cycle(uint64_t round) {
     const uint32_t host = (uint32_t)(round % HOSTS);
@@ -221,7 +235,11 @@ static void cycle(uint64_t round) {
         H(FIND, api->grant_find(ctx, &first, &found), PR_ENOENT);
     }
     now += 100;
-    if (round % 3 != 0) OK(api->pump(ctx, now, &next));
+    if (round % 3 != 0) {
+        const uint64_t before = published();
+        OK(api->pump(ctx, now, &next));
+        CHECK(published() - before <= 3); /* one snapshot per touched service at most */
+    }
 }
 
 int main(int argc, char **argv) {

@@ -240,6 +240,52 @@ static void panic_outside(void) {
     (void)panic_at(0);
 }
 
+/* Machines ------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const machine = "{\"name\":\"web\",\"command\":[\"/bin/true\"]}";
+static uint8_t saved[65536];
+static uint32_t n_saved;
+
+static int64_t sup_new(pr_sup sup) { (void)sup; return api->sup_new(str(machine), 1, &id); }
+static int64_t sup_load(pr_sup sup) { (void)sup; return api->sup_load(str(machine), saved, n_saved, &id); }
+static int64_t sup_save(pr_sup sup) { return api->sup_save(sup, saved, sizeof saved, &n_saved); }
+static int64_t sup_event(pr_sup sup) { const pr_sup_event start = {.size = sizeof start, .kind = PR_SE_START}; return api->sup_event(sup, 1, &start); }
+static int64_t sup_deadline(pr_sup sup) { return api->sup_deadline(sup, 1); }
+static int64_t sup_next_deadline(pr_sup sup) { return api->sup_next_deadline(sup, &big); }
+static int64_t sup_next_effect(pr_sup sup) { pr_sup_effect effect = {.size = sizeof effect}; return api->sup_next_effect(sup, &effect); }
+
+/* A defect in one machine ends this one alone. */
+static uint32_t panic_in_machines(void) {
+    static int64_t (*const calls_of[])(pr_sup) = {sup_save, sup_event, sup_deadline, sup_next_deadline, sup_next_effect, sup_load, sup_new};
+    enum { KNOWN = 5, ALL = sizeof calls_of / sizeof calls_of[0] };
+    uint32_t panics = 0;
+    pr_sup other;
+    if (api->sup_new(str(machine), 1, &other) == PR_ENOSYS) return 0;
+    OK(sup_save(other));
+    for (int c = 0; c < ALL; c++)
+        for (uint32_t point = 1;; point++) {
+            pr_sup sup;
+            OK(api->sup_new(str(machine), 1, &sup));
+            (void)panic_at(point);
+            const int64_t code = calls_of[c](sup);
+            if (panic_at(0) != 0) {
+                CHECK(code >= 0 && point > 1);
+                if (c >= KNOWN) OK(api->sup_free(id));
+                OK(api->sup_free(sup));
+                break;
+            }
+            panics++;
+            CHECK_EQ(code, PR_EPOISON);
+            /* The first place is before the machine is found, and those that make one have none. */
+            if (c < KNOWN) CHECK_EQ(sup_deadline(sup), point == 1 ? PR_OK : PR_EPOISON);
+            OK(api->sup_free(sup));
+            CHECK_EQ(sup_deadline(sup), PR_ESTALE);
+            OK(sup_deadline(other));
+        }
+    OK(api->sup_free(other));
+    return panics;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     void *so = load_plugin(argv[1]);
@@ -253,6 +299,7 @@ int main(int argc, char **argv) {
         printf("%s%s: %u\n", calls[c].name, calls[c].phase == TRIAL ? " of a what-if" : "", points);
     }
     panic_outside();
+    panics += panic_in_machines();
     printf("%u panics caught in %d calls\n", panics, CALLS);
     return 0;
 }

@@ -1,0 +1,98 @@
+//! What people read.
+
+use std::ffi::c_char;
+use std::ptr::null_mut;
+
+use super::caller_test::*;
+use crate::plugin_abi::constants::*;
+use crate::plugin_abi::contexts;
+use crate::plugin_abi::entry::Class;
+use crate::plugin_abi::handle::{Handle, Kind};
+
+impl Caller {
+    fn dump(&self) -> String {
+        let mut need = 0;
+        // SAFETY: no buffer, and a live local.
+        let code = unsafe { (self.api.dump)(self.ctx, null_mut(), 0, &raw mut need) };
+        assert_eq!(code, PR_ENOSPC);
+        let mut buffer = vec![0x55_u8; need as usize];
+        let at = buffer.as_mut_ptr().cast::<c_char>();
+        // SAFETY: a live buffer of the length said, and a live local.
+        let code = unsafe { (self.api.dump)(self.ctx, at, need, &raw mut need) };
+        assert_eq!(code, PR_OK, "{}", last_error());
+        assert_eq!(buffer.pop(), Some(0));
+        assert!(!buffer.contains(&0));
+        String::from_utf8(buffer).unwrap()
+    }
+}
+
+/// Each of these is a line of the text, or the beginning of one.
+fn has(text: &str, lines: &[&str]) {
+    for expected in lines {
+        let found = text.lines().any(|line| line.starts_with(expected));
+        assert!(found, "{expected:?} not in:\n{text}");
+    }
+}
+
+fn at_work() -> Caller {
+    let caller = Caller::new();
+    let web = caller.profile("web.alice", &[any("http"), fixed("admin", 8080)]);
+    caller.hold(want(1, 0, web, 0));
+    let (id, _) = caller.hold(want(2, 0, web, 1));
+    assert_eq!(caller.report(id, 3, 1, PR_E_READY), PR_OK);
+    assert_eq!(caller.release_begin(id), PR_OK);
+    let waiting = want(3, 0, web, PR_ANY);
+    // SAFETY: one live element.
+    let code = unsafe { (caller.api.wait_put)(caller.ctx, &raw const waiting, 1, null_mut()) };
+    assert_eq!(code, PR_OK);
+    caller.pump(1000);
+    caller
+}
+
+#[test]
+fn a_dump_tells_hosts_profiles_grants_and_waits() {
+    let caller = at_work();
+    has(
+        &caller.dump(),
+        &[
+            "time: 1000 ms; nothing is due",
+            "limits: 256 hosts, 100 grants, 10 profiles, 4096 waits, 1000 numbers in a transaction; variables begin with PORTREEVE_",
+            "counts: 2 hosts, 2 grants, 1 waits, 0 snapshots, 0 watches, 0 of them reset; 4 of 25536 numbers in grants, 0 cool",
+            "calls: 2 commits, 0 aborts, 0 busy, 0 stale, 0 queued; about ",
+            "  0 n1: up, 12768 numbers for any, free 12767 tcp 12768 udp, 2 held, 0 cool",
+            "  0 web.alice: http=any/tcp admin=8080/tcp",
+            "  job 1 step 0 replica 0 incarnation 0 of profile 0 on host 0: 8080 20000; held, run 0 said not ready, 0 restarts",
+            "  job 2 step 0 replica 0 incarnation 0 of profile 0 on host 1: 8080 20000; releasing, run 3 said ready, 0 restarts",
+            "  job 3 step 0 replica 0 incarnation 0 of profile 0 for any host",
+        ],
+    );
+    let txn = caller.begin(2000);
+    assert!(caller.dump().contains("sound; a transaction is open\n"));
+    assert_eq!(caller.abort(txn), PR_OK);
+    assert!(caller.dump().contains("sound; no transaction is open\n"));
+}
+
+#[test]
+fn a_long_dump_is_cut_and_says_how_much_is_left() {
+    let mut config = config();
+    config.max_hosts = 2000;
+    let caller = Caller::with(&config);
+    let names: Vec<String> = (0..1007).map(|index| format!("n{index}")).collect();
+    let hosts: Vec<_> = (0..).zip(&names).map(|(at, name)| host(at, name)).collect();
+    assert_eq!(caller.put(&hosts), PR_OK);
+    let text = caller.dump();
+    has(&text, &["hosts: 1007", "  999 n999: up", "  … and 7 more"]);
+    assert!(!text.contains("n1000"));
+}
+
+#[test]
+fn a_poisoned_context_is_still_told_and_counted() {
+    let caller = at_work();
+    let handle = Handle::read(caller.ctx, Kind::Context).unwrap();
+    let found = contexts::find(handle).unwrap();
+    found.context().unwrap().poison("caught", Class::Hot);
+    assert_eq!(caller.try_begin(0, 0), Err(PR_EPOISON));
+    let text = caller.dump();
+    assert!(text.contains(": poisoned: destroy it, create and restore;"));
+    has(&text, &["counts: 2 hosts, 2 grants", "  job 2 step 0"]);
+}
