@@ -4,7 +4,11 @@
  * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
  *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
- *               A thread is warm after last_error(NULL, 0, &n).
+ *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
+ *               there; a host once it has had its greatest number of grants, of numbers that cool and of runs of free ones.
+ *               Grants of more than 4 ports, and services that have one fixed number cooling, count likewise: more at once
+ *               than ever before take memory once. txn_begin may take some for what R calls queued (waits, strangers, refused
+ *               binds); a pump before it takes that instead.
  *           [R] report: any thread, bounded, may allocate; publishes what it and earlier H calls changed.
  *           [A] any thread; readers never wait for a writer.
  *           [S] supervision: each pr_sup by one thread at a time.
@@ -568,7 +572,7 @@ typedef struct pr_api {
    *   PR_ENOENT   unknown host or profile
    *   PR_EEXIST   the key is known
    *   PR_EINVAL   the record contradicts itself or its profile
-   *   PR_ELIMIT   max_allocs grants are known */
+   *   PR_ELIMIT   max_allocs grants are known; one that ended counts until the next txn_begin or pump */
   int32_t (*restore_put)(pr_ctx ctx, const pr_rec *records, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *grants);
 
   /* [C] Ends the restore phase, also when nothing was restored; *conflicts = records that share a number. flags 0.
