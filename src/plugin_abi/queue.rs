@@ -46,14 +46,6 @@ impl Queued {
             _ => None,
         }
     }
-
-    /// Whether hot calls leave it.
-    const fn is_hot(&self) -> bool {
-        matches!(
-            self,
-            Self::Begin(_) | Self::Confirm(_) | Self::StopWaiting(_)
-        )
-    }
 }
 
 /// See the [module page](self).
@@ -79,16 +71,17 @@ impl Queue {
         })
     }
 
-    /// Allocates nothing for what hot calls leave.
+    /// What a report leaves.
     pub(super) fn push(&mut self, queued: Queued) {
-        if queued.is_hot() {
-            self.hot += 1;
-            debug_assert!(self.hot <= self.most_hot, "each grant ends once");
-        } else {
-            // Hot calls find their room behind it.
-            let still = self.most_hot.saturating_sub(self.hot);
-            self.entries.reserve(still + 1);
-        }
+        // Hot calls find their room behind it.
+        let still = self.most_hot.saturating_sub(self.hot);
+        self.entries.reserve(still + 1);
+        self.entries.push(queued);
+    }
+
+    /// What a hot call leaves. Allocates nothing.
+    pub(super) fn push_hot(&mut self, queued: Queued) {
+        self.hot += 1;
         self.entries.push(queued);
     }
 
@@ -98,9 +91,10 @@ impl Queue {
 
     /// Takes out everything about the grants of some slots.
     pub(super) fn forget(&mut self, is_lost: impl Fn(u32) -> bool) {
+        let before = self.entries.len();
         self.entries
             .retain(|queued| !queued.slot().is_some_and(&is_lost));
-        self.hot = self.entries.iter().filter(|queued| queued.is_hot()).count();
+        self.hot = self.hot.saturating_sub(before - self.entries.len());
     }
 }
 

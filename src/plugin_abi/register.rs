@@ -345,7 +345,9 @@ impl Register {
             entered.stage = Stage::Held;
             let place = (entered.key, entered.incarnation);
             self.touch(handle.slot());
-            self.stop_waiting(place);
+            if let Some(replica) = self.stop_waiting(place) {
+                self.queue.push_hot(Queued::StopWaiting(replica));
+            }
         }
     }
 
@@ -365,7 +367,10 @@ impl Register {
         let replica = match known {
             Some(it) if it.want.profile == want.profile && it.want.host == want.host => it.replica,
             _ => {
-                self.stop_waiting(place);
+                let before = self.stop_waiting(place).map(Queued::StopWaiting);
+                before
+                    .into_iter()
+                    .for_each(|queued| self.queue.push(queued));
                 let handle = self.waits.next()?;
                 let replica = ReplicaId {
                     service: profile.service_id,
@@ -385,23 +390,18 @@ impl Register {
         Ok(())
     }
 
-    /// Forgets that a key waits. Whether it did.
-    fn stop_waiting(&mut self, place: (Key, u32)) -> bool {
-        let handle = self.waits_by_key.remove(&place);
-        let Some(waiting) = handle.and_then(|handle| self.waits.remove(handle)) else {
-            return false;
-        };
-        self.queue.push(Queued::StopWaiting(waiting.replica));
-        true
+    /// Forgets that a key waits; who the allocator is to be told of, if it did.
+    fn stop_waiting(&mut self, place: (Key, u32)) -> Option<ReplicaId> {
+        let handle = self.waits_by_key.remove(&place)?;
+        self.waits.remove(handle).map(|waiting| waiting.replica)
     }
 
     /// As the scheduler wishes.
     pub(super) fn drop_wait(&mut self, want: &PrWant) -> Result<(), Failure> {
-        if self.stop_waiting((Key::from(want), want.incarnation)) {
-            Ok(())
-        } else {
-            Err(Failure::value(PR_ENOENT, "job", want.job))
-        }
+        let replica = self.stop_waiting((Key::from(want), want.incarnation));
+        let replica = replica.ok_or(Failure::value(PR_ENOENT, "job", want.job))?;
+        self.queue.push(Queued::StopWaiting(replica));
+        Ok(())
     }
 
     /// Who waits, by key, `most` of them, and how many there are.
@@ -508,7 +508,7 @@ impl Register {
             }
             Stage::Tentative => return Err(not_committed()),
         }
-        self.queue.push(Queued::Begin(handle.slot()));
+        self.queue.push_hot(Queued::Begin(handle.slot()));
         self.touch(handle.slot());
         Ok(())
     }
@@ -536,7 +536,7 @@ impl Register {
         if let Some((next, _)) = next {
             self.forget_former(next);
         }
-        self.queue.push(Queued::Confirm(slot));
+        self.queue.push_hot(Queued::Confirm(slot));
         self.touch(slot);
         Ok(())
     }

@@ -56,6 +56,8 @@ struct Scheduler {
     caller: Caller,
     dice: Dice,
     now: u64,
+    /// How many milliseconds a cycle may take.
+    pace: u64,
     next_job: u64,
     profiles: Vec<u32>,
     held: Vec<(PrAlloc, PrWant)>,
@@ -135,6 +137,7 @@ impl Scheduler {
             caller,
             dice: Dice(0x9e37_79b9_7f4a_7c15),
             now: 1_000,
+            pace: 15,
             next_job: 0,
             profiles,
             held: Vec::new(),
@@ -365,7 +368,7 @@ impl Scheduler {
 
     /// One cycle: who fits, tries, looks, commit or not; then releases, down to `target` grants.
     fn turn(&mut self, target: usize) {
-        self.now += self.dice.below(20);
+        self.now += self.dice.below(self.pace);
         let txn = self.begin();
         let first = self.want();
         self.feasible(txn, first.profile);
@@ -487,7 +490,8 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
     last_error();
-    // Each host has more of everything than it will have later: what it needs grows with that alone.
+    // Each host has more of everything than it will have later, and more of it cools at once: what it needs grows
+    // with that alone.
     scheduler.turns(6_000, 450);
     scheduler.counted.clear();
     let turns = if std::env::var_os("PORTREEVE_LONG").is_some() {
@@ -495,6 +499,7 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     } else {
         3_000
     };
+    scheduler.pace = 40;
     scheduler.turns(turns, 250);
     println!(
         "{turns} cycles: {:#?}, {:?}",
