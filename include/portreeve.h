@@ -386,7 +386,7 @@ typedef struct pr_stats {
     uint64_t watches;       /* open ones */
     uint64_t watch_resets;  /* how often a watch was told PR_RESET */
     uint64_t queued;        /* what the next txn_begin or pump applies */
-    uint64_t bytes;         /* memory; 0: not counted yet */
+    uint64_t bytes;         /* memory, about: what create took for its maxima, hosts with their numbers, grants */
 } pr_stats;
 
 /* Supervision: what a worker tells a machine and what it is told. Numbers from 1 in the order of the supervision page, appended to.
