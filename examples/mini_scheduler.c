@@ -516,17 +516,25 @@ static void resolve_all(void) {
     }
 }
 
-/* The scheduler's own poll loop, with one watch of all services in it; the descriptor is never read. Waits for as long as a tick takes. */
-static void look(pr_watch watch, int fd, int wait_ms) {
+static uint64_t clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* The scheduler's own poll loop, with one watch of all services in it; the descriptor is never read. Takes as long as a tick does: no time on a virtual clock. */
+static void look(pr_watch watch, int fd) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (poll(&ready, 1, wait_ms) > 0) {
+    uint64_t end = clock_ms() + (is_real ? TICK_MS : 0);
+    for (;;) {
+        uint64_t at = clock_ms();
+        if (poll(&ready, 1, at < end ? (int)(end - at) : 0) <= 0) return;
         pr_change changes[32];
         uint32_t n, flags;
         must(api->watch_next(watch, changes, 32, &n, &flags), "watch_next");
         if (flags & PR_RESET) resolve_all(); /* Too much was missed: the whole set, then changes again. */
         for (uint32_t i = 0; i < n; i++)
             if (changes[i].kind != PR_CH_SERVICE_GONE) print_endpoint(changes[i].kind == PR_CH_UPSERT ? "+" : "-", &changes[i].ep);
-        wait_ms = 0;
     }
 }
 
@@ -578,7 +586,7 @@ int main(int argc, char **argv) {
     for (; at_work() && now <= until; now += TICK_MS) {
         report_ready();
         cycle();
-        look(watch, fd, is_real ? TICK_MS : 0);
+        look(watch, fd);
     }
     resolve_all();
     print_held();

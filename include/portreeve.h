@@ -386,7 +386,7 @@ typedef struct pr_stats {
     uint64_t watches;       /* open ones */
     uint64_t watch_resets;  /* how often a watch was told PR_RESET */
     uint64_t queued;        /* what the next txn_begin or pump applies */
-    uint64_t bytes;         /* memory; 0: not counted yet */
+    uint64_t bytes;         /* memory, about: what create took for its maxima, hosts with their numbers, grants */
 } pr_stats;
 
 /* Supervision: what a worker tells a machine and what it is told. Numbers from 1 in the order of the supervision page, appended to.
@@ -805,9 +805,9 @@ typedef struct pr_api {
   int32_t (*snap_close)(pr_snap snap);
 
   /* [A] Follows a service, known or not yet, or all (absent service), from a revision on: what changed after `since` is unseen. Begin
-   * with the revision of a snapshot that was read, with 0 in a new context, or with PR_NEVER to be told PR_RESET first. *fd: an eventfd
-   * (CLOEXEC, NONBLOCK), ours, readable while something is unseen: poll it, never read or close it. watch_close closes it; destroy makes
-   * it readable once more and closes it.
+   * with the revision of a snapshot of this context (those of an earlier one mean nothing), with 0 if it is new, or with PR_NEVER to be
+   * told PR_RESET first. *fd: an eventfd (CLOEXEC, NONBLOCK), ours, readable while something is unseen: poll it, never read or close
+   * it. watch_close closes it; destroy makes it readable once more and closes it.
    *   PR_ELIMIT   max_watches are open
    *   PR_EIO      no descriptor is left; nothing was made */
   int32_t (*watch_open)(pr_ctx ctx, pr_str service, uint64_t since, pr_watch *watch, int32_t *fd);
@@ -817,9 +817,9 @@ typedef struct pr_api {
    * it. PR_CH_SERVICE_GONE: the last profile and the last grant of the service have ended; of ep only `service` counts. While the
    * descriptor is silent you have what resolve lists with PR_RESOLVE_ALL, but that UNCONFIRMED for READY and back is not told.
    * *flags PR_MORE: call again, the descriptor stays readable (with cap 0 too). *flags PR_RESET, with *n 0: changes are forgotten (at
-   * least the newest 16,384 are kept), or `since` is of another context. Then drop your rows, read a snapshot and call again; skip
-   * changes that are not newer than its revision. The descriptor may be readable once with nothing unseen. Never waits for a writer,
-   * and no writer waits for it. */
+   * least the newest 16,384 are kept), or `since` is ahead of this context. Then drop your rows, read a snapshot (PR_ENOENT: there are
+   * none) and call again; skip changes that are not newer than its revision. The descriptor may be readable once with nothing unseen.
+   * Never waits for a writer, and no writer waits for it. */
   int32_t (*watch_next)(pr_watch watch, pr_change *changes, uint32_t cap, uint32_t *n, uint32_t *flags);
 
   /* [A] Ends a watch and closes its descriptor, here or with the call that another thread is in just now; its id is stale. */

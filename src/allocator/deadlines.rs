@@ -50,6 +50,16 @@ impl Deadlines {
         self.note(&queue);
     }
 
+    /// Makes room for hosts below `end`: twice as much as entries that differ, of which a host seldom has more
+    /// than two.
+    pub(super) fn make_room(&self, end: u32) {
+        const EACH: usize = 4;
+        let mut queue = self.queue.lock();
+        let most = EACH * usize::try_from(end).unwrap_or(0);
+        let more = most.saturating_sub(queue.len());
+        queue.reserve(more);
+    }
+
     /// The first moment; `None` if nothing is queued.
     pub(super) fn first(&self) -> Option<Monotonic> {
         let first = self.first.load(Ordering::Acquire);

@@ -41,6 +41,13 @@ pub(super) struct Listed {
     pub(super) listing: Listing,
 }
 
+impl Scratch {
+    /// Makes room for hosts below `end`.
+    pub(super) fn make_room(&mut self, end: u32) {
+        self.doubted.reserve(end);
+    }
+}
+
 /// Awaited numbers as they were published last.
 #[derive(Debug, Default)]
 pub(super) struct SeenAwaited {

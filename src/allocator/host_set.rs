@@ -1,5 +1,7 @@
 //! A set of hosts.
 
+use std::collections::TryReserveError;
+
 use crate::identity::HostId;
 
 /// Hosts by number, ascending: one bit per number, as schedulers keep them.
@@ -21,6 +23,24 @@ impl HostSet {
     #[must_use]
     pub const fn new() -> Self {
         Self { words: Vec::new() }
+    }
+
+    /// No host, with room for those below `hosts`.
+    ///
+    /// # Errors
+    ///
+    /// [`TryReserveError`] if there is no memory for it.
+    pub fn try_with_room(hosts: u32) -> Result<Self, TryReserveError> {
+        let mut words = Vec::new();
+        let most = hosts.min(Self::MAX_HOSTS).div_ceil(64);
+        words.try_reserve_exact(most as usize)?;
+        Ok(Self { words })
+    }
+
+    /// Makes room for the hosts below `hosts`.
+    pub(super) fn reserve(&mut self, hosts: u32) {
+        let most = hosts.min(Self::MAX_HOSTS).div_ceil(64) as usize;
+        self.words.reserve(most.saturating_sub(self.words.len()));
     }
 
     /// The hosts of 64-bit words: host `h` is bit `h % 64` of word `h / 64`. Words beyond

@@ -161,12 +161,24 @@ impl Allocator {
                 self.watches.note_all(*left, None);
             }
         }
+        if self.config.room_for > 0 {
+            self.make_room(came.iter().map(|(_, id)| id.0 + 1).max().unwrap_or(0));
+        }
         let mut names = self.names.lock();
         for name in gone {
             names.remove(&name);
         }
         names.extend(came);
         Ok(())
+    }
+
+    /// Makes the room that cycles need for hosts below `end`.
+    fn make_room(&self, end: u32) {
+        self.watches.make_room(end);
+        self.deadlines.make_room(end);
+        let mut work = self.spares.take(self.no);
+        work.scratch.make_room(end);
+        self.spares.keep(work);
     }
 
     /// Removes a host. Returns the replicas whose grants were forgotten with it, which is nothing

@@ -62,6 +62,7 @@ mod release;
 mod reserve;
 mod restore;
 mod rooms;
+mod same;
 mod stats;
 mod summary;
 mod transaction;
@@ -92,7 +93,7 @@ mod threads_test;
 #[cfg(test)]
 mod woken_test;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, TryReserveError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -111,6 +112,7 @@ pub use need::Need;
 pub use release::{AfterRelease, ReleaseError};
 pub use reserve::ReserveError;
 pub use restore::{Conflict, CoolingRecord, Export, GrantRecord};
+pub use same::SameError;
 pub use stats::AllocatorStats;
 pub use summary::{CauseCounts, Summary};
 pub use transaction::{Mark, StaleMark, Suspended, Transaction};
@@ -163,10 +165,13 @@ pub struct AllocatorConfig {
     /// Fewer candidates than this are asked one by one for a fixed number that nobody asked about
     /// before; more have the hosts counted that have it, once and for all. 0: never one by one.
     pub direct_below: u32,
+    /// Whether a release that is repeated is known as such for a while. If not, who holds nothing any more
+    /// is [`ReleaseError::NotHeld`] as anybody else.
+    pub remembers_releases: bool,
 }
 
 impl Default for AllocatorConfig {
-    /// 60 s, 60 s, 1,048,576 hosts, no room made, and 256 candidates.
+    /// 60 s, 60 s, 1,048,576 hosts, no room made, 256 candidates, and releases are remembered.
     fn default() -> Self {
         Self {
             cooling: Duration::from_secs(60),
@@ -174,29 +179,47 @@ impl Default for AllocatorConfig {
             max_hosts: 1 << 20,
             room_for: 0,
             direct_below: 256,
+            remembers_releases: true,
         }
     }
 }
 
 impl Allocator {
     /// An allocator without hosts.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for [`AllocatorConfig::room_for`]: see [`Self::try_new`].
     #[must_use]
     pub fn new(config: AllocatorConfig) -> Self {
-        Self {
+        match Self::try_new(config) {
+            Ok(allocator) => allocator,
+            Err(refused) => panic!("no room for {} grants: {refused}", config.room_for),
+        }
+    }
+
+    /// As [`Self::new`], for callers that bear that there is not as much memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TryReserveError`] if there is no memory for [`AllocatorConfig::room_for`].
+    pub fn try_new(config: AllocatorConfig) -> Result<Self, TryReserveError> {
+        let no = next_number().get();
+        Ok(Self {
             config,
-            no: next_number().get(),
+            no,
             now: AtomicU64::new(0),
             hosts: HostTable::default(),
             structure: Mutex::default(),
             names: Mutex::default(),
-            placements: Placements::with_room(config.room_for),
+            placements: Placements::with_room(config.room_for, config.remembers_releases)?,
             waiting: Waiting::default(),
             deadlines: Deadlines::default(),
             census: Census::default(),
             watches: Watches::default(),
-            spares: Spares::default(),
+            spares: Spares::with_room(no, config.room_for)?,
             worlds: Worlds::default(),
-        }
+        })
     }
 
     /// What `replica` holds and where. What an open transaction took is not seen.

@@ -4,7 +4,7 @@
 //! place one replica twice. Invariant: whatever stands here has a holding in the pool of its host,
 //! but for the moment in which one thread changes both.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, TryReserveError, VecDeque};
 use std::num::NonZeroU64;
 
 use parking_lot::Mutex;
@@ -80,6 +80,8 @@ pub(super) struct Placements {
     shards: Box<[Mutex<Shard>; SHARDS]>,
     /// What each shard has room for, always.
     room: usize,
+    /// Whether releases are remembered.
+    remembers: bool,
 }
 
 const SHARDS: usize = 64;
@@ -90,7 +92,7 @@ const MOST_REMEMBERED: usize = if cfg!(test) { 256 } else { 1 << 14 };
 
 impl Placements {
     /// Room for so many grants, however unevenly they fall, and as many releases that are remembered.
-    pub(super) fn with_room(grants: u32) -> Self {
+    pub(super) fn with_room(grants: u32, remembers: bool) -> Result<Self, TryReserveError> {
         let room = usize::try_from(grants).unwrap_or(0);
         let even = room / SHARDS;
         // Five deviations above an even share; twice that, since a map grows where more than half of it is in use and
@@ -100,17 +102,20 @@ impl Placements {
         } else {
             2 * (even + 5 * even.isqrt() + 8)
         };
-        let shard = |_| {
-            let mut shard = Shard::default();
-            shard.placed.reserve(most);
-            shard.released.reserve(most);
-            shard.by_age.reserve(most);
-            Mutex::new(shard)
-        };
-        Self {
-            shards: Box::new(std::array::from_fn(shard)),
-            room: most,
+        let mut shards = Box::new(std::array::from_fn(|_| Mutex::new(Shard::default())));
+        for shard in shards.iter_mut() {
+            let shard: &mut Shard = shard.get_mut();
+            shard.placed.try_reserve(most)?;
+            if remembers {
+                shard.released.try_reserve(most)?;
+                shard.by_age.try_reserve(most)?;
+            }
         }
+        Ok(Self {
+            shards,
+            room: most,
+            remembers,
+        })
     }
 
     fn shard(&self, key: Key) -> &Mutex<Shard> {
@@ -241,7 +246,7 @@ impl Placements {
         let mut shard = self.shard(key).lock();
         shard.remove(replica, host);
         shard.forget_due(now);
-        if until > now && shard.released.insert(replica, until) != Some(until) {
+        if self.remembers && until > now && shard.released.insert(replica, until) != Some(until) {
             shard.by_age.push_back((until, replica));
             if shard.by_age.len() > self.room.max(MOST_REMEMBERED) {
                 shard.forget_oldest();

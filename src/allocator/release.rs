@@ -61,6 +61,9 @@ fn shown(replica: &ReplicaId) -> String {
     )
 }
 
+/// So many runs of one grant are few.
+const FEW: usize = 8;
+
 impl Allocator {
     /// The stop of `replica` is ordered. Its numbers stay held until [`Self::confirm_release`].
     ///
@@ -140,13 +143,23 @@ impl Allocator {
             return false;
         }
         let cooling = host.cooling.unwrap_or(self.config.cooling);
-        let mut changed: SmallVec<[(Side, PortRange); 8]> = SmallVec::new();
-        changed.extend(host.pool.numbers_of(replica));
+        // A grant of many ports changes more than is kept on the stack.
+        let mut work =
+            (host.pool.numbers_of(replica).count() > FEW).then(|| self.spares.take(self.no));
+        let mut few: SmallVec<[(Side, PortRange); FEW]> = SmallVec::new();
+        match &mut work {
+            Some(work) => work.changed.extend(host.pool.numbers_of(replica)),
+            None => few.extend(host.pool.numbers_of(replica)),
+        }
         let rests = after == AfterRelease::Cool && cooling > Duration::ZERO;
         host.pool.release(replica, rests.then(|| now + cooling));
         let until = now + self.config.cooling.max(cooling);
         self.placements.release(replica, id, now, until);
-        self.note(id, host, &changed);
+        let changed = work.as_ref().map_or(few.as_slice(), |work| &work.changed);
+        self.note(id, host, changed);
+        if let Some(work) = work {
+            self.spares.keep(work);
+        }
         self.census.free(id);
         self.recount(id, host);
         true

@@ -86,6 +86,30 @@ impl Default for Watches {
 }
 
 impl Watches {
+    /// Makes room for as many numbers as are watched at most, on hosts below `end`, each with one service for which
+    /// it cools. More services need theirs once.
+    pub(super) fn make_room(&self, end: u32) {
+        let mut directory = self.directory.lock();
+        let more = MOST_WATCHED.saturating_sub(directory.asked.len());
+        directory.asked.reserve(more);
+        // Twice, since a map grows where more than half of it is in use and the rest was used before.
+        let more = (2 * MOST_WATCHED).saturating_sub(directory.slots.len());
+        directory.slots.reserve(more);
+        for entry in &self.entries {
+            let mut entry = entry.lock();
+            entry.busy.reserve(end);
+            entry.cools.reserve(end);
+            if entry.own.is_empty() {
+                entry.own.push(Own {
+                    service: ServiceId(0),
+                    hosts: HostSet::new(),
+                    count: 0,
+                });
+            }
+            entry.own.iter_mut().for_each(|own| own.hosts.reserve(end));
+        }
+    }
+
     /// Leaves in `hosts` those on which a fixed request of `service` gets the number. `false` if the
     /// answer is not known because others build it at this moment: ask each host then.
     pub(super) fn narrow(
@@ -277,7 +301,10 @@ impl Entry {
         self.is_complete = false;
         self.busy.clear();
         self.cools.clear();
-        self.own.clear();
+        for own in &mut self.own {
+            own.hosts.clear();
+            own.count = 0;
+        }
     }
 
     fn set(&mut self, host: HostId, status: FixedStatus) {

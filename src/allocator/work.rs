@@ -1,8 +1,10 @@
 //! What a transaction works with, kept and used by the next one.
 
-use parking_lot::Mutex;
+use std::collections::TryReserveError;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::identity::{HostId, ReplicaId};
 use crate::port::PortRange;
@@ -10,6 +12,7 @@ use crate::port_pool::{Side, UndoLog};
 
 use super::feasibility::Scratch;
 use super::placements::TransactionNo;
+use super::same::SameRoom;
 
 /// The steps of one open transaction, and room for its questions.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub(super) struct Work {
     pub(super) undo: UndoLog,
     pub(super) marks: Marks,
     pub(super) scratch: Scratch,
+    pub(super) same: SameRoom,
     /// Numbers that are about to change.
     pub(super) changed: Vec<(Side, PortRange)>,
 }
@@ -44,6 +48,7 @@ impl Work {
             undo: UndoLog::default(),
             marks: Marks::default(),
             scratch: Scratch::default(),
+            same: SameRoom::default(),
             changed: Vec::new(),
         }
     }
@@ -110,6 +115,19 @@ struct Spare(
 );
 
 impl Spares {
+    /// With work that has room for `takes` takes, unless that is 0.
+    pub(super) fn with_room(home: u64, takes: u32) -> Result<Self, TryReserveError> {
+        let spares = Self::default();
+        if takes > 0 {
+            let mut work = Box::new(Work::new(home));
+            let takes = usize::try_from(takes).unwrap_or(0);
+            work.steps.try_reserve_exact(takes)?;
+            work.undo.try_reserve(takes)?;
+            spares.keep(work);
+        }
+        Ok(spares)
+    }
+
     /// Work with nothing done, for the allocator `home`.
     pub(super) fn take(&self, home: u64) -> Box<Work> {
         let begin = hint();

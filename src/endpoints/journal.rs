@@ -109,8 +109,11 @@ impl<T: Clone> Journal<T> {
             }
             let told = |page: &Arc<Page<T>>| page.last().is_some_and(|last| last <= since);
             let before = pages.pages.partition_point(told);
-            let page = pages.pages.get(before);
-            let inside = page.map_or(0, |page| page.count_until(since));
+            let inside = match pages.pages.get(before) {
+                Some(page) => page.count_until(since),
+                // Everything is told, and the newest page need not be full.
+                None => return Some(pages.end()),
+            };
             Some(pages.first + (before * PAGE + inside) as u64)
         })
     }

@@ -39,5 +39,8 @@ pub(crate) use journal::Journal;
 pub use leaves::{Entries, Listed};
 pub use number::Watcher;
 pub use snapshot::{Changes, Listing, Snapshot};
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) use sync::stops::stepping;
 pub use table::{EndpointTable, Reader, Recent};
 pub use update::{Change, ServiceUpdate};

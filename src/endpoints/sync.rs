@@ -83,7 +83,7 @@ const fn step() {}
 pub(super) use stops::step;
 
 #[cfg(all(test, not(loom)))]
-pub(super) mod stops {
+pub(crate) mod stops {
     use std::cell::RefCell;
 
     thread_local! {
@@ -91,10 +91,7 @@ pub(super) mod stops {
     }
 
     /// Calls `at_step` at each step of `work` on this thread.
-    pub(in crate::endpoints) fn stepping<R>(
-        at_step: impl FnMut() + 'static,
-        work: impl FnOnce() -> R,
-    ) -> R {
+    pub(crate) fn stepping<R>(at_step: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
         AT_STEP.set(Some(Box::new(at_step)));
         let done = work();
         AT_STEP.set(None);

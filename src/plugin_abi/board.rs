@@ -1,22 +1,26 @@
 //! What readers are told: grants joined with addresses, host states and readiness, per service.
 //!
-//! Written by report calls only. A hot call leaves [`News`]; whoever reports next, or `pump`, posts it.
+//! Written by report calls only. A hot call leaves a slot of the register dirty; whoever reports next, or `pump`, posts
+//! what has become of it.
 
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::allocator::HostState;
 use crate::endpoints::{Change, EndpointState, EndpointTable, Entry, ServiceUpdate};
 use crate::host_addr::Prefix;
 use crate::identity::{HostName, Incarnation, ServiceId, ServiceName};
 use crate::plugin_abi::constants::{PR_ENOENT, PR_ESTALE};
+use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Handle;
 use crate::plugin_abi::network::{Addresses, Reported};
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::register::{Key, News, Placed};
+use crate::plugin_abi::register::{Key, Placed, Register, Stage, room_for_dirty};
 use crate::plugin_abi::watch::{Followers, Touched};
 use crate::port_pool::{NetworkNo, NetworkSet};
 
@@ -135,8 +139,10 @@ pub(super) struct Board {
     /// The keys of each service that may be shown otherwise than they are.
     touched: BTreeMap<ServiceId, BTreeSet<Key>>,
     revision: u64,
-    /// Swapped with the register's, so that neither loses its room.
-    pub(super) news: Vec<News>,
+    /// Which grant is posted of each slot of the register.
+    by_slot: BTreeMap<u32, Handle>,
+    /// Swapped with the register's dirty slots, so that neither loses its room.
+    dirty: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -171,6 +177,16 @@ pub(super) struct Chosen {
 }
 
 impl Board {
+    /// # Errors
+    ///
+    /// `PR_ENOMEM` if there is no memory for what hot calls may leave.
+    pub(super) fn new(limits: Limits) -> Result<Self, Failure> {
+        Ok(Self {
+            dirty: room_for_dirty(limits)?,
+            ..Self::default()
+        })
+    }
+
     /// Makes a service known, with no replica yet.
     pub(super) fn know(&mut self, profile: &Profile) {
         let id = profile.service_id;
@@ -339,27 +355,45 @@ impl Board {
         }
     }
 
-    /// Posts what hot calls left.
-    pub(super) fn post_news(&mut self) {
-        let mut news = std::mem::take(&mut self.news);
-        for item in news.drain(..) {
-            match item {
-                News::Held(placed) => self.post(placed),
-                News::Releasing(handle) => {
-                    if let Some(posted) = self.posted.get_mut(&handle) {
-                        posted.releasing = true;
-                        let place = place(&posted.placed);
-                        self.touch(place);
-                    }
-                }
-                News::Ended(handle) => self.take_down(handle),
-            }
+    /// Posts what hot calls left: of each slot that they touched, what has become of it.
+    pub(super) fn post_news(&mut self, register: &Mutex<Register>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        register.lock().swap_dirty(&mut dirty);
+        for slot in dirty.drain(..) {
+            // A lock for each, so that hot calls get theirs in between.
+            let shown = register.lock().shown(slot);
+            self.post_slot(slot, shown, register);
         }
-        self.news = news;
+        self.dirty = dirty;
+    }
+
+    fn post_slot(&mut self, slot: u32, shown: Option<(Handle, Stage)>, register: &Mutex<Register>) {
+        let before = self.by_slot.get(&slot).copied();
+        if let Some(before) = before.filter(|before| shown.is_none_or(|(now, _)| now != *before)) {
+            self.take_down(before);
+        }
+        let Some((handle, stage)) = shown else {
+            return;
+        };
+        if before != Some(handle) {
+            // Gone by now, it is dirty again.
+            let Some(placed) = register.lock().placed(handle) else {
+                return;
+            };
+            self.post(Arc::new(placed));
+        }
+        if let Some(posted) = self.posted.get_mut(&handle)
+            && posted.releasing != (stage == Stage::Releasing)
+        {
+            posted.releasing = stage == Stage::Releasing;
+            let place = place(&posted.placed);
+            self.touch(place);
+        }
     }
 
     fn post(&mut self, placed: Arc<Placed>) {
         let (handle, place) = (placed.handle, place(&placed));
+        self.by_slot.insert(handle.slot(), handle);
         self.by_host.entry(placed.host).or_default().insert(handle);
         self.by_key.entry(place).or_default().insert(handle);
         self.touch(place);
@@ -379,6 +413,7 @@ impl Board {
             return;
         };
         let place = place(&posted.placed);
+        self.by_slot.remove(&handle.slot());
         take_out(&mut self.by_host, posted.placed.host, handle);
         take_out(&mut self.by_key, place, handle);
         self.touch(place);

@@ -29,7 +29,9 @@ use crate::plugin_abi::injected;
 use crate::plugin_abi::memory::{Output, SizedOutput, read_sized, read_text};
 use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::register::{Queued, Register};
+use crate::plugin_abi::queue::Queue;
+use crate::plugin_abi::register::Register;
+use crate::plugin_abi::scratch::Scratch;
 use crate::plugin_abi::snap::Snaps;
 use crate::plugin_abi::text::Names;
 use crate::plugin_abi::trial::Paused;
@@ -212,20 +214,27 @@ impl Context {
         let register = Register::new(handle, settings.limits)?;
         let followers = Followers::new(handle, settings.limits.watches)?;
         let snaps = Snaps::new(handle)?;
-        let allocator = Arc::new(Allocator::new(AllocatorConfig {
+        let allocator = Allocator::try_new(AllocatorConfig {
             cooling: settings.cooling,
             foreign_rest: settings.foreign_rest,
             max_hosts: settings.limits.hosts,
+            room_for: settings.limits.allocs,
+            // Who ended is known here, by ids that are stale.
+            remembers_releases: false,
             ..AllocatorConfig::default()
-        }));
+        });
+        let grants = settings.limits.allocs;
+        let no_room = Failure::value(PR_ENOMEM, "room for grants", grants.into());
+        let allocator = Arc::new(allocator.map_err(|_| no_room)?);
+        let cycle = Cycle::new(Arc::clone(&allocator), &settings)?;
         Ok(Self {
             handle,
             process: ProcessMark::make(),
             poisoned: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             newest: AtomicU64::new(0),
-            cycle: Mutex::new(Cycle::new(Arc::clone(&allocator), settings.restoring)),
-            board: Mutex::default(),
+            cycle: Mutex::new(cycle),
+            board: Mutex::new(Board::new(settings.limits)?),
             register: Mutex::new(register),
             // One context is one number line; C has no word for its epoch.
             table: EndpointTable::new(String::new(), 0),
@@ -355,7 +364,14 @@ impl Context {
 
     /// What there is, and what happened. Takes the register's lock for a look, and each host's.
     pub(super) fn stats(&self) -> PrStats {
+        // What readers are shown of a grant, here and in their versions of its service, is about so much.
+        const SHOWN: u64 = 512;
         let sums = self.allocator.stats();
+        let (queued, waiting) = {
+            let register = self.register();
+            let queued = register.queue.len() as u64;
+            (queued, register.bytes(self.settings.limits))
+        };
         let (watches, watch_resets) = self.followers.counts();
         let mut stats = PrStats {
             size: u32::try_from(size_of::<PrStats>()).unwrap_or(u32::MAX),
@@ -374,8 +390,8 @@ impl Context {
             snaps: self.snaps.count(),
             watches,
             watch_resets,
-            queued: self.register().queue.len() as u64,
-            bytes: 0,
+            queued,
+            bytes: sums.bytes + waiting + sums.grants * SHOWN,
         };
         for (host, _, _) in self.allocator.hosts() {
             let counts = self.allocator.counts(host);
@@ -389,8 +405,7 @@ impl Context {
     /// Posts what hot calls left, lets `tell` add to it, and shows readers what differs.
     pub(super) fn report<R>(&self, tell: impl FnOnce(&mut Board) -> R) -> R {
         let mut board = self.board.lock();
-        std::mem::swap(&mut self.register.lock().news, &mut board.news);
-        board.post_news();
+        board.post_news(&self.register);
         let told = tell(&mut board);
         injected::point();
         board.publish(&self.table, &self.followers);
@@ -433,7 +448,9 @@ pub(super) struct Cycle {
     pub(super) resting: Vec<CoolingRecord>,
     pub(super) asking: Asking,
     /// Swapped with the register's, so that neither loses its room.
-    queue: Vec<Queued>,
+    pub(super) queue: Queue,
+    /// What calls need room for, kept and used again.
+    pub(super) scratch: Scratch,
 }
 
 /// The open transaction.
@@ -467,8 +484,8 @@ pub(super) struct MarkHere {
 }
 
 impl Cycle {
-    fn new(allocator: Arc<Allocator>, restoring: bool) -> Self {
-        Self {
+    fn new(allocator: Arc<Allocator>, settings: &Settings) -> Result<Self, Failure> {
+        Ok(Self {
             allocator,
             profiles: Vec::new(),
             hosts: BTreeMap::new(),
@@ -477,13 +494,14 @@ impl Cycle {
             end_of_hosts: 0,
             services: BTreeMap::new(),
             port_names: BTreeMap::new(),
-            restoring,
+            restoring: settings.restoring,
             open: None,
             conflicts: BTreeSet::new(),
             resting: Vec::new(),
             asking: Asking::default(),
-            queue: Vec::new(),
-        }
+            queue: Queue::new(settings.limits)?,
+            scratch: Scratch::new(settings.limits)?,
+        })
     }
 
     /// What `profile_put` made known under `id`.
@@ -512,55 +530,6 @@ impl Cycle {
         self.next_host += 1;
         self.hosts.insert(name.clone(), number);
         number
-    }
-
-    /// Lets the allocator know what calls of other threads left in the register.
-    pub(super) fn apply_queue(&mut self, context: &Context) {
-        let mut queue = std::mem::take(&mut self.queue);
-        context.register().swap_queue(&mut queue);
-        for queued in queue.drain(..) {
-            let harmless = match queued {
-                Queued::Begin(replica) => self.allocator.begin_release(replica).is_ok(),
-                Queued::Confirm { replica, at, after } => {
-                    self.allocator.confirm_release(replica, at, after).is_ok()
-                }
-                // A host that was displaced or removed since is asked about nothing.
-                Queued::State(name, state) => self
-                    .allocator
-                    .host_id(&name)
-                    .is_none_or(|host| self.allocator.set_host_state(host, state).is_ok()),
-                Queued::Networks(name, networks) => self
-                    .allocator
-                    .host_id(&name)
-                    .is_none_or(|host| self.allocator.set_networks(host, networks).is_ok()),
-                Queued::Foreign(name, list) => self
-                    .allocator
-                    .host_id(&name)
-                    .is_none_or(|host| self.allocator.set_foreign(host, &list).is_ok()),
-                Queued::Conflict(refused) => {
-                    let host = self.allocator.host_id(&refused.host);
-                    host.is_none_or(|host| {
-                        let (port, protocol) = (refused.port, refused.protocol);
-                        self.allocator
-                            .report_conflict(host, port, protocol, &refused.stranger, refused.at)
-                            .is_ok()
-                    })
-                }
-                Queued::Wait(replica, host, request) => {
-                    self.allocator.wait(replica, host, &request);
-                    // What it waits for may have come free before it said so.
-                    self.allocator.look_again();
-                    true
-                }
-                Queued::StopWaiting(replica) => {
-                    // A grant may have ended it.
-                    self.allocator.stop_waiting(replica);
-                    true
-                }
-            };
-            debug_assert!(harmless, "the register and the allocator disagree");
-        }
-        self.queue = queue;
     }
 }
 

@@ -8,6 +8,7 @@ use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::Class;
 use crate::plugin_abi::handle::{Handle, Kind};
+use crate::plugin_abi::types::*;
 
 impl Caller {
     fn dump(&self) -> String {
@@ -95,4 +96,33 @@ fn a_poisoned_context_is_still_told_and_counted() {
     let text = caller.dump();
     assert!(text.contains(": poisoned: destroy it, create and restore;"));
     has(&text, &["counts: 2 hosts, 2 grants", "  job 2 step 0"]);
+}
+
+#[test]
+fn the_memory_of_a_context_is_counted_by_its_maxima_its_hosts_and_its_grants() {
+    let bytes = |caller: &Caller| {
+        // SAFETY: all zeros are stats without room.
+        let mut stats: PrStats = unsafe { std::mem::zeroed() };
+        stats.size = size(&stats);
+        // SAFETY: live stats of the size that they say.
+        let code = unsafe { (caller.api.stats)(caller.ctx, &raw mut stats) };
+        assert_eq!(code, PR_OK);
+        stats.bytes
+    };
+    let mut large = config();
+    large.max_allocs = 10_000;
+    let (small, large) = (Caller::with(&config()), Caller::with(&large));
+    let empty = bytes(&small);
+    // A slot for each grant that there may be, taken at the start.
+    let slots = bytes(&large) - empty;
+    assert!((9900 * 64..9900 * 1024).contains(&slots), "{slots}");
+    assert_eq!(small.put(&[host(0, "n1"), host(1, "n2")]), PR_OK);
+    let hosts = bytes(&small);
+    assert!((empty + 256..empty + 64 * 1024).contains(&hosts), "{hosts}");
+    let web = small.profile("web.alice", &[any("http")]);
+    for job in 0..50 {
+        small.hold(want(job, 0, web, 0));
+    }
+    small.pump(0);
+    assert!(bytes(&small) > hosts);
 }

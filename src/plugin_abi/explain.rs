@@ -200,10 +200,7 @@ fn told_held(context: &Context, entry: &ListedPorts, now: Monotonic) -> PrHeld {
     let handle = by.map(|by| alloc_of(context, by));
     let replica = handle.and_then(|handle| {
         let register = context.register();
-        register
-            .get(handle)
-            .ok()
-            .map(|(placed, _)| placed.key.replica)
+        register.get(handle).ok().map(|entered| entered.key.replica)
     });
     PrHeld {
         id: handle.map_or(0, Handle::id),

@@ -1,16 +1,13 @@
 //! Taking the same numbers for replicas on several hosts.
 
-use std::collections::BTreeMap;
-
-use crate::allocator::{GangError, GangMember, SameNumbers};
+use crate::allocator::SameError;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle};
 use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::Handle;
 use crate::plugin_abi::memory::Input;
 use crate::plugin_abi::register::{Key, Register, replica_id};
 use crate::plugin_abi::reserve::{
-    Answer, Answers, Looked, Wish, does_not_fit, numbers, plain, refusal,
+    Answer, Failed, Looked, Wish, about_host, does_not_fit, numbers, plain,
 };
 use crate::plugin_abi::types::PrWant;
 
@@ -23,140 +20,198 @@ impl Cycle {
         &mut self,
         context: &Context,
         wants: &Input<PrWant>,
-    ) -> Result<Answers, Failure> {
+    ) -> Result<Failed, Failure> {
+        if let Some(settled) = self.look_at_all(&context.register(), wants) {
+            return Ok(settled);
+        }
+        if let Err(refused) = self.take_same()? {
+            return Ok(self.refuse_all(refused, wants));
+        }
+        let mut wishes = std::mem::take(&mut self.scratch.gang.wishes);
         let mut register = context.register();
-        let mut seen = BTreeMap::new();
-        let mut wishes: Vec<(Handle, Wish)> = Vec::new();
-        let mut answers: Vec<Option<Answer>> = Vec::new();
-        for want in wants.iter() {
-            let looked = match beside(&mut seen, &want) {
-                Ok(()) => self.look(&register, &want),
-                Err(failure) => Err(plain(failure)),
-            };
+        for (handle, wish) in wishes.drain(..) {
+            let answer = self.enter(&mut register, handle, wish)?;
+            self.scratch.answers.push(answer);
+        }
+        self.scratch.gang.wishes = wishes;
+        Ok(None)
+    }
+
+    /// Leaves the wishes of all wants where numbers can be looked for. Else answers them: nothing is taken.
+    fn look_at_all(&mut self, register: &Register, wants: &Input<PrWant>) -> Option<Failed> {
+        let gang = &mut self.scratch.gang;
+        gang.keys.clear();
+        let keys = wants.iter().map(|want| Key::from(&want));
+        gang.keys.extend(keys.zip(0..));
+        gang.keys.sort_unstable();
+        gang.looked.clear();
+        gang.looked.extend(gang.keys.iter().map(|_| None));
+        for alike in gang.keys.chunk_by(|one, next| one.0 == next.0) {
+            beside(alike, wants, &mut gang.looked);
+        }
+        gang.wishes.clear();
+        gang.members.clear();
+        for (place, want) in wants.iter().enumerate() {
+            if self.scratch.gang.looked[place].is_some() {
+                continue;
+            }
+            let looked = self.look(register, &want);
+            let gang = &mut self.scratch.gang;
             // Below 2^24, the most that there may be of them.
-            let before = u32::try_from(wishes.len()).unwrap_or(u32::MAX);
-            answers.push(match looked {
-                Ok(Looked::Known(placed)) => Some(Answer::Known(placed)),
+            let before = u32::try_from(gang.wishes.len()).unwrap_or(u32::MAX);
+            gang.looked[place] = match looked {
+                Ok(Looked::Known(handle)) => Some(Answer::Known(handle)),
                 Ok(Looked::New(wish)) => match register.next_after(before) {
                     Ok(handle) => {
-                        wishes.push((handle, wish));
+                        let replica = replica_id(&wish.profile, handle);
+                        gang.members.push((wish.host, replica));
+                        gang.wishes.push((handle, wish));
                         None
                     }
                     Err(failure) => Some(plain(failure)),
                 },
                 Err(refused) => Some(refused),
-            });
+            };
         }
-        if answers.iter().any(Option::is_some) {
-            return Ok(settled(answers));
+        if self.scratch.gang.looked.iter().any(Option::is_some) {
+            return Some(self.settle(register));
         }
-        let gang = self.take_same(&register, &wishes)?;
-        let grants = match gang {
-            Ok(grants) => grants,
-            Err(refused) => return Ok(refused_gang(&refused, wants)),
+        let former = &mut self.scratch.former.ports;
+        former.clear();
+        // With one number for all, only that of the first counts.
+        if let Some((_, first)) = self.scratch.gang.wishes.first()
+            && let Some(ended) = register.former(first.key).filter(|_| first.prefers)
+        {
+            former.extend(ended.ports());
+        }
+        None
+    }
+
+    /// The answers where not every want was new: nothing is taken.
+    fn settle(&mut self, register: &Register) -> Failed {
+        let looked = &self.scratch.gang.looked;
+        let of = |wanted: fn(&Answer) -> bool| {
+            let answers = looked.iter().map(Option::as_ref);
+            answers.map(|it| it.is_some_and(wanted)).position(|it| it)
         };
-        let mut answers = Vec::with_capacity(grants.len());
-        for ((handle, wish), grant) in wishes.into_iter().zip(grants) {
-            answers.push(self.enter(&mut register, handle, wish, grant)?);
+        // What is refused by itself comes before what only has its numbers already.
+        let failed = of(|answer| !matches!(answer, Answer::Known(_))).or_else(|| of(|_| true));
+        let known = |answer: &Option<Answer>| matches!(answer, Some(Answer::Known(_)));
+        let all_known = looked.iter().all(known);
+        let looked = self.scratch.gang.looked.drain(..);
+        let answers = looked.map(|answer| answer.unwrap_or_else(Answer::given_back));
+        self.scratch.answers.extend(answers);
+        if all_known && have_the_same(register, &self.scratch.answers) {
+            None
+        } else {
+            failed
         }
-        Ok((answers, None))
     }
 
-    fn take_same(
-        &mut self,
-        register: &Register,
-        wishes: &[(Handle, Wish)],
-    ) -> Result<Result<Vec<crate::port_pool::PortGrant>, GangError>, Failure> {
-        let members: Vec<GangMember<'_>> = wishes
-            .iter()
-            .map(|(handle, wish)| GangMember {
-                host: wish.host,
-                replica: replica_id(&wish.profile, *handle),
-                request: &wish.profile.request,
-                former: register.former(wish.key).filter(|_| wish.prefers),
-            })
-            .collect();
-        self.within(|trial| trial.reserve_gang(&members, SameNumbers::Yes))
+    /// Takes numbers for all wishes.
+    fn take_same(&mut self) -> Result<Result<(), SameError>, Failure> {
+        if let Some(refused) = unlike(&self.scratch.gang.wishes) {
+            return Ok(Err(refused));
+        }
+        self.at_work(|trial, scratch| {
+            scratch.numbers.clear();
+            scratch.why.clear();
+            let Some((_, first)) = scratch.gang.wishes.first() else {
+                return Ok(());
+            };
+            let former = &scratch.former;
+            let former = (!former.ports.is_empty()).then_some(former);
+            let (members, request) = (&scratch.gang.members, &first.profile.request);
+            let (numbers, why) = (&mut scratch.numbers, &mut scratch.why);
+            trial.reserve_same_into(members, request, former, numbers, why)
+        })
+    }
+
+    /// The answers to a gang that was refused whole.
+    fn refuse_all(&mut self, refused: SameError, wants: &Input<PrWant>) -> Failed {
+        let host = |place: usize| {
+            let want = u32::try_from(place).ok().and_then(|place| wants.get(place));
+            want.map_or(PR_ANY, |want| want.host)
+        };
+        let (member, answer) = match refused {
+            SameError::Host { member, cause } => (member, about_host(&cause, host(member))),
+            SameError::NothingInCommon => {
+                // Every host may fit by itself, so that each of them is what is in the way.
+                let why = &self.scratch.why;
+                let answers = wants.iter().map(|want| does_not_fit(why, want.host));
+                self.scratch.answers.extend(answers);
+                return Some(0);
+            }
+            SameError::Unlike { member } => {
+                let words =
+                    "a want of a gang with the same numbers asks for other ports than the first";
+                (member, plain(Failure::said(PR_EINVAL, words)))
+            }
+            SameError::SharedHost { member, host } => {
+                let words = "two wants of a gang with the same numbers name host";
+                let failure = Failure::value(PR_EINVAL, words, u64::from(host.0));
+                (member, plain(failure))
+            }
+            SameError::Placed { member, error } => {
+                // Every grant has an id of its own here, so no other can be in its way.
+                debug_assert!(false, "{error}");
+                let failure = Failure::value(PR_ESTATE, "host", u64::from(host(member)));
+                (member, plain(failure))
+            }
+        };
+        let answers = wants.iter().map(|_| Answer::given_back());
+        self.scratch.answers.extend(answers);
+        if let Some(place) = self.scratch.answers.get_mut(member) {
+            *place = answer;
+        }
+        Some(member)
     }
 }
 
-/// Notes a want of one call; whether it can stand beside those before it.
-fn beside(seen: &mut BTreeMap<Key, u32>, want: &PrWant) -> Result<(), Failure> {
-    let key = Key::from(want);
-    match seen.get(&key) {
-        Some(before) if *before == want.incarnation => {
-            let words = "two wants of a gang with the same numbers have one key";
-            return Err(Failure::said(PR_EINVAL, words));
+/// Refuses of the wants of one key, in their order, those that cannot stand beside one before it.
+fn beside(alike: &[(Key, u32)], wants: &Input<PrWant>, looked: &mut [Option<Answer>]) {
+    let mut newest: Option<u32> = None;
+    for (_, place) in alike {
+        let Some(want) = wants.get(*place) else {
+            continue;
+        };
+        let failure = match newest {
+            Some(before) if before == want.incarnation => {
+                let words = "two wants of a gang with the same numbers have one key";
+                Failure::said(PR_EINVAL, words)
+            }
+            Some(before) if before > want.incarnation => {
+                Failure::value(PR_ESTALE, "the newest incarnation", u64::from(before))
+            }
+            _ => {
+                newest = Some(want.incarnation);
+                continue;
+            }
+        };
+        if let Some(looked) = looked.get_mut(*place as usize) {
+            *looked = Some(plain(failure));
         }
-        Some(before) if *before > want.incarnation => {
-            let newest = u64::from(*before);
-            return Err(Failure::value(PR_ESTALE, "the newest incarnation", newest));
-        }
-        _ => {}
     }
-    seen.insert(key, want.incarnation);
-    Ok(())
 }
 
-/// The answers where not every want was new: nothing is taken.
-fn settled(answers: Vec<Option<Answer>>) -> Answers {
-    let of = |wanted: fn(&Answer) -> bool| {
-        let answers = answers.iter().map(Option::as_ref);
-        answers.map(|it| it.is_some_and(wanted)).position(|it| it)
+/// Whether one asks for something else than the first, so that their numbers cannot be the same.
+fn unlike<H>(wishes: &[(H, Wish)]) -> Option<SameError> {
+    let ((_, first), others) = wishes.split_first()?;
+    let differs = |(_, other): &(H, Wish)| {
+        let (first, other) = (&first.profile, &other.profile);
+        first.request != other.request || first.service_id != other.service_id
     };
-    // What is refused by itself comes before what only has its numbers already.
-    let failed = of(|answer| !matches!(answer, Answer::Known(_))).or_else(|| of(|_| true));
-    let all_known = answers
-        .iter()
-        .all(|answer| matches!(answer, Some(Answer::Known(_))));
-    let answers: Vec<Answer> = answers
-        .into_iter()
-        .map(|answer| answer.unwrap_or_else(Answer::given_back))
-        .collect();
-    if all_known && have_the_same(&answers) {
-        return (answers, None);
-    }
-    (answers, failed)
+    let member = others.iter().position(differs)? + 1;
+    Some(SameError::Unlike { member })
 }
 
-fn have_the_same(answers: &[Answer]) -> bool {
+fn have_the_same(register: &Register, answers: &[Answer]) -> bool {
     let mut granted = answers.iter().filter_map(|answer| match answer {
-        Answer::Known(placed) => Some(&placed.grant),
+        Answer::Known(handle) => register.last_under(*handle),
         _ => None,
     });
     let Some(first) = granted.next() else {
         return true;
     };
-    granted.all(|other| numbers(first).eq(numbers(other)))
-}
-
-/// The answers to a gang that was refused whole.
-fn refused_gang(refused: &GangError, wants: &Input<PrWant>) -> Answers {
-    let host = |place: usize| {
-        let want = u32::try_from(place).ok().and_then(|place| wants.get(place));
-        want.map_or(PR_ANY, |want| want.host)
-    };
-    let (member, answer) = match refused {
-        GangError::Member { member, error } => (*member, refusal(error, host(*member))),
-        GangError::NothingInCommon { why } => {
-            // Every host may fit by itself, so that each of them is what is in the way.
-            let answers = wants.iter().map(|want| does_not_fit(why, want.host));
-            return (answers.collect(), Some(0));
-        }
-        GangError::Unlike { member } => {
-            let words =
-                "a want of a gang with the same numbers asks for other ports than the first";
-            (*member, plain(Failure::said(PR_EINVAL, words)))
-        }
-        GangError::SharedHost { member, host } => {
-            let words = "two wants of a gang with the same numbers name host";
-            let failure = Failure::value(PR_EINVAL, words, u64::from(host.0));
-            (*member, plain(failure))
-        }
-    };
-    let mut answers: Vec<Answer> = wants.iter().map(|_| Answer::given_back()).collect();
-    if let Some(place) = answers.get_mut(member) {
-        *place = answer;
-    }
-    (answers, Some(member))
+    granted.all(|other| numbers(&first.numbers).eq(numbers(&other.numbers)))
 }

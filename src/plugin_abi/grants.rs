@@ -1,23 +1,25 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::allocator::Allocator;
-use crate::identity::{Incarnation, ReplicaId, Run};
+use smallvec::SmallVec;
+
+use crate::identity::{HostName, Incarnation, ReplicaId};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::context::Context;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
-use crate::plugin_abi::memory::{Output, Room, read, write_bytes};
+use crate::plugin_abi::memory::{Output, Room, read, write_told};
 use crate::plugin_abi::network::Addresses;
-use crate::plugin_abi::register::{Key, Placed, Register, Stage};
+use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::register::{Key, Register, Stage};
 use crate::plugin_abi::reserve::numbers;
 use crate::plugin_abi::types::{PrAlloc, PrCtx, PrRec, PrWant};
-use crate::port::PortName;
-use crate::variables::{Setting, variables};
+use crate::port::PortRange;
+use crate::port_pool::PortRequest;
+use crate::variables::{Tell, ToldPlacement, ToldPort};
 
 /// See `grant_find` in the header.
 pub(super) unsafe extern "C" fn grant_find(
@@ -37,7 +39,7 @@ pub(super) unsafe extern "C" fn grant_find(
             exactly => register.find(key, exactly),
         };
         let unknown = Failure::value(PR_ENOENT, "job", want.job);
-        id.set(found.ok_or(unknown)?.handle.id());
+        id.set(found.ok_or(unknown)?.0.id());
         Ok(PR_OK)
     })
 }
@@ -61,7 +63,7 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle.allocator, &cycle.conflicts, &register, handle)?;
+        let (found, numbers) = record_of(&cycle.conflicts, &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -72,30 +74,29 @@ pub(super) unsafe extern "C" fn grant_get(
 
 /// A grant as a record, and every number of it.
 pub(super) fn record_of<'a>(
-    allocator: &Allocator,
     conflicts: &BTreeSet<ReplicaId>,
     register: &'a Register,
     handle: Handle,
 ) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
-    let (placed, stage) = register.get(handle)?;
-    let host = allocator.host_id(&placed.host_name);
-    let shared = conflicts.contains(&placed.replica());
-    let reported = register.reported(handle);
+    let entered = register.get(handle)?;
+    let host = register.hosts.get(&entered.host);
+    let shared = conflicts.contains(&entered.replica);
+    let reported = entered.reported;
     let record = PrRec {
         who: PrWant {
-            job: placed.key.job,
-            step: placed.key.step,
-            replica: placed.key.replica,
-            incarnation: placed.incarnation,
-            profile: placed.profile.id,
-            host: host.map_or(PR_ANY, |host| host.0),
+            job: entered.key.job,
+            step: entered.key.step,
+            replica: entered.key.replica,
+            incarnation: entered.incarnation,
+            profile: entered.profile.id,
+            host: host.map_or(PR_ANY, |host| host.index),
             flags: 0,
         },
         id: handle.id(),
         seq: reported.seq,
-        n_ports: placed.profile.numbers(),
+        n_ports: entered.profile.numbers(),
         port_off: 0,
-        state: match stage {
+        state: match entered.stage {
             Stage::Releasing => PR_P_RELEASING,
             Stage::Tentative | Stage::Held => PR_P_HELD,
         },
@@ -105,7 +106,7 @@ pub(super) fn record_of<'a>(
         restarts: reported.restarts,
         flags: if shared { PR_REC_CONFLICT } else { 0 },
     };
-    Ok((record, numbers(&placed.grant)))
+    Ok((record, numbers(&entered.numbers)))
 }
 
 /// See `env` in the header.
@@ -126,70 +127,81 @@ pub(super) unsafe extern "C" fn env(
             return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
         }
         let handle = Handle::read(id, Kind::Alloc)?;
-        let (placed, address) = {
-            let register = context.register();
-            let placed = Arc::clone(register.get(handle)?.0);
-            let address = register.addresses.get(&placed.host).cloned();
-            (placed, address)
-        };
-        let mut text = Vec::new();
-        for (name, value) in environment(context, &placed, &address.unwrap_or_default()) {
-            text.extend_from_slice(name.as_bytes());
-            text.push(b'=');
-            text.extend_from_slice(value.as_bytes());
-            text.push(0);
-        }
-        text.push(0);
-        write_bytes(&text, &room, &need)
+        // Copied out, so that nobody waits for the register while it is spelled.
+        let seen = Seen::of(&context.register(), handle)?;
+        write_told(&room, &need, |text| {
+            // A text without end for the writer is none for the caller: its length does not fit into `need`.
+            let mut all_fits = Ok(());
+            seen.tell(&context.settings().prefix, &mut |name, value| {
+                all_fits = all_fits.and(write!(text, "{name}={value}\0"));
+            });
+            all_fits?;
+            text.write_char('\0')
+        })
     })
 }
 
-/// What is known here of a replica's variables: not its runs, and its address only once reported.
-fn environment(context: &Context, placed: &Placed, addresses: &Addresses) -> Vec<(String, String)> {
-    let prefix = context.settings().prefix.as_str();
-    let profile = &placed.profile;
-    let reached = profile
-        .ports
-        .iter()
-        .map(|port| addresses.of_port(port.network));
-    let reached = placed.grant.ports.iter().zip(reached);
-    let own = reached
-        .clone()
-        .filter_map(|(port, at)| Some((port.name.clone(), at?)));
-    let port_addresses: BTreeMap<PortName, IpAddr> = own.collect();
-    let lost = reached.filter(|(_, at)| at.is_none());
-    let lost: BTreeSet<String> = lost
-        .map(|(port, _)| format!("ADDR_{}", port.name.variable()))
-        .collect();
-    let setting = Setting {
-        prefix,
-        service: &profile.service,
-        index: placed.key.replica,
-        incarnation: Incarnation(placed.incarnation),
-        run: Run::default(),
-        host: &placed.host_name,
-        host_address: addresses.usual.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-        port_addresses: &port_addresses,
-        grant: &placed.grant,
-        scratch: "",
-        controller: "",
-        token_file: "",
-    };
-    let named = profile.request.as_slice().iter().zip(&profile.ports);
-    let aliases = named.filter_map(|(wanted, port)| Some((&wanted.name, port.alias.as_deref()?)));
-    let mut all = variables(&setting, aliases);
-    let only = match (placed.grant.ports.as_slice(), profile.ports.as_slice()) {
-        ([port], [declared]) if declared.alias.as_deref() != Some("PORT") => Some(port),
-        _ => None,
-    };
-    all.retain(|(name, _)| {
-        let ours = name.strip_prefix(prefix).unwrap_or_default();
-        let unknown = ours == "HOST_ADDR" && addresses.usual.is_none() || lost.contains(ours);
-        let of_worker = matches!(ours, "RUN" | "SCRATCH" | "CONTROLLER" | "TOKEN_FILE");
-        !of_worker && !unknown
-    });
-    if let Some(port) = only {
-        all.push(("PORT".to_owned(), port.numbers.first().to_string()));
+/// A grant as its replica is told of it: not its runs, and its address only once reported.
+struct Seen {
+    key: Key,
+    incarnation: u32,
+    profile: Arc<Profile>,
+    /// As many as one profile can have, on the stack.
+    numbers: SmallVec<[PortRange; MOST_PORTS]>,
+    host: HostName,
+    /// Shared with the host's latest report.
+    addresses: Arc<Addresses>,
+}
+
+const MOST_PORTS: usize = PortRequest::MAX_NUMBERS as usize;
+
+impl Seen {
+    fn of(register: &Register, handle: Handle) -> Result<Self, Failure> {
+        let entered = register.get(handle)?;
+        let standing = register.hosts.get(&entered.host);
+        let standing = standing.ok_or_else(|| handle.stale())?;
+        Ok(Self {
+            key: entered.key,
+            incarnation: entered.incarnation,
+            profile: Arc::clone(&entered.profile),
+            numbers: SmallVec::from_slice(&entered.numbers),
+            host: standing.name.clone(),
+            addresses: register.addresses_of(entered.host),
+        })
     }
-    all
+
+    fn tell(&self, prefix: &str, tell: &mut Tell<'_>) {
+        let profile = &self.profile;
+        let wanted = profile.request.as_slice().iter().zip(&profile.ports);
+        for ((wanted, declared), numbers) in wanted.zip(&self.numbers) {
+            let port = ToldPort {
+                name: &wanted.name,
+                numbers: *numbers,
+                address: self.addresses.of_port(declared.network),
+            };
+            port.tell(prefix, tell);
+        }
+        let placement = ToldPlacement {
+            service: &profile.service,
+            index: self.key.replica,
+            incarnation: Incarnation(self.incarnation),
+            host: &self.host,
+            host_address: self.addresses.usual,
+        };
+        placement.tell(prefix, tell);
+        let ports = profile.ports.iter().zip(&self.numbers);
+        for (declared, numbers) in ports.clone() {
+            if let Some(alias) = declared.alias.as_deref() {
+                let first = numbers.first();
+                tell(format_args!("{alias}"), format_args!("{first}"));
+            }
+        }
+        if let [declared] = profile.ports.as_slice()
+            && declared.alias.as_deref() != Some("PORT")
+            && let Some((_, numbers)) = ports.clone().next()
+        {
+            let first = numbers.first();
+            tell(format_args!("PORT"), format_args!("{first}"));
+        }
+    }
 }

@@ -146,7 +146,8 @@ pub(super) struct Slots<T> {
     first_generation: u32,
     highest_generation: u32,
     most: u32,
-    live: u32,
+    /// Slots that are not free: with what lives, or with what ended and was not freed yet.
+    used: u32,
     slots: Vec<Slot<T>>,
     /// Oldest first, so that generations rise evenly.
     free: VecDeque<u32>,
@@ -155,6 +156,8 @@ pub(super) struct Slots<T> {
 #[derive(Debug)]
 struct Slot<T> {
     generation: u32,
+    is_live: bool,
+    /// What lives here, or lived here last.
     value: Option<T>,
 }
 
@@ -178,7 +181,7 @@ impl<T> Slots<T> {
             first_generation: context.generation,
             highest_generation: context.generation,
             most,
-            live: 0,
+            used: 0,
             slots,
             free,
         })
@@ -199,9 +202,9 @@ impl<T> Slots<T> {
     ///
     /// As [`Slots::next`].
     pub(super) fn next_after(&self, others: u32) -> Result<Handle, Failure> {
-        let live = u64::from(self.live) + u64::from(others);
-        let full = Failure::limit("grants", live + 1, u64::from(self.most));
-        if live >= u64::from(self.most) {
+        let used = u64::from(self.used) + u64::from(others);
+        let full = Failure::limit("grants", used + 1, u64::from(self.most));
+        if used >= u64::from(self.most) {
             return Err(full);
         }
         let others = others as usize;
@@ -221,54 +224,118 @@ impl<T> Slots<T> {
     ///
     /// As [`Slots::next`].
     pub(super) fn insert(&mut self, value: T) -> Result<Handle, Failure> {
+        self.insert_with(|_| value)
+    }
+
+    /// Keeps the value that is made of the one that ended in the same slot last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Slots::next`].
+    pub(super) fn insert_with(
+        &mut self,
+        make: impl FnOnce(Option<T>) -> T,
+    ) -> Result<Handle, Failure> {
         let handle = self.next()?;
         if self.free.pop_front().is_none() {
             self.slots.push(Slot {
                 generation: handle.generation,
+                is_live: false,
                 value: None,
             });
         }
-        self.slots[handle.slot as usize].value = Some(value);
-        self.live += 1;
+        let slot = &mut self.slots[handle.slot as usize];
+        slot.value = Some(make(slot.value.take()));
+        slot.is_live = true;
+        self.used += 1;
         Ok(handle)
     }
 
     pub(super) fn get(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.slot as usize)?;
         let same = slot.generation == handle.generation && self.place == handle.place;
-        slot.value.as_ref().filter(|_| same)
+        slot.value.as_ref().filter(|_| same && slot.is_live)
     }
 
     pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
         let same = slot.generation == handle.generation && self.place == handle.place;
-        slot.value.as_mut().filter(|_| same)
+        slot.value.as_mut().filter(|_| same && slot.is_live)
+    }
+
+    /// What lives in a slot.
+    pub(super) fn living(&self, slot: u32) -> Option<(Handle, &T)> {
+        let there = self.slots.get(slot as usize)?;
+        let value = there.value.as_ref().filter(|_| there.is_live)?;
+        let handle = Handle::new(self.kind, self.place, slot, there.generation);
+        Some((handle, value))
+    }
+
+    /// What lives in a slot, or lived there last.
+    pub(super) fn last_in(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.value.as_ref()
+    }
+
+    /// As [`Slots::last_in`].
+    pub(super) fn last_in_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots.get_mut(slot as usize)?.value.as_mut()
     }
 
     /// The first value in `from` or a later slot.
     pub(super) fn next_living(&self, from: u32) -> Option<Handle> {
         let rest = self.slots.get(from as usize..)?;
-        let (slot, living) = (from..).zip(rest).find(|(_, slot)| slot.value.is_some())?;
-        Some(Handle {
-            kind: self.kind as u32,
-            place: self.place,
-            slot,
-            generation: living.generation,
-        })
+        let (slot, living) = (from..).zip(rest).find(|(_, slot)| slot.is_live)?;
+        Some(Handle::new(self.kind, self.place, slot, living.generation))
     }
 
-    /// Ends a value; its handle is stale from here on, for ever.
-    pub(super) fn remove(&mut self, handle: Handle) -> Option<T> {
+    /// Ends a value; its handle is stale from here on, for ever. Its slot is used again once it is freed, and keeps
+    /// the value until then.
+    pub(super) fn end(&mut self, handle: Handle) -> Option<&mut T> {
         self.get(handle)?;
         let slot = &mut self.slots[handle.slot as usize];
-        let value = slot.value.take();
-        self.live -= 1;
+        slot.is_live = false;
         if slot.generation < LAST_GENERATION {
             slot.generation += 1;
             self.highest_generation = self.highest_generation.max(slot.generation);
-            self.free.push_back(handle.slot);
         }
+        slot.value.as_mut()
+    }
+
+    /// Lets a slot be used again, after all others that are free, whose value ended.
+    pub(super) fn free(&mut self, slot: u32) {
+        self.used -= 1;
+        if self.is_usable(slot) {
+            self.free.push_back(slot);
+        }
+    }
+
+    /// Lets a slot be used again, before all others that are free, whose value ended.
+    pub(super) fn free_first(&mut self, slot: u32) {
+        self.used -= 1;
+        if self.is_usable(slot) {
+            self.free.push_front(slot);
+        }
+    }
+
+    /// What has reached the last generation rests for good.
+    fn is_usable(&self, slot: u32) -> bool {
+        let slot = &self.slots[slot as usize];
+        debug_assert!(!slot.is_live, "what is freed has ended");
+        slot.generation < LAST_GENERATION
+    }
+
+    /// Ends a value and frees its slot.
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<T> {
+        self.end(handle)?;
+        let value = self.slots[handle.slot as usize].value.take();
+        self.free(handle.slot);
         value
+    }
+
+    /// The memory of its slots, used or not.
+    pub(super) fn bytes(&self) -> u64 {
+        let slots = self.slots.capacity() * size_of::<Slot<T>>();
+        (slots + self.free.capacity() * size_of::<u32>()) as u64
     }
 
     /// The highest generation any of its handles has or had.
@@ -337,5 +404,22 @@ mod tests {
         let mine = slots.insert(1).unwrap();
         let other = Handle::new(Kind::Alloc, 8, 0, mine.generation);
         assert!(slots.get(other).is_none());
+    }
+
+    #[test]
+    fn an_ended_value_is_stale_at_once_and_its_slot_used_again_once_it_is_freed() {
+        let mut slots = slots(2);
+        let (first, second) = (slots.insert(1).unwrap(), slots.insert(2).unwrap());
+        assert_eq!(slots.end(first), Some(&mut 1));
+        assert!(slots.get(first).is_none() && slots.end(first).is_none());
+        // Nor does what will be its next id answer.
+        let coming = Handle::new(Kind::Alloc, 7, 0, first.generation + 1);
+        assert!(slots.get(coming).is_none());
+        assert!(slots.insert(3).is_err());
+        assert_eq!(slots.last_in(0), Some(&1));
+        slots.free(0);
+        let again = slots.insert_with(|before| before.unwrap() + 9).unwrap();
+        assert_eq!((again, slots.get(again)), (coming, Some(&10)));
+        assert_eq!(slots.living(1), Some((second, &2)));
     }
 }

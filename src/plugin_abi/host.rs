@@ -12,7 +12,8 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::Kind;
 use crate::plugin_abi::memory::{read_sized_array, read_text};
 use crate::plugin_abi::profile::read_ranges;
-use crate::plugin_abi::register::Queued;
+use crate::plugin_abi::queue::Queued;
+use crate::plugin_abi::register::Standing;
 use crate::plugin_abi::types::{PrCtx, PrHost};
 use crate::port_pool::{Draw, PoolRanges};
 
@@ -73,6 +74,11 @@ fn stand(context: &Context, cycle: &mut Cycle) {
     // Who was displaced is no host any more.
     let numbers: BTreeSet<_> = at.values().copied().collect();
     cycle.hosts.retain(|_, host| numbers.contains(host));
+    let here = standing.iter().map(|(index, name, _)| {
+        let (name, index) = (name.clone(), *index);
+        (at[&index], Standing { name, index })
+    });
+    context.register().hosts = here.collect();
     context.report(|board| {
         for (index, name, state) in &standing {
             board.put_host(at[index], name, *index, *state);

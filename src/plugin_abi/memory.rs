@@ -5,6 +5,7 @@
 //! be the same memory, and C may hand over bytes it never initialised for an output.
 
 use std::ffi::c_char;
+use std::fmt;
 
 use crate::plugin_abi::constants::{PR_E2BIG, PR_EINVAL, PR_ELIMIT, PR_ENOSPC};
 use crate::plugin_abi::failure::Failure;
@@ -389,6 +390,52 @@ impl<T: Plain> Room<T> {
         for (place, value) in (0..).zip(values) {
             self.set(place, value);
         }
+    }
+}
+
+/// Answers a text into a buffer that is never anywhere else: `need` always, the text only if all of it fits. `tell`
+/// is asked twice, for the length and for the text, and must say the same.
+pub(super) fn write_told(
+    room: &Room<c_char>,
+    need: &Output<u32>,
+    tell: impl Fn(&mut TextRoom<'_>) -> fmt::Result,
+) -> Result<i32, Failure> {
+    let mut counted = TextRoom {
+        room: None,
+        written: 0,
+    };
+    let told = tell(&mut counted);
+    let most = u64::from(u32::MAX);
+    let (Ok(()), Ok(needed)) = (told, u32::try_from(counted.written)) else {
+        return Err(Failure::limit("the text", counted.written, most));
+    };
+    need.set(needed);
+    room.fits(needed)?;
+    let mut written = TextRoom {
+        room: Some(room),
+        written: 0,
+    };
+    let told = tell(&mut written);
+    debug_assert!(told.is_ok() && written.written == counted.written);
+    Ok(0)
+}
+
+/// Where a text is written, or counted.
+pub(super) struct TextRoom<'a> {
+    room: Option<&'a Room<c_char>>,
+    written: u64,
+}
+
+impl fmt::Write for TextRoom<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if let Some(room) = self.room {
+                let place = u32::try_from(self.written).map_err(|_| fmt::Error)?;
+                room.set(place, byte.cast_signed());
+            }
+            self.written += 1;
+        }
+        Ok(())
     }
 }
 

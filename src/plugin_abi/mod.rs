@@ -41,6 +41,7 @@ mod grants;
 mod handle;
 mod host;
 mod injected;
+mod key_index;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
@@ -49,6 +50,7 @@ mod network;
 mod network_test;
 mod process;
 mod profile;
+mod queue;
 #[cfg(test)]
 mod readers_test;
 mod register;
@@ -57,6 +59,8 @@ mod report;
 mod reserve;
 mod resolve;
 mod restore;
+mod room;
+mod scratch;
 mod snap;
 #[cfg(test)]
 mod snap_test;

@@ -98,12 +98,15 @@ pub(super) unsafe extern "C" fn profile_drop(ctx: PrCtx, id: u32) -> i32 {
         let mut cycle = context.control()?;
         let dropped = cycle.profile(id)?;
         // Grants and waits keep it as long as they need it.
-        for profiles in [&mut cycle.profiles, &mut context.register().profiles] {
+        let mut register = context.register();
+        for profiles in [&mut cycle.profiles, &mut register.profiles] {
             if let Some(profile) = profiles.get_mut(id as usize) {
                 *profile = None;
             }
         }
+        drop(register);
         context.report(|board| board.drop_profile(&dropped));
+        context.register().drop_profile(Some(dropped));
         Ok(PR_OK)
     })
 }

@@ -2,27 +2,35 @@
 //!
 //! Its lock is held for a look or an entry, never while numbers are chosen or a list is published. Order
 //! of locks in a context: cycle, board, register.
+//!
+//! All room for grants is taken at the start, so that what comes and goes allocates nothing. A grant that
+//! ended keeps its slot until the allocator knows, and stays there to be looked at (for the numbers that
+//! its replica had) until the slot is used again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::allocator::{AfterRelease, HostState};
+use smallvec::SmallVec;
+
+use crate::allocator::AfterRelease;
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
 use crate::plugin_abi::board::{Chosen, HostNo};
 use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
 use crate::plugin_abi::context::Limits;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
+use crate::plugin_abi::key_index::{JobIndex, KeyIndex};
 use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::queue::{Queue, Queued};
+use crate::plugin_abi::room;
 use crate::plugin_abi::types::PrWant;
-use crate::port::{Port, Protocol};
-use crate::port_pool::{Foreign, NetworkSet, PortGrant, PortRequest, Stranger};
+use crate::port::PortRange;
+use crate::port_pool::{GrantedPort, PortGrant};
 use crate::time::Monotonic;
 
 /// What a scheduler calls a replica; its incarnations share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) job: u64,
     pub(super) step: u32,
@@ -39,22 +47,97 @@ impl From<&PrWant> for Key {
     }
 }
 
-/// A grant as it stays from reserve to release.
+/// The numbers of each port of a profile, in its order.
+pub(super) type Numbers = SmallVec<[PortRange; 4]>;
+
+/// Room for more numbers than a slot has, lent to those slots that need it.
+#[derive(Debug)]
+struct Rooms {
+    spare: Vec<Numbers>,
+    made: usize,
+}
+
+impl Rooms {
+    fn new(most: u32) -> Result<Self, Failure> {
+        Ok(Self {
+            spare: room::list(most as usize, "room for numbers")?,
+            made: 0,
+        })
+    }
+
+    /// Holds `numbers` in the place of those that the slot held `before`. Allocates if more slots than ever need
+    /// more room than they have, and then for as many again.
+    fn keep(&mut self, mut before: Numbers, numbers: &[PortRange]) -> Numbers {
+        before.clear();
+        let is_large = numbers.len() > before.inline_size();
+        if is_large && !before.spilled() {
+            if self.spare.is_empty() {
+                let most = self.spare.capacity().saturating_sub(self.made);
+                let more = self.made.clamp(1, most.max(1));
+                let room = || Numbers::with_capacity(numbers.len().next_power_of_two());
+                self.spare.extend(std::iter::repeat_with(room).take(more));
+                self.made += more;
+            }
+            before = self.spare.pop().unwrap_or_default();
+        } else if !is_large && before.spilled() {
+            self.spare.push(std::mem::take(&mut before));
+        }
+        before.extend_from_slice(numbers);
+        before
+    }
+}
+
+/// A grant from reserve to release.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) key: Key,
+    pub(super) incarnation: u32,
+    pub(super) host: HostNo,
+    pub(super) profile: Arc<Profile>,
+    pub(super) numbers: Numbers,
+    pub(super) replica: ReplicaId,
+    pub(super) stage: Stage,
+    pub(super) reported: Reported,
+    /// How it ended, until the allocator knows.
+    leaving: Option<(Monotonic, AfterRelease)>,
+    /// Whether it ended and is found by its key.
+    is_former: bool,
+    /// Whether readers are yet to be told of the slot.
+    is_dirty: bool,
+}
+
+impl Entered {
+    /// Its numbers with their names.
+    pub(super) fn ports(&self) -> impl Iterator<Item = GrantedPort> + '_ {
+        let wanted = self.profile.request.as_slice().iter();
+        wanted
+            .zip(&self.numbers)
+            .map(|(wanted, numbers)| GrantedPort {
+                name: wanted.name.clone(),
+                protocol: wanted.protocol,
+                numbers: *numbers,
+            })
+    }
+}
+
+/// A new grant, without its numbers.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) incarnation: u32,
+    pub(super) host: HostNo,
+    pub(super) profile: Arc<Profile>,
+}
+
+/// A grant as readers share it.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) handle: Handle,
     pub(super) key: Key,
     pub(super) incarnation: u32,
     pub(super) host: HostNo,
-    pub(super) host_name: HostName,
     pub(super) profile: Arc<Profile>,
     pub(super) grant: PortGrant,
-}
-
-impl Placed {
-    pub(super) fn replica(&self) -> ReplicaId {
-        replica_id(&self.profile, self.handle)
-    }
 }
 
 /// What the allocator calls the grant under `handle`. Not the scheduler's own numbers: one service
@@ -75,60 +158,6 @@ pub(super) enum Stage {
     Releasing,
 }
 
-/// What waits for the next cycle.
-#[derive(Clone, Debug)]
-pub(super) enum Queued {
-    Begin(ReplicaId),
-    Confirm {
-        replica: ReplicaId,
-        at: Monotonic,
-        after: AfterRelease,
-    },
-    State(HostName, HostState),
-    /// In which networks a host has an address, if it has said.
-    Networks(HostName, Option<NetworkSet>),
-    Foreign(HostName, Vec<Foreign>),
-    Conflict(Box<RefusedBind>),
-    Wait(ReplicaId, Option<HostId>, PortRequest),
-    StopWaiting(ReplicaId),
-}
-
-impl Queued {
-    /// Whose release it is.
-    const fn released(&self) -> Option<ReplicaId> {
-        match self {
-            Self::Begin(replica) | Self::Confirm { replica, .. } => Some(*replica),
-            _ => None,
-        }
-    }
-}
-
-/// A number that a replica could not bind.
-#[derive(Clone, Debug)]
-pub(super) struct RefusedBind {
-    pub(super) host: HostName,
-    pub(super) port: Port,
-    pub(super) protocol: Protocol,
-    pub(super) stranger: Stranger,
-    pub(super) at: Monotonic,
-}
-
-/// What readers shall see, in the order it was decided.
-#[derive(Clone, Debug)]
-pub(super) enum News {
-    Held(Arc<Placed>),
-    Releasing(Handle),
-    Ended(Handle),
-}
-
-/// A grant with what changes of it.
-#[derive(Debug)]
-struct Entered {
-    placed: Arc<Placed>,
-    stage: Stage,
-    reported: Reported,
-}
-
 /// The newest report of a replica, for its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reported {
@@ -136,6 +165,13 @@ pub(super) struct Reported {
     pub(super) run: u32,
     pub(super) state: u32,
     pub(super) restarts: u32,
+}
+
+/// Where a host stands.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) name: HostName,
+    pub(super) index: u32,
 }
 
 /// One who waits.
@@ -150,21 +186,27 @@ struct Waiting {
 pub(super) struct Register {
     /// As the cycle has them, for those who must not wait for it.
     pub(super) profiles: Vec<Option<Arc<Profile>>>,
+    /// Dropped, but of use to a grant still. A hot call that lets go of one is never the last.
+    dropped: Vec<Arc<Profile>>,
     waits: Slots<Waiting>,
     waits_by_key: BTreeMap<(Key, u32), Handle>,
     /// Who waits and fits, until it is told; each once.
     woken: VecDeque<Handle>,
     allocs: Slots<Entered>,
-    by_key: BTreeMap<(Key, u32), Handle>,
-    /// Confirmed, but still in the allocator until the next cycle.
-    leaving: BTreeSet<(Key, u32)>,
-    /// The last numbers of ended replicas, for those that come back.
-    former: BTreeMap<Key, PortGrant>,
-    most_former: usize,
+    rooms: Rooms,
+    by_key: KeyIndex,
+    by_job: JobIndex,
+    /// Grants that ended: those that leave, and the newest of each key.
+    former: KeyIndex,
+    /// Slots that readers are yet to be told of, each once.
+    dirty: Vec<u32>,
+    /// Where hosts stand, as the cycle has them.
+    pub(super) hosts: BTreeMap<HostNo, Standing>,
     /// What hosts published last, for environments.
     pub(super) addresses: BTreeMap<HostNo, Arc<Addresses>>,
-    pub(super) queue: Vec<Queued>,
-    pub(super) news: Vec<News>,
+    /// Of hosts that have published none.
+    no_addresses: Arc<Addresses>,
+    pub(super) queue: Queue,
 }
 
 impl Register {
@@ -172,30 +214,38 @@ impl Register {
         let most = limits.allocs;
         Ok(Self {
             profiles: Vec::new(),
+            dropped: Vec::new(),
             waits: Slots::new(Kind::Wait, context, limits.waits)?,
             waits_by_key: BTreeMap::new(),
             woken: VecDeque::new(),
             allocs: Slots::new(Kind::Alloc, context, most)?,
-            by_key: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            former: BTreeMap::new(),
-            most_former: most as usize,
+            rooms: Rooms::new(most)?,
+            by_key: KeyIndex::new(most)?,
+            by_job: JobIndex::new(most)?,
+            former: KeyIndex::new(most)?,
+            dirty: room_for_dirty(limits)?,
+            hosts: BTreeMap::new(),
             addresses: BTreeMap::new(),
-            queue: Vec::new(),
-            news: Vec::new(),
+            no_addresses: Arc::default(),
+            queue: Queue::new(limits)?,
         })
     }
 
     /// The grant under an id.
-    pub(super) fn get(&self, handle: Handle) -> Result<(&Arc<Placed>, Stage), Failure> {
-        let found = self.allocs.get(handle).ok_or_else(|| handle.stale())?;
-        Ok((&found.placed, found.stage))
+    pub(super) fn get(&self, handle: Handle) -> Result<&Entered, Failure> {
+        self.allocs.get(handle).ok_or_else(|| handle.stale())
     }
 
-    /// What the replica reported last; the default before its first.
-    pub(super) fn reported(&self, handle: Handle) -> Reported {
-        let found = self.allocs.get(handle);
-        found.map_or_else(Reported::default, |entered| entered.reported)
+    /// The grant under an id, also if it ended since the last cycle began.
+    pub(super) fn last_under(&self, handle: Handle) -> Option<&Entered> {
+        let last = self.allocs.last_in(handle.slot())?;
+        (last.replica.incarnation.0 == handle.generation()).then_some(last)
+    }
+
+    /// Where a host is reached.
+    pub(super) fn addresses_of(&self, host: HostNo) -> Arc<Addresses> {
+        let known = self.addresses.get(&host);
+        Arc::clone(known.unwrap_or(&self.no_addresses))
     }
 
     /// Notes what a replica reported.
@@ -211,26 +261,28 @@ impl Register {
     }
 
     /// The grant of exactly this placement.
-    pub(super) fn find(&self, key: Key, incarnation: u32) -> Option<&Arc<Placed>> {
-        let handle = self.by_key.get(&(key, incarnation))?;
-        self.allocs.get(*handle).map(|entered| &entered.placed)
+    pub(super) fn find(&self, key: Key, incarnation: u32) -> Option<(Handle, &Entered)> {
+        let slot = self.by_key.find(key, incarnation)?;
+        self.allocs.living(slot)
     }
 
     /// The grant of the newest placement.
-    pub(super) fn newest(&self, key: Key) -> Option<&Arc<Placed>> {
-        let all = self.by_key.range((key, 0)..=(key, u32::MAX));
-        let (_, handle) = all.last()?;
-        self.allocs.get(*handle).map(|entered| &entered.placed)
+    pub(super) fn newest(&self, key: Key) -> Option<(Handle, &Entered)> {
+        let (slot, _) = self.by_key.of(key).next()?;
+        self.allocs.living(slot)
     }
 
     /// Whether this placement was confirmed as gone since the last cycle began.
     pub(super) fn is_leaving(&self, key: Key, incarnation: u32) -> bool {
-        self.leaving.contains(&(key, incarnation))
+        let ended = self.former.find(key, incarnation);
+        let ended = ended.and_then(|slot| self.allocs.last_in(slot));
+        ended.is_some_and(|ended| ended.leaving.is_some())
     }
 
-    /// The numbers the replica had last.
-    pub(super) fn former(&self, key: Key) -> Option<&PortGrant> {
-        self.former.get(&key)
+    /// The last grant of the replica, which has ended.
+    pub(super) fn former(&self, key: Key) -> Option<&Entered> {
+        let (slot, _) = self.former.of(key).next()?;
+        self.allocs.last_in(slot)
     }
 
     /// The id that the next entry gets, for the allocator to take numbers under.
@@ -243,16 +295,47 @@ impl Register {
         self.allocs.next_after(others)
     }
 
-    /// Enters a grant under the id that [`Register::next`] said.
-    pub(super) fn enter(&mut self, placed: Arc<Placed>, stage: Stage) -> Result<(), Failure> {
-        self.by_key
-            .insert((placed.key, placed.incarnation), placed.handle);
-        let handle = self.allocs.insert(Entered {
-            placed: Arc::clone(&placed),
-            stage,
-            reported: Reported::default(),
+    /// Enters a tentative grant under the id that [`Register::next`] said.
+    pub(super) fn enter(
+        &mut self,
+        handle: Handle,
+        entry: Entry,
+        numbers: &[PortRange],
+    ) -> Result<(), Failure> {
+        let slot = handle.slot();
+        let ended = self.allocs.last_in(slot);
+        if ended.is_some_and(|ended| ended.is_former) {
+            self.former.remove(slot);
+        }
+        let Entry {
+            key,
+            incarnation,
+            host,
+            profile,
+        } = entry;
+        let rooms = &mut self.rooms;
+        let entered = self.allocs.insert_with(|ended| {
+            let (before, is_dirty) = match ended {
+                Some(ended) => (ended.numbers, ended.is_dirty),
+                None => (Numbers::new(), false),
+            };
+            Entered {
+                replica: replica_id(&profile, handle),
+                key,
+                incarnation,
+                host,
+                profile,
+                numbers: rooms.keep(before, numbers),
+                stage: Stage::Tentative,
+                reported: Reported::default(),
+                leaving: None,
+                is_former: false,
+                is_dirty,
+            }
         })?;
-        debug_assert_eq!(handle, placed.handle, "numbers were taken under another id");
+        debug_assert_eq!(entered, handle, "numbers were taken under another id");
+        self.by_key.insert(slot, key, incarnation);
+        self.by_job.insert(slot, key.job);
         Ok(())
     }
 
@@ -260,8 +343,8 @@ impl Register {
     pub(super) fn hold(&mut self, handle: Handle) {
         if let Some(entered) = self.allocs.get_mut(handle) {
             entered.stage = Stage::Held;
-            let place = (entered.placed.key, entered.placed.incarnation);
-            self.news.push(News::Held(Arc::clone(&entered.placed)));
+            let place = (entered.key, entered.incarnation);
+            self.touch(handle.slot());
             self.stop_waiting(place);
         }
     }
@@ -297,8 +380,8 @@ impl Register {
             }
         };
         let host = (want.host != PR_ANY).then_some(HostId(want.host));
-        let request = profile.request.clone();
-        self.queue.push(Queued::Wait(replica, host, request));
+        let wait = (replica, host, profile.request.clone());
+        self.queue.push(Queued::Wait(Box::new(wait)));
         Ok(())
     }
 
@@ -361,46 +444,57 @@ impl Register {
         woken.any(|handle| self.waits.get(*handle).is_some())
     }
 
-    /// The grant of the next placement of a job after `last`, that is of `step` or of any.
-    pub(super) fn next_of_job(
-        &self,
+    /// Lets `release` act on every grant of a job, of one step of it or of any.
+    pub(super) fn of_job(
+        &mut self,
         job: u64,
         step: u32,
-        last: Option<(Key, u32)>,
-    ) -> Option<((Key, u32), Handle)> {
-        let key = |step, replica| Key { job, step, replica };
-        let (first, end) = match step {
-            PR_ANY => (0, u32::MAX),
-            one => (one, one),
-        };
-        let from = match last {
-            Some(last) => Bound::Excluded(last),
-            None => Bound::Included((key(first, 0), 0)),
-        };
-        let to = Bound::Included((key(end, u32::MAX), u32::MAX));
-        let next = self.by_key.range((from, to)).next()?;
-        Some((*next.0, *next.1))
+        mut release: impl FnMut(&mut Self, Handle),
+    ) {
+        let mut next = self.by_job.first(job);
+        while let Some(slot) = next {
+            // Looked up before the slot may leave the chain.
+            next = self.by_job.after(slot);
+            let meant = |key: Key| key.job == job && (step == PR_ANY || key.step == step);
+            let found = self.allocs.living(slot);
+            if let Some((handle, _)) = found.filter(|(_, entered)| meant(entered.key)) {
+                release(self, handle);
+            }
+        }
     }
 
     /// Forgets grants whose host is gone; their ids are stale from here on.
     pub(super) fn lose(&mut self, context: Handle, lost: &[ReplicaId]) {
+        let slots: BTreeSet<u32> = lost.iter().map(|replica| replica.index).collect();
+        self.queue.forget(|slot| slots.contains(&slot));
         for replica in lost {
-            let handle = context.alloc(replica.index, replica.incarnation.0);
-            if let Some(Entered { placed, .. }) = self.allocs.remove(handle) {
-                self.by_key.remove(&(placed.key, placed.incarnation));
-                self.news.push(News::Ended(handle));
+            let slot = replica.index;
+            let handle = context.alloc(slot, replica.incarnation.0);
+            if self.take_out(handle).is_some() {
+                self.allocs.free(slot);
+                self.touch(slot);
+            } else {
+                // It was confirmed a moment ago, which the allocator need not know any more.
+                self.leave(slot);
             }
         }
-        let lost: BTreeSet<ReplicaId> = lost.iter().copied().collect();
-        let is_lost = |queued: &Queued| queued.released().is_some_and(|it| lost.contains(&it));
-        self.queue.retain(|queued| !is_lost(queued));
     }
 
-    /// Forgets a tentative grant.
+    /// Forgets a tentative grant. Its slot is the next to be used, so that trying and going back wears out no
+    /// other, whose last numbers may still be wished for.
     pub(super) fn forget(&mut self, handle: Handle) {
-        if let Some(Entered { placed, .. }) = self.allocs.remove(handle) {
-            self.by_key.remove(&(placed.key, placed.incarnation));
+        if self.take_out(handle).is_some() {
+            self.allocs.free_first(handle.slot());
         }
+    }
+
+    /// Ends a grant: its id is stale from here on, its slot not yet free.
+    fn take_out(&mut self, handle: Handle) -> Option<&mut Entered> {
+        let slot = handle.slot();
+        let ended = self.allocs.end(handle)?;
+        self.by_key.remove(slot);
+        self.by_job.remove(slot, ended.key.job);
+        Some(ended)
     }
 
     /// Notes that the stop of a grant was ordered.
@@ -414,9 +508,8 @@ impl Register {
             }
             Stage::Tentative => return Err(not_committed()),
         }
-        let replica = entered.placed.replica();
-        self.queue.push(Queued::Begin(replica));
-        self.news.push(News::Releasing(handle));
+        self.queue.push(Queued::Begin(handle.slot()));
+        self.touch(handle.slot());
         Ok(())
     }
 
@@ -427,39 +520,127 @@ impl Register {
         at: Monotonic,
         after: AfterRelease,
     ) -> Result<(), Failure> {
-        if self.get(handle)?.1 == Stage::Tentative {
+        if self.get(handle)?.stage == Stage::Tentative {
             return Err(not_committed());
         }
-        let Some(Entered { placed, .. }) = self.allocs.remove(handle) else {
-            return Err(handle.stale());
-        };
-        let place = (placed.key, placed.incarnation);
-        self.by_key.remove(&place);
-        self.leaving.insert(place);
-        if self.former.len() >= self.most_former {
-            // The oldest job is the least likely to come back.
-            self.former.pop_first();
+        let slot = handle.slot();
+        let ended = self.take_out(handle).ok_or_else(|| handle.stale())?;
+        ended.leaving = Some((at, after));
+        ended.is_former = true;
+        let (key, incarnation) = (ended.key, ended.incarnation);
+        self.former.insert(slot, key, incarnation);
+        // One of the same key that left earlier has been replaced.
+        let mut of_key = self.former.of(key);
+        let next = of_key.find(|(of, _)| *of == slot).and(of_key.next());
+        drop(of_key);
+        if let Some((next, _)) = next {
+            self.forget_former(next);
         }
-        self.former.insert(placed.key, placed.grant.clone());
-        self.queue.push(Queued::Confirm {
-            replica: placed.replica(),
-            at,
-            after,
-        });
-        self.news.push(News::Ended(handle));
+        self.queue.push(Queued::Confirm(slot));
+        self.touch(slot);
         Ok(())
     }
 
-    /// Takes everything queued, for the allocator, and leaves `empty`; what was leaving has left.
-    pub(super) fn swap_queue(&mut self, empty: &mut Vec<Queued>) {
-        self.leaving.clear();
-        std::mem::swap(&mut self.queue, empty);
+    /// What the allocator called the last grant in a slot.
+    pub(super) fn replica_in(&self, slot: u32) -> Option<ReplicaId> {
+        self.allocs.last_in(slot).map(|entered| entered.replica)
+    }
+
+    /// How the grant in a slot ended, which the allocator does not know yet.
+    pub(super) fn leaving(&self, slot: u32) -> Option<(ReplicaId, Monotonic, AfterRelease)> {
+        let entered = self.allocs.last_in(slot)?;
+        let (at, after) = entered.leaving?;
+        Some((entered.replica, at, after))
+    }
+
+    /// Lets the slot of a grant be used again that left; the allocator knows. The newest of its key stays as
+    /// what the replica had last.
+    pub(super) fn leave(&mut self, slot: u32) {
+        let Some(ended) = self.allocs.last_in_mut(slot) else {
+            return;
+        };
+        if ended.leaving.take().is_none() {
+            return;
+        }
+        let key = ended.key;
+        let newest = self.former.of(key).next();
+        if newest.is_none_or(|(newest, _)| newest != slot) {
+            self.forget_former(slot);
+        }
+        self.allocs.free(slot);
+    }
+
+    /// Takes a grant that left out of those that are found by key.
+    fn forget_former(&mut self, slot: u32) {
+        let ended = self.allocs.last_in_mut(slot);
+        if let Some(ended) = ended.filter(|it| it.is_former && it.leaving.is_none()) {
+            ended.is_former = false;
+            self.former.remove(slot);
+        }
+    }
+
+    /// Notes that readers are yet to be told of a slot.
+    fn touch(&mut self, slot: u32) {
+        if let Some(entered) = self.allocs.last_in_mut(slot)
+            && !entered.is_dirty
+        {
+            entered.is_dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Takes the slots that readers are yet to be told of, and leaves `empty`. Each is then to be looked at with
+    /// [`Register::shown`].
+    pub(super) fn swap_dirty(&mut self, empty: &mut Vec<u32>) {
+        std::mem::swap(&mut self.dirty, empty);
+    }
+
+    /// What readers are to be told of a slot that was dirty; `None` for nothing. What changes from here on makes
+    /// it dirty again.
+    pub(super) fn shown(&mut self, slot: u32) -> Option<(Handle, Stage)> {
+        self.allocs.last_in_mut(slot)?.is_dirty = false;
+        let (handle, entered) = self.allocs.living(slot)?;
+        (entered.stage != Stage::Tentative).then_some((handle, entered.stage))
+    }
+
+    /// A grant to be shared with readers.
+    pub(super) fn placed(&self, handle: Handle) -> Option<Placed> {
+        let entered = self.allocs.get(handle)?;
+        Some(Placed {
+            handle,
+            key: entered.key,
+            incarnation: entered.incarnation,
+            host: entered.host,
+            profile: Arc::clone(&entered.profile),
+            grant: PortGrant {
+                ports: entered.ports().collect(),
+            },
+        })
+    }
+
+    /// Keeps a dropped profile until nobody needs it, and lets those go that nobody does.
+    pub(super) fn drop_profile(&mut self, dropped: Option<Arc<Profile>>) {
+        self.dropped.extend(dropped);
+        self.dropped
+            .retain(|profile| Arc::strong_count(profile) > 1);
+    }
+
+    /// The memory of the slots of grants and waits, with what finds them.
+    pub(super) fn bytes(&self, limits: Limits) -> u64 {
+        // Indices, queue and list of news, for each grant that there may be.
+        const FOUND: u64 = 160;
+        self.allocs.bytes() + self.waits.bytes() + u64::from(limits.allocs) * FOUND
     }
 
     /// Above every generation that its ids have or had.
     pub(super) const fn highest_generation(&self) -> u32 {
         self.allocs.highest_generation()
     }
+}
+
+/// Room for every slot to be dirty.
+pub(super) fn room_for_dirty(limits: Limits) -> Result<Vec<u32>, Failure> {
+    room::list(limits.allocs as usize, "room for news")
 }
 
 pub(super) const fn not_committed() -> Failure {

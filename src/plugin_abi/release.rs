@@ -67,10 +67,8 @@ pub(super) unsafe extern "C" fn release_job(
         // Not beside a cycle, which may be placing others of the job.
         let _cycle = context.hot()?;
         let at = context.at(now_ms);
-        let mut register = context.register();
-        let (mut last, mut released) = (None, 0);
-        while let Some((place, handle)) = register.next_of_job(job, step, last) {
-            last = Some(place);
+        let mut released = 0;
+        context.register().of_job(job, step, |register, handle| {
             let given = if confirm == 1 {
                 register.confirm_release(handle, at, AfterRelease::Cool)
             } else {
@@ -78,7 +76,7 @@ pub(super) unsafe extern "C" fn release_job(
             };
             // Those that are not committed, and those whose release has begun, are passed over.
             released += u32::from(given.is_ok());
-        }
+        });
         done.set(released);
         Ok(PR_OK)
     })

@@ -11,7 +11,8 @@ use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::network::Reported as ReportedAddress;
 use crate::plugin_abi::profile::protocol;
-use crate::plugin_abi::register::{Queued, RefusedBind, Reported, Stage, not_committed};
+use crate::plugin_abi::queue::{Queued, RefusedBind};
+use crate::plugin_abi::register::{Reported, Stage, not_committed};
 use crate::plugin_abi::types::{PrAddr, PrAlloc, PrCtx, PrForeign, PrReady};
 use crate::port::{Port, PortRange};
 use crate::port_pool::{Foreign, GrantedPort, Side, Stranger};
@@ -42,6 +43,7 @@ pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64)
             }
             cycle.allocator.next_deadline()
         };
+        context.register().drop_profile(None);
         context.report(|_| ());
         next_ms.set(due.map_or(PR_NEVER, Monotonic::as_millis));
         Ok(PR_OK)
@@ -190,7 +192,7 @@ pub(super) const fn state_number(state: EndpointState) -> u32 {
 
 fn why_not_posted(context: &Context, handle: Handle) -> Failure {
     match context.register().get(handle) {
-        Ok((_, Stage::Tentative)) => not_committed(),
+        Ok(entered) if entered.stage == Stage::Tentative => not_committed(),
         _ => handle.stale(),
     }
 }
@@ -212,7 +214,8 @@ pub(super) unsafe extern "C" fn report_foreign(
         }
         context.report(|board| {
             let name = board.report_foreign(host, seq)?;
-            context.register().queue.push(Queued::Foreign(name, list));
+            let report = Box::new((name, list));
+            context.register().queue.push(Queued::Foreign(report));
             Ok(PR_OK)
         })
     })
@@ -269,8 +272,8 @@ pub(super) unsafe extern "C" fn report_conflict(
         let port = Port::new(port).ok_or(number.clone())?;
         let at = context.at(0);
         let mut register = context.register();
-        let (placed, stage) = register.get(handle)?;
-        if stage == Stage::Tentative {
+        let entered = register.get(handle)?;
+        if entered.stage == Stage::Tentative {
             return Err(not_committed());
         }
         let has = |granted: &GrantedPort| {
@@ -278,11 +281,13 @@ pub(super) unsafe extern "C" fn report_conflict(
             granted.numbers.iter().any(|it| it == port)
                 && sides.all(|side| Side::of(granted.protocol).any(|of| of == side))
         };
-        if !placed.grant.ports.iter().any(has) {
+        if !entered.ports().any(|port| has(&port)) {
             return Err(number);
         }
+        let standing = register.hosts.get(&entered.host);
+        let standing = standing.ok_or_else(|| handle.stale())?;
         let refused = RefusedBind {
-            host: placed.host_name.clone(),
+            host: standing.name.clone(),
             port,
             protocol,
             stranger: Stranger {

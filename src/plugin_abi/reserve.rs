@@ -12,9 +12,10 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::register::{Key, Placed, Register, Stage, replica_id};
+use crate::plugin_abi::register::{Entry, Key, Register, replica_id};
 use crate::plugin_abi::types::{PrGrant, PrTxn, PrWant};
-use crate::port_pool::{Cause, PortGrant, Why};
+use crate::port::PortRange;
+use crate::port_pool::{Cause, Why};
 
 /// See `reserve` in the header.
 pub(super) unsafe extern "C" fn reserve(
@@ -59,27 +60,43 @@ pub(super) unsafe extern "C" fn reserve(
             ));
         }
         ports.fits(needed)?;
-        let (answers, failed) = match together {
+        cycle.scratch.answers.clear();
+        let failed = match together {
             Together::No => cycle.reserve_each(context, &wants),
             Together::All => cycle.reserve_all(context, &wants)?,
             Together::Same => cycle.reserve_same(context, &wants)?,
         };
-        let mut offset = 0;
-        for ((place, want), answer) in (0..).zip(wants.iter()).zip(&answers) {
-            let host = cycle.host_of(answer).unwrap_or(want.host);
-            let mut written = 0;
-            for number in answer.numbers() {
-                ports.set(offset + written, number);
-                written += 1;
-            }
-            grants.set(place, answer.told(host, offset, written));
-            offset += written;
-        }
-        match failed.map(|place| &answers[place]) {
-            Some(answer) => Err(answer.failure()),
-            None => Ok(PR_OK),
-        }
+        let answers = &cycle.scratch.answers;
+        tell(&context.register(), answers, &wants, &grants, &ports);
+        let Some(place) = failed else {
+            return Ok(PR_OK);
+        };
+        let want = u32::try_from(place).ok().and_then(|place| wants.get(place));
+        Err(answers[place].failure(want.map_or(0, |want| want.job)))
     })
+}
+
+/// Writes the answers.
+fn tell(
+    register: &Register,
+    answers: &[Answer],
+    wants: &Input<PrWant>,
+    grants: &Room<PrGrant>,
+    ports: &Room<u16>,
+) {
+    let mut offset = 0;
+    for ((place, want), answer) in (0..).zip(wants.iter()).zip(answers) {
+        let granted = answer.handle().and_then(|it| register.last_under(it));
+        let mut written = 0;
+        for number in granted.map(|it| numbers(&it.numbers)).into_iter().flatten() {
+            ports.set(offset + written, number);
+            written += 1;
+        }
+        let standing = granted.and_then(|granted| register.hosts.get(&granted.host));
+        let host = standing.map_or(want.host, |standing| standing.index);
+        grants.set(place, answer.told(host, offset, written));
+        offset += written;
+    }
 }
 
 /// Whether wants stand and fall with each other.
@@ -91,13 +108,14 @@ enum Together {
     Same,
 }
 
-/// What became of each want, and the first that failed.
-pub(super) type Answers = (Vec<Answer>, Option<usize>);
+/// The place of the first want that failed.
+pub(super) type Failed = Option<usize>;
 
 /// What became of one want.
+#[derive(Debug)]
 pub(super) enum Answer {
-    New(Arc<Placed>),
-    Known(Arc<Placed>),
+    New(Handle),
+    Known(Handle),
     Refused {
         failure: Failure,
         reason: u32,
@@ -126,12 +144,11 @@ impl Answer {
         }
     }
 
-    fn failure(&self) -> Failure {
+    /// Why the call failed, if this is the want of `job` that it failed for.
+    fn failure(&self, job: u64) -> Failure {
         match self {
             Self::Refused { failure, .. } => failure.clone(),
-            Self::New(placed) | Self::Known(placed) => {
-                Failure::value(PR_EEXIST, "job", placed.key.job)
-            }
+            Self::New(_) | Self::Known(_) => Failure::value(PR_EEXIST, "job", job),
         }
     }
 
@@ -148,17 +165,11 @@ impl Answer {
         Self::refused(Failure::said(PR_EAGAIN, others), PR_R_NONE)
     }
 
-    const fn placed(&self) -> Option<&Arc<Placed>> {
+    const fn handle(&self) -> Option<Handle> {
         match self {
-            Self::New(placed) | Self::Known(placed) => Some(placed),
+            Self::New(handle) | Self::Known(handle) => Some(*handle),
             Self::Refused { .. } => None,
         }
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = u16> {
-        self.placed()
-            .into_iter()
-            .flat_map(|placed| numbers(&placed.grant))
     }
 
     fn told(&self, host: u32, port_off: u32, n_ports: u32) -> PrGrant {
@@ -167,7 +178,7 @@ impl Answer {
             _ => (PR_R_NONE, Duration::ZERO),
         };
         PrGrant {
-            id: self.placed().map_or(0, |placed| placed.handle.id()),
+            id: self.handle().map_or(0, Handle::id),
             rc: self.code(),
             reason,
             host,
@@ -179,9 +190,10 @@ impl Answer {
 }
 
 /// Every number of a grant, in the order of the profile.
-pub(super) fn numbers(grant: &PortGrant) -> impl Iterator<Item = u16> {
-    let ranges = grant.ports.iter().map(|port| port.numbers);
-    ranges.flat_map(|range| range.first().number()..=range.last().number())
+pub(super) fn numbers(granted: &[PortRange]) -> impl Iterator<Item = u16> + '_ {
+    granted
+        .iter()
+        .flat_map(|range| range.first().number()..=range.last().number())
 }
 
 impl Cycle {
@@ -191,7 +203,7 @@ impl Cycle {
         let each =
             wants.iter().map(
                 |want| match register.find(Key::from(&want), want.incarnation) {
-                    Some(known) => known.profile.numbers(),
+                    Some((_, known)) => known.profile.numbers(),
                     None => self
                         .profile(want.profile)
                         .map_or(0, |profile| profile.numbers()),
@@ -202,27 +214,25 @@ impl Cycle {
     }
 
     /// Each by itself.
-    fn reserve_each(&mut self, context: &Context, wants: &Input<PrWant>) -> Answers {
-        let answers: Vec<Answer> = wants.iter().map(|w| self.reserve(context, &w)).collect();
-        let failed = answers.iter().position(Answer::is_failure);
-        (answers, failed)
+    fn reserve_each(&mut self, context: &Context, wants: &Input<PrWant>) -> Failed {
+        for want in wants.iter() {
+            let answer = self.reserve(context, &want);
+            self.scratch.answers.push(answer);
+        }
+        self.scratch.answers.iter().position(Answer::is_failure)
     }
 
     /// All or none; a key that has its numbers already is no failure.
-    fn reserve_all(
-        &mut self,
-        context: &Context,
-        wants: &Input<PrWant>,
-    ) -> Result<Answers, Failure> {
+    fn reserve_all(&mut self, context: &Context, wants: &Input<PrWant>) -> Result<Failed, Failure> {
         let before = self.here()?;
-        let (mut answers, _) = self.reserve_each(context, wants);
+        self.reserve_each(context, wants);
         let fails = |answer: &Answer| answer.is_failure() && answer.code() != PR_EEXIST;
-        let failed = answers.iter().position(fails);
+        let failed = self.scratch.answers.iter().position(fails);
         if failed.is_some() {
             self.back_to(context, before)?;
-            answers.iter_mut().for_each(Answer::give_back);
+            self.scratch.answers.iter_mut().for_each(Answer::give_back);
         }
-        Ok((answers, failed))
+        Ok(failed)
     }
 
     fn reserve(&mut self, context: &Context, want: &PrWant) -> Answer {
@@ -232,46 +242,65 @@ impl Cycle {
     }
 
     fn try_reserve(&mut self, context: &Context, want: &PrWant) -> Result<Answer, Answer> {
-        let mut register = context.register();
-        let wish = match self.look(&register, want)? {
-            Looked::Known(placed) => return Ok(Answer::Known(placed)),
-            Looked::New(wish) => wish,
+        // Let go of while numbers are chosen: the next handle stays the next as long as no other cycle begins.
+        let (wish, handle) = {
+            let register = context.register();
+            let wish = match self.look(&register, want)? {
+                Looked::Known(handle) => return Ok(Answer::Known(handle)),
+                Looked::New(wish) => wish,
+            };
+            let handle = register.next().map_err(plain)?;
+            let former = &mut self.scratch.former.ports;
+            former.clear();
+            if let Some(ended) = register.former(wish.key).filter(|_| wish.prefers) {
+                former.extend(ended.ports());
+            }
+            (wish, handle)
         };
-        let handle = register.next().map_err(plain)?;
-        let former = register.former(wish.key).filter(|_| wish.prefers);
         let replica = replica_id(&wish.profile, handle);
         let request = &wish.profile.request;
-        let reserved = self
-            .within(|trial| trial.reserve(wish.host, replica, request, former))
-            .map_err(plain)?;
-        let grant = reserved.map_err(|refused| refusal(&refused, want.host))?;
-        self.enter(&mut register, handle, wish, grant)
+        self.at_work(|trial, scratch| {
+            let former = &scratch.former;
+            let former = (!former.ports.is_empty()).then_some(former);
+            scratch.numbers.clear();
+            scratch.why.clear();
+            let numbers = &mut scratch.numbers;
+            trial
+                .reserve_into(
+                    wish.host,
+                    replica,
+                    request,
+                    former,
+                    numbers,
+                    &mut scratch.why,
+                )
+                .map_err(|refused| refusal(&refused, &scratch.why, want.host))
+        })
+        .map_err(plain)??;
+        self.enter(&mut context.register(), handle, wish)
             .map_err(plain)
     }
 
-    /// Enters what was taken under an id.
+    /// Enters under an id what was taken last.
     pub(super) fn enter(
         &mut self,
         register: &mut Register,
         handle: Handle,
         wish: Wish,
-        grant: PortGrant,
     ) -> Result<Answer, Failure> {
-        let placed = Arc::new(Placed {
-            handle,
+        let numbers = wish.profile.numbers();
+        let entry = Entry {
             key: wish.key,
             incarnation: wish.incarnation,
             host: self.number_of_host(&wish.host_name),
-            host_name: wish.host_name,
             profile: wish.profile,
-            grant,
-        });
-        register.enter(Arc::clone(&placed), Stage::Tentative)?;
+        };
+        register.enter(handle, entry, &self.scratch.numbers)?;
         if let Some(open) = &mut self.open {
             open.taken.push(handle);
-            open.numbers += placed.profile.numbers();
+            open.numbers += numbers;
         }
-        Ok(Answer::New(placed))
+        Ok(Answer::New(handle))
     }
 
     /// What there is to know of a want before numbers are looked for.
@@ -284,17 +313,17 @@ impl Cycle {
             )));
         }
         let key = Key::from(want);
-        if let Some(known) = register.find(key, want.incarnation) {
+        if let Some((known, _)) = register.find(key, want.incarnation) {
             let given = self.open.as_ref().map(|open| open.given.as_slice());
-            if given.unwrap_or_default().contains(&known.handle) {
+            if given.unwrap_or_default().contains(&known) {
                 let words = "its grant is given in this what-if; ask with a higher incarnation";
                 let failure = Failure::said(PR_EAGAIN, words);
                 return Err(Answer::refused(failure, PR_R_RELEASING));
             }
-            return Ok(Looked::Known(Arc::clone(known)));
+            return Ok(Looked::Known(known));
         }
         let profile = self.profile(want.profile).map_err(plain)?;
-        if let Some(newest) = register.newest(key)
+        if let Some((_, newest)) = register.newest(key)
             && newest.incarnation > want.incarnation
         {
             let newest = u64::from(newest.incarnation);
@@ -325,15 +354,10 @@ impl Cycle {
             prefers: want.flags & PR_WANT_PREFER != 0,
         }))
     }
-
-    /// Where a grant's host stands now.
-    fn host_of(&self, answer: &Answer) -> Option<u32> {
-        let placed = answer.placed()?;
-        self.allocator.host_id(&placed.host_name).map(|host| host.0)
-    }
 }
 
 /// A want that has no numbers yet.
+#[derive(Debug)]
 pub(super) struct Wish {
     pub(super) host: HostId,
     host_name: HostName,
@@ -345,7 +369,7 @@ pub(super) struct Wish {
 
 /// A want, before numbers are looked for.
 pub(super) enum Looked {
-    Known(Arc<Placed>),
+    Known(Handle),
     New(Wish),
 }
 
@@ -354,13 +378,25 @@ pub(super) fn plain(failure: Failure) -> Answer {
     Answer::refused(failure, PR_R_NONE)
 }
 
-pub(super) fn refusal(refused: &ReserveError, host: u32) -> Answer {
-    let ReserveError::Refused { why, .. } = refused else {
-        // Every grant has an id of its own here, so no other can be in its way.
-        debug_assert!(false, "{refused}");
-        return Answer::refused(Failure::value(PR_ESTATE, "host", host.into()), PR_R_NONE);
-    };
-    does_not_fit(why, host)
+/// The answer to a refusal, with what is against it if that was worked out beside it.
+pub(super) fn refusal(refused: &ReserveError, why: &[Why], host: u32) -> Answer {
+    match refused {
+        ReserveError::DoesNotFit { .. } => does_not_fit(why, host),
+        ReserveError::Refused { why, .. } => does_not_fit(why, host),
+        _ => {
+            // Every grant has an id of its own here, so no other can be in its way.
+            debug_assert!(false, "{refused}");
+            Answer::refused(Failure::value(PR_ESTATE, "host", host.into()), PR_R_NONE)
+        }
+    }
+}
+
+/// The answer where a host takes nothing.
+pub(super) const fn about_host(cause: &Cause, host: u32) -> Answer {
+    Answer::refused(
+        Failure::value(PR_ENOPORT, "host", host as u64),
+        cause.code().number(),
+    )
 }
 
 /// The answer to who does not fit, with the first of the causes.

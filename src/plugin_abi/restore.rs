@@ -1,6 +1,5 @@
 //! The restore phase: what the scheduler's own records say is held.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::{Conflict, CoolingRecord, GrantRecord};
@@ -13,7 +12,7 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::register::{Key, Placed, Reported, Stage, replica_id};
+use crate::plugin_abi::register::{Entry, Key, Reported, replica_id};
 use crate::plugin_abi::report::read_state;
 use crate::plugin_abi::types::{PrCtx, PrGrant, PrRec};
 use crate::port::{Port, PortRange, PortRanges, Protocol};
@@ -148,16 +147,14 @@ impl Cycle {
                 self.conflicts.extend([first, second]);
             }
         }
-        let placed = Placed {
-            handle,
+        let entry = Entry {
             key,
             incarnation: record.who.incarnation,
             host: self.number_of_host(&host_name),
-            host_name,
             profile,
-            grant,
         };
-        register.enter(Arc::new(placed), Stage::Tentative)?;
+        let numbers: Vec<PortRange> = grant.ports.iter().map(|port| port.numbers).collect();
+        register.enter(handle, entry, &numbers)?;
         register.hold(handle);
         register.note(
             handle,

@@ -1,8 +1,8 @@
 //! A transaction or a what-if: what calls inside it need not tell apart.
 
 use crate::allocator::{
-    Allocator, CauseCounts, GangError, GangMember, HostSet, Mark, Need, ReserveError, SameNumbers,
-    StaleMark, Suspended, SuspendedWhatIf, Transaction, WhatIf,
+    Allocator, CauseCounts, HostSet, Mark, Need, ReserveError, SameError, StaleMark, Suspended,
+    SuspendedWhatIf, Transaction, WhatIf,
 };
 use crate::identity::{HostId, ReplicaId};
 use crate::plugin_abi::constants::*;
@@ -13,6 +13,7 @@ use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::register::{Stage, not_committed};
 use crate::plugin_abi::release::Batch;
 use crate::plugin_abi::types::{PrAlloc, PrTxn};
+use crate::port::PortRange;
 use crate::port_pool::{ListedPorts, PortGrant, PortRequest, Why};
 use crate::time::Monotonic;
 
@@ -95,22 +96,36 @@ impl Trial<'_> {
         either!(self, it => it.listed(host))
     }
 
-    pub(super) fn reserve(
+    /// Takes numbers, which are appended to `numbers`, or appends what is against it, if the host does not
+    /// fit, to `why`.
+    pub(super) fn reserve_into(
         &mut self,
         host: HostId,
         replica: ReplicaId,
         request: &PortRequest,
         former: Option<&PortGrant>,
-    ) -> Result<PortGrant, ReserveError> {
-        either!(self, it => it.reserve(host, replica, request, former))
+        numbers: &mut Vec<PortRange>,
+        why: &mut Vec<Why>,
+    ) -> Result<(), ReserveError> {
+        let reserved =
+            either!(self, it => it.reserve_into(host, replica, request, former, numbers));
+        if let Err(ReserveError::DoesNotFit { .. }) = &reserved {
+            self.explain_into(host, &Need::new(request, replica.service), why);
+        }
+        reserved
     }
 
-    pub(super) fn reserve_gang(
+    /// Takes the same numbers for all members, none of which has any yet, and appends them to `numbers`; what is
+    /// against it, if it is about the numbers, to `why`.
+    pub(super) fn reserve_same_into(
         &mut self,
-        members: &[GangMember<'_>],
-        same: SameNumbers,
-    ) -> Result<Vec<PortGrant>, GangError> {
-        either!(self, it => it.reserve_gang(members, same))
+        members: &[(HostId, ReplicaId)],
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+        numbers: &mut Vec<PortRange>,
+        why: &mut Vec<Why>,
+    ) -> Result<(), SameError> {
+        either!(self, it => it.reserve_same_into(members, request, former, numbers, why))
     }
 
     pub(super) fn mark(&mut self) -> Mark {
@@ -141,11 +156,11 @@ impl Cycle {
     fn give(&mut self, context: &Context, handle: Handle) -> Result<(), Failure> {
         let replica = {
             let register = context.register();
-            let (placed, stage) = register.get(handle)?;
-            if stage == Stage::Tentative {
+            let entered = register.get(handle)?;
+            if entered.stage == Stage::Tentative {
                 return Err(not_committed());
             }
-            placed.replica()
+            entered.replica
         };
         let given = self.within(|trial| match trial {
             Trial::Imagined(what_if) => what_if.give(replica).is_ok(),

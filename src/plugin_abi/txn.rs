@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use crate::allocator::{HostSet, Need};
-use crate::identity::HostId;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::context::{Context, Cycle, MarkHere, Open};
 use crate::plugin_abi::contexts;
@@ -12,6 +11,7 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room, read};
 use crate::plugin_abi::profile::Profile;
+use crate::plugin_abi::scratch::{Lists, MOST_MARKS, Scratch};
 use crate::plugin_abi::trial::{Paused, Trial};
 use crate::plugin_abi::types::{PrCtx, PrNeed, PrTxn};
 use crate::time::Monotonic;
@@ -37,14 +37,15 @@ pub(super) unsafe extern "C" fn txn_begin(
         let what_if = flags & PR_TXN_WHATIF != 0;
         let paused = Paused::open(&cycle.allocator, context.at(now_ms), what_if);
         let handle = contexts::next_transaction(context.handle());
+        let lists = std::mem::take(&mut cycle.scratch.lists);
         cycle.open = Some(Open {
             handle,
             paused: Some(paused),
             what_if,
-            taken: Vec::new(),
-            given: Vec::new(),
+            taken: lists.taken,
+            given: lists.given,
             numbers: 0,
-            marks: Vec::new(),
+            marks: lists.marks,
             next_mark: 0,
         });
         txn.set(handle.id());
@@ -58,10 +59,18 @@ impl Cycle {
         &mut self,
         act: impl FnOnce(&mut Trial<'_>) -> R,
     ) -> Result<R, Failure> {
+        self.at_work(|trial, _| act(trial))
+    }
+
+    /// As [`Cycle::within`], with what there is room in.
+    pub(super) fn at_work<R>(
+        &mut self,
+        act: impl FnOnce(&mut Trial<'_>, &mut Scratch) -> R,
+    ) -> Result<R, Failure> {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let paused = open.paused.take().ok_or(NOT_OPEN)?;
         let mut trial = paused.resume(&self.allocator);
-        let answer = act(&mut trial);
+        let answer = act(&mut trial, &mut self.scratch);
         open.paused = Some(trial.suspend());
         Ok(answer)
     }
@@ -71,6 +80,22 @@ impl Cycle {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let paused = open.paused.take().ok_or(NOT_OPEN)?;
         Ok(paused.resume(&self.allocator))
+    }
+
+    /// Closes what is open: `settle` is told of each grant that it took, and there is none any more.
+    fn close(&mut self, mut settle: impl FnMut(Handle)) {
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let mut lists = Lists {
+            taken: open.taken,
+            given: open.given,
+            marks: open.marks,
+        };
+        lists.given.clear();
+        lists.marks.clear();
+        lists.taken.drain(..).for_each(&mut settle);
+        self.scratch.lists = lists;
     }
 }
 
@@ -111,22 +136,52 @@ pub(super) unsafe extern "C" fn feasible(
         let out = unsafe { Room::new(out, nwords, "out") }?;
         // SAFETY: by C's promise null, or room for 64 numbers per word.
         let most = unsafe { Room::optional(max_replicas, nwords * 64, "max_replicas") }?;
-        // The whole of `cand` is read before the first word of `out` is written.
-        let words: Option<Vec<u64>> = candidates.map(|words| words.iter().collect());
-        let fitting = fitting(context, txn, &need, words.as_deref(), most.is_wanted())?;
-        let mut answer = vec![0; nwords as usize];
-        let count = HostSet::write_words(&fitting.hosts, &mut answer);
-        out.fill(answer);
-        if most.is_wanted() {
-            most.fill((0..nwords * 64).map(|_| 0));
-            for (host, replicas) in fitting.most {
-                if host.0 < nwords * 64 {
-                    most.set(host.0, replicas);
-                }
+        let mut cycle = context.transaction(txn)?;
+        let profile = cycle.profile(need.profile)?;
+        let asked = asked(&profile, &need);
+        // There are no hosts beyond.
+        let end = context.settings().limits.hosts;
+        let count = cycle.at_work(|trial, scratch| {
+            // The whole of `cand` that matters is read before the first word of `out` is written.
+            let candidates = candidates.map(|words| {
+                scratch.candidates.refill(words.iter(), end);
+                &scratch.candidates
+            });
+            trial.feasible_into(&asked, candidates, &mut scratch.fitting);
+            let words = scratch.fitting.as_words().iter().copied();
+            let words = words.chain(std::iter::repeat(0)).take(nwords as usize);
+            let count: u32 = words.clone().map(u64::count_ones).sum();
+            out.fill(words);
+            if most.is_wanted() {
+                most.fill((0..nwords * 64).map(|_| 0));
+                count_replicas(trial, &asked, &scratch.fitting, nwords, &most);
             }
-        }
-        Ok(i64::try_from(count).unwrap_or(i64::MAX))
+            count
+        })?;
+        Ok(i64::from(count))
     })
+}
+
+/// Writes how many replicas fit on each host that does.
+fn count_replicas(
+    trial: &mut Trial<'_>,
+    asked: &Need<'_>,
+    fitting: &HostSet,
+    nwords: u32,
+    most: &Room<u16>,
+) {
+    // Exact where nothing but single numbers are drawn; blocks cost a search each, and few say enough.
+    let bound = if asked.request.has_blocks() {
+        MOST_BLOCKS
+    } else {
+        u32::from(u16::MAX)
+    };
+    for host in fitting.iter().take_while(|host| host.0 < nwords * 64) {
+        let times = trial.max_replicas(asked, host, bound);
+        // So many fit at once, as was found already.
+        let times = times.max(asked.replicas);
+        most.set(host.0, u16::try_from(times).unwrap_or(u16::MAX));
+    }
 }
 
 /// The need in the allocator's words.
@@ -142,52 +197,11 @@ pub(super) fn asked<'a>(profile: &'a Profile, need: &PrNeed) -> Need<'a> {
 /// Words beyond this name hosts that cannot be.
 pub(super) const MOST_WORDS: u32 = (1 << 20) / 64;
 
-struct Fitting {
-    hosts: HostSet,
-    most: Vec<(HostId, u16)>,
-}
-
-fn fitting(
-    context: &Context,
-    txn: Handle,
-    need: &PrNeed,
-    words: Option<&[u64]>,
-    count: bool,
-) -> Result<Fitting, Failure> {
-    let mut cycle = context.transaction(txn)?;
-    let profile = cycle.profile(need.profile)?;
-    let candidates = words.map(HostSet::from_words);
-    let asked = asked(&profile, need);
-    // Exact where nothing but single numbers are drawn; blocks cost a search each, and few say enough.
-    let most = if profile.request.has_blocks() {
-        MOST_BLOCKS
-    } else {
-        u32::from(u16::MAX)
-    };
-    cycle.within(|trial| {
-        let mut hosts = HostSet::new();
-        trial.feasible_into(&asked, candidates.as_ref(), &mut hosts);
-        let mut times = |host| {
-            let times = trial.max_replicas(&asked, host, most);
-            // So many fit at once, as was found already.
-            let times = times.max(need.replicas);
-            (host, u16::try_from(times).unwrap_or(u16::MAX))
-        };
-        let most = if count {
-            hosts.iter().map(&mut times).collect()
-        } else {
-            Vec::new()
-        };
-        Fitting { hosts, most }
-    })
-}
-
 /// How many replicas with blocks are tried on one host.
 const MOST_BLOCKS: u32 = 16;
 
 /// See `mark` in the header.
 pub(super) unsafe extern "C" fn mark(txn: PrTxn, mark: *mut u32) -> i32 {
-    const MOST_MARKS: usize = 1 << 16;
     inside(txn, Kind::Transaction, Class::Hot, |context, txn| {
         // SAFETY: by C's promise null, or writable.
         let out = unsafe { Output::new(mark, "mark") }?;
@@ -221,14 +235,15 @@ pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
         if let Trial::Real(transaction) = cycle.resume()? {
             transaction.commit();
         }
-        let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
-        if !taken.is_empty() {
+        if cycle
+            .open
+            .as_ref()
+            .is_some_and(|open| !open.taken.is_empty())
+        {
             context.counters.commits.fetch_add(1, Ordering::Relaxed);
-            let mut register = context.register();
-            for handle in taken {
-                register.hold(handle);
-            }
         }
+        let mut register = context.register();
+        cycle.close(|handle| register.hold(handle));
         // Only a commit changes it, and only one is at work.
         commit_no.set(context.counters.commits.load(Ordering::Relaxed));
         Ok(PR_OK)
@@ -244,11 +259,10 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
             drop(transaction);
             context.counters.aborts.fetch_add(1, Ordering::Relaxed);
         }
-        let taken = cycle.open.take().map(|open| open.taken).unwrap_or_default();
         let mut register = context.register();
-        for handle in taken {
-            register.forget(handle);
-        }
+        // Slots are used again in the order in which they would have been.
+        cycle.back_from(0, |handle| register.forget(handle));
+        cycle.close(|_| ());
         Ok(PR_OK)
     })
 }
@@ -292,17 +306,25 @@ impl Cycle {
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         open.numbers = here.numbers;
         open.given.truncate(here.given);
-        let (mark, taken) = (here.mark, open.taken.split_off(here.taken));
-        let back = self.within(|trial| trial.rollback(mark))?;
+        let back = self.within(|trial| trial.rollback(here.mark))?;
         debug_assert!(
             back.is_ok(),
             "the allocator keeps the marks that are kept here"
         );
         let mut register = context.register();
-        for handle in taken {
-            register.forget(handle);
-        }
+        self.back_from(here.taken, |handle| register.forget(handle));
         Ok(())
+    }
+
+    /// Tells `forget` of what was taken after the first `kept` grants, the last one first.
+    fn back_from(&mut self, kept: usize, mut forget: impl FnMut(Handle)) {
+        if let Some(open) = &mut self.open {
+            while open.taken.len() > kept
+                && let Some(handle) = open.taken.pop()
+            {
+                forget(handle);
+            }
+        }
     }
 }
 

@@ -29,7 +29,30 @@ impl PortName {
     /// The part of a variable's name that stands for this port: upper case, `-` as `_`.
     #[must_use]
     pub fn variable(&self) -> String {
-        self.0.to_ascii_uppercase().replace('-', "_")
+        self.as_variable().to_string()
+    }
+
+    /// As [`Self::variable`], to be written somewhere: allocates nothing.
+    #[must_use]
+    pub fn as_variable(&self) -> impl fmt::Display + '_ {
+        Variable(&self.0)
+    }
+}
+
+/// A name as the part of a variable's.
+struct Variable<'a>(&'a str);
+
+impl fmt::Display for Variable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        for letter in self.0.chars() {
+            f.write_char(if letter == '-' {
+                '_'
+            } else {
+                letter.to_ascii_uppercase()
+            })?;
+        }
+        Ok(())
     }
 }
 

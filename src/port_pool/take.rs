@@ -1,5 +1,7 @@
 //! Taking chosen numbers, undoing that, giving them back, and holding what records say is held.
 
+use std::collections::TryReserveError;
+
 use crate::identity::ReplicaId;
 use crate::port::{PortRange, Protocol};
 use crate::time::Monotonic;
@@ -79,6 +81,15 @@ impl UndoLog {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// Makes room for so many takes.
+    ///
+    /// # Errors
+    ///
+    /// [`TryReserveError`] if there is no memory for it.
+    pub fn try_reserve(&mut self, takes: usize) -> Result<(), TryReserveError> {
+        self.steps.try_reserve_exact(takes)
     }
 
     /// Forgets every step: they stay.

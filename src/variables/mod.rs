@@ -5,8 +5,10 @@
 //! were checked against each other and the user's own when the profile was read.
 
 mod fill;
+mod told;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
@@ -16,6 +18,7 @@ use crate::profile::Profile;
 
 pub use crate::profile::PREFIX;
 pub use fill::{FillError, fill};
+pub use told::{Tell, ToldPlacement, ToldPort};
 
 /// Everything the variables of one run are made of.
 #[derive(Clone, Copy, Debug)]
@@ -86,36 +89,31 @@ pub fn variables<'n>(
 ) -> Vec<(String, String)> {
     let prefix = setting.prefix;
     let mut all = Vec::new();
-    let mut set = |name: &str, value: String| all.push((format!("{prefix}{name}"), value));
+    let mut tell = |name: fmt::Arguments<'_>, value: fmt::Arguments<'_>| {
+        all.push((name.to_string(), value.to_string()));
+    };
     for port in &setting.grant.ports {
-        let name = port.name.variable();
-        let first = port.numbers.first();
-        set(&format!("PORT_{name}"), first.to_string());
-        if port.numbers.count() > 1 {
-            set(
-                &format!("PORT_{name}_LAST"),
-                port.numbers.last().to_string(),
-            );
-            set(
-                &format!("PORT_{name}_COUNT"),
-                port.numbers.count().to_string(),
-            );
-        }
-        set(
-            &format!("ADDR_{name}"),
-            address(setting.address_of(&port.name), first),
-        );
+        let port = ToldPort {
+            name: &port.name,
+            numbers: port.numbers,
+            address: Some(setting.address_of(&port.name)),
+        };
+        port.tell(prefix, &mut tell);
     }
-    set("HOST", setting.host.to_string());
-    set("HOST_ADDR", setting.host_address.to_string());
-    set("SERVICE", setting.service.label().to_string());
-    set("NAMESPACE", setting.service.namespace().to_string());
-    set("REPLICA", setting.index.to_string());
-    set("INCARNATION", setting.incarnation.to_string());
-    set("RUN", setting.run.to_string());
-    set("SCRATCH", setting.scratch.to_owned());
-    set("CONTROLLER", setting.controller.to_owned());
-    set("TOKEN_FILE", setting.token_file.to_owned());
+    let placement = ToldPlacement {
+        service: setting.service,
+        index: setting.index,
+        incarnation: setting.incarnation,
+        host: setting.host,
+        host_address: Some(setting.host_address),
+    };
+    placement.tell(prefix, &mut tell);
+    let mut set =
+        |name: &str, value: &str| tell(format_args!("{prefix}{name}"), format_args!("{value}"));
+    set("RUN", &setting.run.to_string());
+    set("SCRATCH", setting.scratch);
+    set("CONTROLLER", setting.controller);
+    set("TOKEN_FILE", setting.token_file);
     for (name, alias) in aliases {
         if let Some(granted) = setting.grant.port(name) {
             all.push((alias.to_owned(), granted.numbers.first().to_string()));

@@ -178,10 +178,7 @@ fn a_scheduler_places_preempts_resolves_and_watches() {
 #[test]
 fn a_scheduler_that_is_killed_around_a_commit_holds_what_it_logged_and_nothing_else() {
     let points = ["reserve", "torn", "log", "commit", "launch"];
-    for (point, time) in points
-        .into_iter()
-        .flat_map(|it| (1..=5).map(move |n| (it, n)))
-    {
+    for (point, time) in points.into_iter().flat_map(|it| [1, 2, 5].map(|n| (it, n))) {
         let world = World::new(&format!("{point}-{time}"));
         let killed = world.start(&["--kill-at", &format!("{point}:{time}")]);
         assert_eq!(killed.status.signal(), Some(9), "{point}:{time}");

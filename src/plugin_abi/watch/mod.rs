@@ -13,6 +13,9 @@ pub(in crate::plugin_abi) mod follower_test;
 #[cfg(loom)]
 mod loom_test;
 #[cfg(test)]
+#[cfg(not(loom))]
+mod stopped_test;
+#[cfg(test)]
 mod watch_test;
 mod watcher;
 mod watches;

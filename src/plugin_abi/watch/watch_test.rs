@@ -8,6 +8,15 @@ use crate::plugin_abi::types::*;
 use crate::plugin_abi::watch::feed::Feed;
 use crate::plugin_abi::watch::follower_test::*;
 
+/// Another one each time.
+fn flipped(seq: u64) -> u32 {
+    if seq.is_multiple_of(2) {
+        PR_E_READY
+    } else {
+        PR_E_NOT_READY
+    }
+}
+
 fn kinds(changes: &[PrChange]) -> Vec<(u32, PrAlloc, u32)> {
     let told = changes.iter();
     told.map(|change| (change.kind, change.ep.id, change.ep.state))
@@ -192,7 +201,7 @@ fn a_watch_that_begins_too_early_or_in_another_life_is_told_to_begin_anew() {
     let mut seq = 0;
     let mut flap = || {
         seq += 1;
-        let state = [PR_E_READY, PR_E_NOT_READY][seq as usize % 2];
+        let state = flipped(seq);
         assert_eq!(caller.report(id, 1, seq, state), PR_OK);
     };
     for _ in 0..Feed::KEPT {
@@ -248,7 +257,7 @@ fn a_service_that_rests_is_followed_from_however_long_ago() {
     caller.pump(0);
     let (_, at) = caller.snapshot(Some("quiet.alice"), 8).unwrap();
     for seq in 0..=Feed::KEPT as u64 + 200 {
-        let state = [PR_E_READY, PR_E_NOT_READY][seq as usize % 2];
+        let state = flipped(seq);
         assert_eq!(caller.report(id, 1, seq, state), PR_OK);
     }
     let mut one = caller.watch(Some("quiet.alice"), at);
@@ -271,10 +280,8 @@ fn at_the_end_of_a_context_its_ids_are_stale_and_its_descriptors_closed() {
     let shared = unsafe { libc::dup(fd) };
     let mut wait = -1;
     // SAFETY: a live local.
-    assert_eq!(
-        unsafe { (caller.api.wait_fd)(caller.ctx, &raw mut wait) },
-        PR_OK
-    );
+    let code = unsafe { (caller.api.wait_fd)(caller.ctx, &raw mut wait) };
+    assert_eq!(code, PR_OK);
     // SAFETY: as above.
     let shared_wait = unsafe { libc::dup(wait) };
     assert!(!is_readable(shared) && !is_readable(shared_wait));

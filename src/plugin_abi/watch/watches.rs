@@ -21,12 +21,14 @@ use crate::plugin_abi::watch::watcher::Watch;
 pub(super) struct Watches {
     /// Nothing after the end of the context.
     open: Mutex<Option<Slots<Arc<Watch>>>>,
-    /// By when they were opened; under `None` those that follow all services.
-    listed: Mutex<BTreeMap<Option<ServiceName>, BTreeMap<u64, Arc<Watch>>>>,
+    listed: Mutex<Listed>,
     opened: AtomicU64,
     most: u32,
     pub(super) resets: AtomicU64,
 }
+
+/// By what they are about, nothing for all services, and by when they were opened.
+type Listed = BTreeMap<Option<ServiceName>, BTreeMap<u64, Arc<Watch>>>;
 
 impl Watches {
     pub(super) fn new(context: Handle, most: u32) -> Result<Self, Failure> {
