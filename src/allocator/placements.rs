@@ -77,7 +77,8 @@ struct Shard {
 /// Placements by replica.
 #[derive(Debug)]
 pub(super) struct Placements {
-    shards: Box<[Mutex<Shard>; SHARDS]>,
+    /// `SHARDS` of them.
+    shards: Box<[Mutex<Shard>]>,
     /// What each shard has room for, always.
     room: usize,
     /// Whether releases are remembered.
@@ -102,17 +103,20 @@ impl Placements {
         } else {
             2 * (even + 5 * even.isqrt() + 8)
         };
-        let mut shards = Box::new(std::array::from_fn(|_| Mutex::new(Shard::default())));
-        for shard in shards.iter_mut() {
-            let shard: &mut Shard = shard.get_mut();
+        // One by one: all of them at once would pass over the stack, of which a scheduler's thread may have little.
+        let mut shards = Vec::new();
+        shards.try_reserve_exact(SHARDS)?;
+        for _ in 0..SHARDS {
+            let mut shard = Shard::default();
             shard.placed.try_reserve(most)?;
             if remembers {
                 shard.released.try_reserve(most)?;
                 shard.by_age.try_reserve(most)?;
             }
+            shards.push(Mutex::new(shard));
         }
         Ok(Self {
-            shards,
+            shards: shards.into_boxed_slice(),
             room: most,
             remembers,
         })
