@@ -42,6 +42,7 @@ static char boot_id[64];
 static uint64_t now, planned; /* this wake-up, and when it was to come */
 static int ending = -1;       /* our exit code, once a report was final */
 static int dirty;             /* something worth saving happened */
+static char untold[8192];      /* reports that were not told yet */
 
 /* The service: the one process we started last, and the group that it leads. */
 static struct { pid_t pid; uint64_t born; int fd; uint32_t run; int group_left; } service = {.fd = -1};
@@ -234,20 +235,28 @@ static void report(const pr_sup_effect *e) {
                                           "PORT_CONFLICT"};
     static const char *const reasons[] = {"", "exit", "signal", "status unknown", "start failed: errno", "pre-exec", "startup probe failed",
                                           "liveness probe failed", "readiness probe failed", "user", "stop", "stale record"};
-    printf("run %u %s", e->run, reports[e->report <= PR_SR_PORT_CONFLICT ? e->report : 0]);
-    if (e->report == PR_SR_RESTARTED) printf(" %u", e->count);
-    if (e->report == PR_SR_GAVEUP) printf(" after %u", e->count);
-    if (e->report == PR_SR_BACKOFF) printf(" %llu ms", (unsigned long long)e->ms);
-    if (e->reason != 0 && e->reason <= PR_SW_STALE_RECORD) printf(": %s", reasons[e->reason]);
-    if (e->reason != 0 && e->reason <= PR_SW_PROBE && e->reason != PR_SW_UNKNOWN) printf(" %d", e->code);
-    printf("\n");
-    fflush(stdout);
+    char counted[64] = "", why[96] = "", code[16] = "";
+    if (e->report == PR_SR_RESTARTED) snprintf(counted, sizeof counted, " %u", e->count);
+    if (e->report == PR_SR_GAVEUP) snprintf(counted, sizeof counted, " after %u", e->count);
+    if (e->report == PR_SR_BACKOFF) snprintf(counted, sizeof counted, " %llu ms", (unsigned long long)e->ms);
+    if (e->reason != 0 && e->reason <= PR_SW_STALE_RECORD) snprintf(why, sizeof why, ": %s", reasons[e->reason]);
+    if (e->reason != 0 && e->reason <= PR_SW_PROBE && e->reason != PR_SW_UNKNOWN) snprintf(code, sizeof code, " %d", e->code);
+    size_t at = strlen(untold);
+    snprintf(untold + at, sizeof untold - at, "run %u %s%s%s%s\n", e->run, reports[e->report <= PR_SR_PORT_CONFLICT ? e->report : 0], counted, why, code);
     switch (e->report) {
     case PR_SR_SUCCEEDED: case PR_SR_STOPPED: ending = 0; break;
     case PR_SR_FAILED: case PR_SR_GAVEUP: ending = 1; break;
     case PR_SR_PORT_CONFLICT: ending = 75; break;
     default: break;
     }
+}
+
+/* Saved before it is told: whoever takes over never says less than was heard. */
+static void tell(void) {
+    if (dirty) save();
+    fputs(untold, stdout);
+    fflush(stdout);
+    untold[0] = 0;
 }
 
 static void perform(void) {
@@ -388,7 +397,7 @@ int main(int argc, char **argv) {
         perform();
     }
     while (ending < 0) {
-        if (dirty) save();
+        tell();
         uint64_t next;
         must(api->sup_next_deadline(sup, &next), "sup_next_deadline");
         for (int kind = PR_SK_STARTUP; kind <= PR_SK_READINESS; kind++)
@@ -409,6 +418,7 @@ int main(int argc, char **argv) {
         must(api->sup_deadline(sup, now), "sup_deadline");
         perform();
     }
+    tell();
     unlink(state_file); /* the end is told; the next start begins anew */
     must(api->sup_free(sup), "sup_free");
     return ending;

@@ -4,7 +4,11 @@
  * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
  *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
- *               A thread is warm after last_error(NULL, 0, &n).
+ *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
+ *               there; a host once it has had its greatest number of grants, of numbers that cool and of runs of free ones.
+ *               Grants of more than 4 ports, and services that have one fixed number cooling, count likewise: more at once
+ *               than ever before take memory once. txn_begin may take some for what R calls queued (waits, strangers, refused
+ *               binds); a pump before it takes that instead.
  *           [R] report: any thread, bounded, may allocate; publishes what it and earlier H calls changed.
  *           [A] any thread; readers never wait for a writer.
  *           [S] supervision: each pr_sup by one thread at a time.
@@ -26,7 +30,7 @@
  *             PR_ESTALE   the id is 0, of another kind, or of something that has ended; nothing was touched
  *             PR_EFORK    the context was made by the parent of this process: make one here
  *             PR_EPOISON  a defect of ours was caught earlier; the context only answers stats, dump, last_error and destroy
- *           PR_ENOSYS is of calls marked "Not built yet". last_error has the words.
+ *           last_error has the words.
  */
 #ifndef PORTREEVE_H
 #define PORTREEVE_H
@@ -61,7 +65,7 @@ enum {
     PR_ELIMIT   = -14,  /* More than a maximum of pr_config or of this page. */
     PR_EIO      = -15,  /* The operating system refused, such as a descriptor. */
     PR_ENOENT   = -16,  /* There is no such host, profile, service, network or key. */
-    PR_ENOSYS   = -17   /* Not built yet; no release returns it. */
+    PR_ENOSYS   = -17   /* A call that is not built; no release returns it. */
 };
 
 /* Reasons: why a host does not fit. May grow; explain_all adds what has no entry to the last one. reason_ has the words. */
@@ -568,7 +572,7 @@ typedef struct pr_api {
    *   PR_ENOENT   unknown host or profile
    *   PR_EEXIST   the key is known
    *   PR_EINVAL   the record contradicts itself or its profile
-   *   PR_ELIMIT   max_allocs grants are known */
+   *   PR_ELIMIT   max_allocs grants are known; one that ended counts until the next txn_begin or pump */
   int32_t (*restore_put)(pr_ctx ctx, const pr_rec *records, uint32_t n, const uint16_t *ports, uint32_t n_ports, pr_grant *grants);
 
   /* [C] Ends the restore phase, also when nothing was restored; *conflicts = records that share a number. flags 0.

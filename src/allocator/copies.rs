@@ -27,7 +27,7 @@ struct Kept {
 
 /// How many copies are kept before the memory of another host's is used. A what-if that touches more hosts than
 /// these has a copy of each of them.
-const MOST_KEPT: usize = if cfg!(test) { 4 } else { 1024 };
+const MOST_KEPT: usize = if cfg!(test) { 32 } else { 1024 };
 
 impl Copies {
     /// The copy of a host, if this what-if made one.

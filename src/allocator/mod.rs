@@ -71,6 +71,7 @@ mod watches;
 mod what_if;
 mod woken;
 mod work;
+mod world;
 
 #[cfg(test)]
 mod cases_test;
@@ -125,8 +126,8 @@ use host_table::HostTable;
 use placements::Placements;
 use waiting::Waiting;
 use watches::Watches;
-use what_if::Worlds;
 use work::{Spares, next_number};
+use world::Worlds;
 
 /// Ports for replicas over all hosts. See the [module page](self) for what it promises.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use crate::identity::{HostId, ReplicaId};
 use crate::port::PortRange;
 use crate::port_pool::{Ask, Cause, Causes, PortGrant, PortPool, PortRequest, Why};
 
-use super::gang::{GangError, GangMember, SameNumbers};
 use super::host::Host;
 use super::question::Around;
 use super::reserve::ReserveError;
 use super::work::Work;
+use super::world::World;
 use super::{Allocator, Transaction, WhatIf};
 
 /// Why no numbers were taken on any of several hosts. Everything is as it was.
@@ -85,9 +85,7 @@ impl Transaction<'_> {
         let work = self.work();
         allocator.waiting.refresh(&mut work.scratch.awaited);
         let mut order = std::mem::take(&mut work.same.order);
-        order.clear();
-        order.extend((0..).zip(members).map(|(place, (host, _))| (*host, place)));
-        order.sort_unstable();
+        sort_by_host(&mut order, members);
         let mut locked: Vec<Guard<'_>> = room_of(std::mem::take(&mut work.same.guards));
         for (id, _) in &order {
             if locked.last().is_none_or(|(last, _)| last != id) {
@@ -118,7 +116,7 @@ impl Transaction<'_> {
 }
 
 impl WhatIf<'_> {
-    /// As [`Transaction::reserve_same_into`], but only here. Allocates.
+    /// As [`Transaction::reserve_same_into`], but only here.
     ///
     /// # Errors
     ///
@@ -131,36 +129,71 @@ impl WhatIf<'_> {
         numbers: &mut Vec<PortRange>,
         why: &mut Vec<Why>,
     ) -> Result<(), SameError> {
-        let members = members.iter().map(|(host, replica)| GangMember {
-            host: *host,
-            replica: *replica,
-            request,
-            former,
-        });
-        let members: Vec<GangMember<'_>> = members.collect();
-        match self.reserve_gang(&members, SameNumbers::Yes) {
-            Ok(grants) => {
-                let first = grants.into_iter().next().unwrap_or_default();
-                numbers.extend(first.ports.iter().map(|port| port.numbers));
-                Ok(())
-            }
-            Err(GangError::NothingInCommon { why: causes }) => {
-                why.extend(causes);
-                Err(SameError::NothingInCommon)
-            }
-            Err(GangError::SharedHost { member, host }) => {
-                Err(SameError::SharedHost { member, host })
-            }
-            Err(GangError::Unlike { member }) => Err(SameError::Unlike { member }),
-            Err(GangError::Member {
-                member,
-                error: ReserveError::Refused { mut why, .. },
-            }) if !why.is_empty() => {
-                let cause = why.swap_remove(0).cause;
-                Err(SameError::Host { member, cause })
-            }
-            Err(GangError::Member { member, error }) => Err(SameError::Placed { member, error }),
+        let allocator = self.allocator;
+        let order = &mut self.world().same.order;
+        sort_by_host(order, members);
+        if let Some((host, member)) = shared(order).filter(|_| !request.is_empty()) {
+            return Err(SameError::SharedHost { member, host });
         }
+        for (member, (id, replica)) in members.iter().enumerate() {
+            if let Some(claim) = self.claim_against(*replica) {
+                let error = ReserveError::of(claim, *replica);
+                return Err(SameError::Placed { member, error });
+            }
+            let host = self.world().copy_of(allocator, *id);
+            let barrier = host.map(|host| host.barriers(request).next());
+            let cause = barrier.map(|barrier| barrier.map(|why| why.cause));
+            if let Some(cause) = cause.unwrap_or(Some(Cause::UnknownHost)) {
+                return Err(SameError::Host { member, cause });
+            }
+        }
+        let world = self.world();
+        if !world.take_same(allocator, members, request, former, why) {
+            return Err(SameError::NothingInCommon);
+        }
+        if let Some((id, replica)) = members.first()
+            && let Some(host) = world.copies.get(*id)
+        {
+            numbers.extend(host.pool.ports_of(*replica));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Takes the same numbers on each of several hosts, all of which were copied. Whether there were any; if not,
+    /// what is against it is in `why`.
+    pub(super) fn take_same(
+        &mut self,
+        allocator: &Allocator,
+        members: &[(HostId, ReplicaId)],
+        request: &PortRequest,
+        former: Option<&PortGrant>,
+        why: &mut Vec<Why>,
+    ) -> bool {
+        let Self {
+            copies,
+            scratch,
+            same,
+            ..
+        } = self;
+        allocator.waiting.refresh(&mut scratch.awaited);
+        let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
+        let mut pools: Vec<Asked<'_>> = room_of(std::mem::take(&mut same.pools));
+        pools.extend(members.iter().filter_map(|(id, replica)| {
+            let host = copies.get(*id)?;
+            let ask = host.ask(replica.service, request, former, &around);
+            Some((&host.pool, ask))
+        }));
+        let fits = PortPool::choose_same(&pools, &mut scratch.look.choice, Causes::All(why));
+        same.pools = room_of(pools);
+        if !fits {
+            return members.is_empty();
+        }
+        for (id, replica) in members {
+            self.take_chosen(*id, *replica, request, |_| {});
+        }
+        true
     }
 }
 
@@ -207,6 +240,13 @@ fn take(
         }
     }
     Ok(())
+}
+
+/// The hosts of the members, ascending, each with its place in the list.
+fn sort_by_host(order: &mut Vec<(HostId, usize)>, members: &[(HostId, ReplicaId)]) {
+    order.clear();
+    order.extend((0..).zip(members).map(|(place, (host, _))| (*host, place)));
+    order.sort_unstable();
 }
 
 /// The first member that shares its host with an earlier one.

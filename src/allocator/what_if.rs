@@ -1,22 +1,19 @@
 //! Questions about what would be: who could start if these ended? Nothing of it happens.
 
-use parking_lot::Mutex;
-
 use crate::identity::{HostId, ReplicaId};
 use crate::port::PortRange;
 use crate::port_pool::{
-    Ask, Cause, CauseCode, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
+    Cause, CauseCode, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
 };
 use crate::time::Monotonic;
 
-use super::copies::Copies;
-use super::feasibility::{Look, Scratch};
+use super::feasibility::Look;
 use super::gang::{check_alike, unknown};
 use super::host::Host;
-use super::placements::{ClaimError, Key, Map, TransactionNo, key};
+use super::placements::ClaimError;
 use super::question::{Around, about_host};
 use super::reserve::Attempt;
-use super::work::{Marks, next_number};
+use super::world::{Does, World};
 use super::{
     Allocator, CauseCounts, GangError, GangMember, HostSet, Mark, Need, ReleaseError, ReserveError,
     SameNumbers, StaleMark, Summary,
@@ -30,7 +27,7 @@ use super::{
 /// only where no what-if touched the host before, or the host grew since.
 #[derive(Debug)]
 pub struct WhatIf<'a> {
-    allocator: &'a Allocator,
+    pub(super) allocator: &'a Allocator,
     /// There until the what-if ends.
     world: Option<Box<World>>,
 }
@@ -43,120 +40,6 @@ pub struct SuspendedWhatIf {
     world: Box<World>,
 }
 
-/// What is different from the real hosts.
-#[derive(Debug)]
-struct World {
-    no: TransactionNo,
-    /// The allocator that it belongs to.
-    home: u64,
-    copies: Copies,
-    steps: Vec<Step>,
-    /// The last step of each replica, whatever its incarnation.
-    latest: Map<Key, usize>,
-    undo: UndoLog,
-    marks: Marks,
-    scratch: Scratch,
-}
-
-/// One thing that was tried, on one host.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    host: HostId,
-    replica: ReplicaId,
-    does: Does,
-    /// The step of the same replica before this one.
-    before: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
-    Reserve,
-    Give,
-}
-
-impl World {
-    fn new(home: u64) -> Self {
-        Self {
-            no: TransactionNo(next_number()),
-            home,
-            copies: Copies::default(),
-            steps: Vec::new(),
-            latest: Map::default(),
-            undo: UndoLog::default(),
-            marks: Marks::default(),
-            scratch: Scratch::default(),
-        }
-    }
-
-    /// Notes what was tried.
-    fn note(&mut self, host: HostId, replica: ReplicaId, does: Does) {
-        let before = self.latest.insert(key(replica), self.steps.len());
-        self.steps.push(Step {
-            host,
-            replica,
-            does,
-            before,
-        });
-    }
-
-    /// Undoes the last step.
-    fn take_back(&mut self) {
-        let Some(step) = self.steps.pop() else {
-            return;
-        };
-        match step.before {
-            Some(before) => self.latest.insert(key(step.replica), before),
-            None => self.latest.remove(&key(step.replica)),
-        };
-        if let Some(host) = self.copies.get_mut(step.host) {
-            let whose = host.pool.undo(&mut self.undo);
-            debug_assert_eq!(
-                whose,
-                Some(step.replica),
-                "steps and their undo go together"
-            );
-        }
-    }
-
-    /// What was tried with a replica, the last first.
-    fn steps_of(&self, replica: ReplicaId) -> impl Iterator<Item = &Step> {
-        let latest = self.latest.get(&key(replica)).copied();
-        std::iter::successors(latest.and_then(|at| self.steps.get(at)), |step| {
-            self.steps.get(step.before?)
-        })
-    }
-
-    /// Whether this incarnation has ended here, on this host or on any.
-    fn is_given(&self, replica: ReplicaId, host: Option<HostId>) -> bool {
-        self.steps_of(replica).any(|step| {
-            step.does == Does::Give
-                && step.replica == replica
-                && host.is_none_or(|host| step.host == host)
-        })
-    }
-
-    /// Forgets everything, and keeps the memory.
-    fn clear(&mut self) {
-        self.copies.clear();
-        self.steps.clear();
-        self.latest.clear();
-        self.undo.clear();
-        self.marks.clear();
-        self.scratch.listed.host = None;
-    }
-}
-
-/// What ended what-ifs leave for later ones.
-#[derive(Debug, Default)]
-#[expect(
-    clippy::vec_box,
-    reason = "what is lent out and suspended moves as one word"
-)]
-pub(super) struct Worlds(Mutex<Vec<Box<World>>>);
-
-/// More than are open at once, mostly.
-const MOST_SPARE: usize = 8;
-
 impl Allocator {
     /// Opens a what-if at `now`, after ending all that is due on every host.
     pub fn what_if(&self, now: Monotonic) -> WhatIf<'_> {
@@ -165,10 +48,9 @@ impl Allocator {
     }
 
     fn imagine(&self) -> WhatIf<'_> {
-        let spare = self.worlds.0.lock().pop();
         WhatIf {
             allocator: self,
-            world: Some(spare.unwrap_or_else(|| Box::new(World::new(self.no)))),
+            world: Some(self.worlds.take(self.no)),
         }
     }
 
@@ -187,18 +69,14 @@ impl Allocator {
 
 impl Drop for WhatIf<'_> {
     fn drop(&mut self) {
-        if let Some(mut world) = self.world.take() {
-            world.clear();
-            let mut spare = self.allocator.worlds.0.lock();
-            if spare.len() < MOST_SPARE {
-                spare.push(world);
-            }
+        if let Some(world) = self.world.take() {
+            self.allocator.worlds.keep(world);
         }
     }
 }
 
 impl WhatIf<'_> {
-    fn world(&mut self) -> &mut World {
+    pub(super) fn world(&mut self) -> &mut World {
         self.world
             .as_deref_mut()
             .expect("a what-if has its world until it ends")
@@ -476,39 +354,22 @@ impl WhatIf<'_> {
                 return Err(refused(ReserveError::Refused { host, why }));
             }
         }
-        let world = self.world();
-        let World {
-            copies, scratch, ..
-        } = &mut *world;
-        allocator.waiting.refresh(&mut scratch.awaited);
-        let around = Around::new(&scratch.awaited.numbers, allocator.now(), None);
-        let pools: Vec<(&PortPool, Ask<'_>)> = members
-            .iter()
-            .filter_map(|member| {
-                let host = copies.get(member.host)?;
-                let service = member.replica.service;
-                let ask = host.ask(service, member.request, member.former, &around);
-                Some((&host.pool, ask))
-            })
-            .collect();
+        let Some(first) = members.first() else {
+            return Ok(Vec::new());
+        };
+        let (request, former) = (first.request, first.former);
+        let list: Vec<_> = members.iter().map(|it| (it.host, it.replica)).collect();
         let mut why = Vec::new();
-        let choice = &mut scratch.look.choice;
-        let fits = PortPool::choose_same(&pools, choice, Causes::All(&mut why));
-        if !fits && !members.is_empty() {
+        let world = self.world();
+        if !world.take_same(allocator, &list, request, former, &mut why) {
             return Err(GangError::NothingInCommon { why });
         }
-        let mut grants = Vec::with_capacity(members.len());
-        for member in members {
-            let GangMember {
-                host,
-                replica,
-                request,
-                ..
-            } = *member;
-            let grant = |pool: &PortPool| pool.grant(replica).unwrap_or_default();
-            grants.extend(world.take_chosen(host, replica, request, grant));
-        }
-        Ok(grants)
+        let grant = |(host, replica): &(HostId, ReplicaId)| {
+            let host = world.copies.get(*host)?;
+            host.pool.grant(*replica)
+        };
+        let grants = list.iter().map(|it| grant(it).unwrap_or_default());
+        Ok(grants.collect())
     }
 
     /// From now on `replica` has ended here: its numbers cool from now, as after
@@ -661,47 +522,5 @@ impl WhatIf<'_> {
         } else {
             ClaimError::Placed(host)
         })
-    }
-}
-
-impl World {
-    /// The copy of a host, made if it is touched for the first time.
-    fn copy_of(&mut self, allocator: &Allocator, id: HostId) -> Option<&mut Host> {
-        if self.copies.get(id).is_none() {
-            let copies = &mut self.copies;
-            let made = |host: &mut Host| {
-                copies.make(id, host);
-            };
-            allocator.hosts.with(id, made)?;
-        }
-        self.copies.get_mut(id)
-    }
-
-    /// Takes what was chosen for a replica on a host that was copied.
-    fn take_chosen<R>(
-        &mut self,
-        id: HostId,
-        replica: ReplicaId,
-        request: &PortRequest,
-        taken: impl FnOnce(&PortPool) -> R,
-    ) -> Option<R> {
-        let choice = &self.scratch.look.choice;
-        let host = self.copies.get_mut(id)?;
-        host.pool.take(replica, request, choice, &mut self.undo);
-        let told = taken(&host.pool);
-        self.note(id, replica, Does::Reserve);
-        Some(told)
-    }
-
-    /// Ends a replica on a host that was copied. Whether it had anything there.
-    fn give(&mut self, id: HostId, replica: ReplicaId, until: Option<Monotonic>) -> bool {
-        let Some(host) = self.copies.get_mut(id) else {
-            return false;
-        };
-        let given = host.pool.give_back(replica, until, &mut self.undo);
-        if given.is_some() {
-            self.note(id, replica, Does::Give);
-        }
-        given.is_some()
     }
 }

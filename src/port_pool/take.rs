@@ -352,10 +352,10 @@ impl PortPool {
             self.held += port.numbers.count();
             known.ports.push(port.clone());
         }
-        if let Some(holding) = self.holdings.get_mut(replica) {
-            if known.ports.len() > before {
-                holding.record(&known);
-            }
+        if known.ports.len() > before
+            && let Some(holding) = self.holdings.get_mut(replica)
+        {
+            holding.record(&known);
         }
         self.holdings.set_phase(replica, phase);
         clashes

@@ -19,12 +19,6 @@ pub(crate) struct Function {
     comment: String,
 }
 
-impl Function {
-    pub(crate) fn is_built(&self) -> bool {
-        !self.comment.contains("Not built yet")
-    }
-}
-
 /// The functions of the table, in order.
 pub(crate) fn functions() -> Vec<Function> {
     let header = header();

@@ -1,14 +1,19 @@
 //! The worker in C with real children: one that listens late, dies, is restarted, gives up; a worker that is killed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot start what it tests has failed"
+)]
 
 mod built;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use built::{compiler, root, run, shared_object, temporary};
 
@@ -118,9 +123,13 @@ fn a_state_of_another_boot_is_no_state_and_a_damaged_one_is_refused() {
     std::fs::write(replica.state(), &damaged).unwrap();
     replica.start();
     replica.ends(2);
+    let words = std::fs::read_to_string(replica.folder.join("stderr")).unwrap();
+    assert!(words.contains("state: it is damaged"), "{words}");
     assert!(lives(service));
-    kill("KILL", service);
     kill("KILL", replica.left_behind());
+    kill("KILL", service);
+    // Else it might still have the port.
+    is_gone(service);
     // The number of that boot's process may be anybody's by now.
     let mut other = state;
     other[0] = if other[0] == b'0' { b'1' } else { b'0' };
@@ -200,6 +209,7 @@ impl Replica {
     }
 
     fn start(&mut self) {
+        let errors = File::create(self.folder.join("stderr")).unwrap();
         let mut worker = Command::new(&*WORKER)
             .arg(shared_object())
             .arg(&self.probe)
@@ -209,6 +219,8 @@ impl Replica {
             .args(&self.command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // A file, so that nothing of ours that is left keeps a pipe of the caller's open.
+            .stderr(errors)
             .spawn()
             .unwrap();
         let (lines, heard) = channel();
@@ -272,17 +284,21 @@ impl Drop for Replica {
             // Only if it is still what this replica began.
             let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
             let line = line.unwrap_or_default();
-            if line.contains("service.py") || line.contains("trap") {
-                kill("KILL", pid);
+            if line.contains("service.py") || line.starts_with("sleep") {
+                _ = signal("KILL", pid).output();
             }
         }
     }
 }
 
-fn kill(signal: &str, pid: u32) {
-    run(Command::new("kill")
-        .arg(format!("-{signal}"))
-        .arg(pid.to_string()));
+fn signal(name: &str, pid: u32) -> Command {
+    let mut command = Command::new("kill");
+    command.arg(format!("-{name}")).arg(pid.to_string());
+    command
+}
+
+fn kill(name: &str, pid: u32) {
+    run(&mut signal(name, pid));
 }
 
 /// Whether a process runs; one that waits to be reaped does not.
@@ -291,4 +307,12 @@ fn lives(pid: u32) -> bool {
     let stat = stat.unwrap_or_default();
     let after = stat.rsplit_once(") ").map(|(_, after)| after);
     after.is_some_and(|after| !after.starts_with('Z'))
+}
+
+fn is_gone(pid: u32) {
+    let begun = Instant::now();
+    while lives(pid) {
+        assert!(begun.elapsed() < LONGEST, "{pid} outlives its kill");
+        std::thread::yield_now();
+    }
 }

@@ -7,6 +7,7 @@ use super::machines;
 use super::worker_test::{PROFILE, Worker, event, try_load};
 use crate::plugin_abi::caller_test::last_error;
 use crate::plugin_abi::constants::*;
+use crate::plugin_abi::types::PrSupEvent;
 
 #[test]
 fn two_threads_in_one_machine_are_one_and_a_refusal() {
@@ -43,6 +44,41 @@ fn a_caught_panic_is_the_end_of_its_machine_and_of_no_other() {
     assert_eq!(broken.free(), PR_OK);
     assert_eq!(broken.deadline(0), PR_ESTALE);
     assert!(try_load(PROFILE, &state).is_ok());
+}
+
+#[test]
+fn a_probe_and_its_result_allocate_nothing() {
+    let worker = Worker::new();
+    worker.after(0, event(PR_SE_START, 0));
+    worker.after(0, event(PR_SE_SPAWNED, 1));
+    let mut now = 0;
+    let mut round = |result| {
+        now += 5_000;
+        assert_eq!(worker.deadline(now), PR_OK);
+        let probe = worker.next_effect().unwrap();
+        let result = PrSupEvent {
+            probe_kind: probe.probe_kind,
+            probe: probe.number,
+            result,
+            ..event(PR_SE_PROBE_RESULT, 1)
+        };
+        assert_eq!(worker.event(now, result), PR_OK);
+        // An old one, which has no effect.
+        assert_eq!(worker.event(now, result), PR_OK);
+        while worker.next_effect().is_some() {}
+        worker.next_deadline();
+    };
+    round(PR_SO_OK);
+    let counted = allocation_counter::measure(|| {
+        for turn in 0..1_000 {
+            round(if turn % 3 == 0 {
+                PR_SO_OK
+            } else {
+                PR_SO_TIMEOUT
+            });
+        }
+    });
+    assert_eq!(counted.count_total, 0);
 }
 
 #[test]

@@ -34,8 +34,6 @@ struct Reading {
     place: u64,
     /// How many rows of the note there were told.
     rows: u32,
-    /// Something from `place` on is left.
-    is_left: bool,
     /// It has to begin anew.
     is_lost: bool,
 }
@@ -62,7 +60,6 @@ impl Watch {
                 since,
                 place: 0,
                 rows: 0,
-                is_left: false,
                 is_lost: false,
             }),
         }
@@ -93,16 +90,13 @@ impl Watch {
     pub(super) fn next(&self, feed: &Feed, room: &Room<PrChange>, cap: u32) -> Told {
         let mut reading = self.reading.lock();
         let reading = &mut *reading;
-        let first = self.bell.take();
-        if let Some(first) = first
-            && !reading.is_left
-            && first > reading.place
-        {
-            reading.place = first;
-        }
         let mut told = Told { rows: 0, flags: 0 };
-        if first.is_none() && !reading.is_left && !reading.is_lost {
+        // What is left, or lost, was told too: it is unseen.
+        let Some(first) = self.bell.take() else {
             return told;
+        };
+        if first > reading.place {
+            reading.place = first;
         }
         // Read before the notes: they reach at least so far.
         let end = feed.end();
@@ -116,7 +110,6 @@ impl Watch {
                 since: 0,
                 place: end,
                 rows: 0,
-                is_left: false,
                 is_lost: false,
             };
             return Told {
@@ -125,8 +118,7 @@ impl Watch {
             };
         };
         reading.place = stopped;
-        reading.is_left = stopped < end;
-        if reading.is_left {
+        if stopped < end {
             told.flags = PR_MORE;
             self.bell.tell(stopped);
         }

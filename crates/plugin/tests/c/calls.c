@@ -205,14 +205,13 @@ static uint64_t number(const struct call *call, const struct world *world, unsig
 #undef IS
 }
 
-int arguments(const struct call *call, const struct world *world, union value *values) {
+void arguments(const struct call *call, const struct world *world, union value *values) {
     for (unsigned at = 0; call->params[at].role != END; at++) {
         const struct param *param = &call->params[at];
         values[at] = (union value){0};
         switch (param->role) {
         case ID:
             values[at].u = id_of(world, param->with);
-            if (values[at].u == 0) return 0;
             break;
         case NUMBER: values[at].u = number(call, world, at); break;
         case COUNT: values[at].u = 1; break;
@@ -224,7 +223,7 @@ int arguments(const struct call *call, const struct world *world, union value *v
             break;
         case BYTES: {
             uint32_t need;
-            if (api->sup_save(world->sup, values[at - 1].p, call->params[at - 1].size, &need) != PR_OK) return 0;
+            EQ(api->sup_save(world->sup, values[at - 1].p, call->params[at - 1].size, &need), PR_OK);
             values[at - 1].p = guarded_copy(at - 1, memcpy(guarded(15, need), values[at - 1].p, need), need);
             values[at].u = need;
             break;
@@ -235,5 +234,4 @@ int arguments(const struct call *call, const struct world *world, union value *v
             fill(call, world, at, values[at].p);
         }
     }
-    return 1;
 }

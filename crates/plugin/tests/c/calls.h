@@ -53,13 +53,12 @@ extern const struct call calls[];
 extern const unsigned n_calls;
 
 /* Arguments with which the call succeeds in a world of its phase, each pointer in guarded memory of the parameter's
- * number. 0 if something that it needs is not built. */
-int arguments(const struct call *call, const struct world *world, union value *values);
+ * number. */
+void arguments(const struct call *call, const struct world *world, union value *values);
 int is_pointer(enum role role);
 
-/* The call must answer `code`, write none of its outputs but `need` and codes, and leave the context as it was. Is 0 if
- * the call is not built. */
-int must_refuse(const struct call *call, const struct world *world, const union value *values, int64_t code);
-/* Calls `with` for each call that is built, in a world of its own in which it would succeed. */
+/* The call must answer `code`, write none of its outputs but `need` and codes, and leave the context as it was. */
+void must_refuse(const struct call *call, const struct world *world, const union value *values, int64_t code);
+/* Calls `with` for each call, in a world of its own in which it would succeed. */
 void for_each_call(void (*with)(const struct call *, const struct world *, const union value *));
 #endif

@@ -81,23 +81,15 @@ static void every_call_tells_a_child_that_it_is_one(void) {
         trying("%s in a child", it->name);
         struct world world = make_world(it->phase);
         struct args args = {.call = it, .world = &world};
-        if (arguments(it, &world, args.values)) {
-            struct args probe = args;
-            pr_stats was = stats_of(world.ctx), is;
-            /* What is not built says so everywhere; only a copy of the world may try that. */
-            struct world other = make_world(it->phase);
-            int built = arguments(it, &other, probe.values) && it->go(probe.values) != PR_ENOSYS;
-            if (strcmp(it->name, "destroy") == 0) other.ctx = 0;
-            if (strcmp(it->name, "sup_free") == 0) other.sup = 0;
-            end_world(&other);
-            if (built && arguments(it, &world, args.values)) in_child(is_told, &args);
-            /* The parent is unhurt: its call does what it did. */
-            is = stats_of(world.ctx);
-            CHECK(same_state(&was, &is));
-            if (built) CHECK(it->go(args.values) >= 0);
-            if (strcmp(it->name, "destroy") == 0) world.ctx = 0;
-            if (strcmp(it->name, "sup_free") == 0) world.sup = 0;
-        }
+        arguments(it, &world, args.values);
+        pr_stats was = stats_of(world.ctx);
+        in_child(is_told, &args);
+        /* The parent is unhurt: its call does what it did. */
+        pr_stats is = stats_of(world.ctx);
+        CHECK(same_state(&was, &is));
+        CHECK(it->go(args.values) >= 0);
+        if (strcmp(it->name, "destroy") == 0) world.ctx = 0;
+        if (strcmp(it->name, "sup_free") == 0) world.sup = 0;
         end_world(&world);
     }
 }
@@ -199,6 +191,10 @@ static void child_of_many(void *with) {
 
 /* Whatever another thread held when it came to be, a child neither hangs nor is kept from beginning anew. */
 static void a_child_is_not_held_up_by_what_other_threads_held(void) {
+#ifdef SANITIZED
+    printf("skipped: the sanitizer's own allocator may stay locked in a child of many threads\n");
+    return;
+#endif
     struct world world = make_world(IDLE);
     pthread_t caller, maker;
     atomic_store(&stop, 0);

@@ -60,7 +60,7 @@ struct world {
     pr_ctx ctx;
     pr_txn txn;    /* 0 in RESTORING and IDLE */
     pr_alloc held; /* 0 in RESTORING */
-    pr_snap snap;  /* as are these, and where they are not built */
+    pr_snap snap;  /* as are these two */
     pr_watch watch;
     pr_sup sup;
     int fd;

@@ -10,8 +10,9 @@ static void *call_everything(void *nothing) {
         trying("%s on a small stack", it->name);
         struct world world = make_world(it->phase);
         union value values[PARAMS + 1];
-        int64_t code = arguments(it, &world, values) ? it->go(values) : PR_ENOSYS;
-        CHECK(code >= 0 || code == PR_ENOSYS);
+        arguments(it, &world, values);
+        int64_t code = it->go(values);
+        CHECK(code >= 0);
         if (code >= 0 && strcmp(it->name, "create") == 0) EQ(api->destroy(*(pr_ctx *)values[1].p), PR_OK);
         if (code >= 0 && strcmp(it->name, "destroy") == 0) world.ctx = 0;
         if (code >= 0 && strcmp(it->name, "sup_free") == 0) world.sup = 0;

@@ -81,8 +81,7 @@ struct world make_world(enum phase phase) {
     put_hosts(it.ctx, 2);
     pr_port http = {.name = text("http"), .proto = PR_TCP};
     it.profile = put_profile(it.ctx, "web.alice", &http, 1);
-    /* Not everything is built wherever this is compiled: what is not has the id 0. */
-    if (api->sup_new(text(sup_profile), 1, &it.sup) != PR_OK) it.sup = 0;
+    EQ(api->sup_new(text(sup_profile), 1, &it.sup), PR_OK);
     if (phase == RESTORING) return it;
     pr_want want = {.job = 1, .profile = it.profile};
     it.held = hold(it.ctx, &want, &it.number, 1).id;
@@ -93,8 +92,8 @@ struct world make_world(enum phase phase) {
     uint64_t next, revision;
     uint32_t count;
     EQ(api->pump(it.ctx, 1000, &next), PR_OK);
-    if (api->snap_open(it.ctx, text("web.alice"), &it.snap, &revision, &count) != PR_OK) it.snap = 0;
-    if (api->watch_open(it.ctx, text(""), 0, &it.watch, &it.fd) != PR_OK) it.watch = 0;
+    EQ(api->snap_open(it.ctx, text("web.alice"), &it.snap, &revision, &count), PR_OK);
+    EQ(api->watch_open(it.ctx, text(""), 0, &it.watch, &it.fd), PR_OK);
     if (phase == IDLE) return it;
     EQ(api->txn_begin(it.ctx, phase == IN_WHAT_IF ? PR_TXN_WHATIF : 0, 1000, &it.txn), PR_OK);
     EQ(api->mark(it.txn, &it.mark), PR_OK);

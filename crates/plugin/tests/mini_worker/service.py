@@ -8,7 +8,7 @@ import time
 
 folder = sys.argv[1]
 # In the service's group, and deaf to the stop signal: only a kill of the group ends it.
-left = subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do read x; done"], stdin=subprocess.PIPE)
+left = subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 300"])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 with open(f"{folder}/pids.new", "w") as pids:
     pids.write(f"{os.getpid()} {left.pid}")
@@ -18,5 +18,4 @@ listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(("127.0.0.1", int(os.environ["PORT"])))
 listener.listen(16)
-while True:
-    time.sleep(60)
+time.sleep(300)
