@@ -20,7 +20,8 @@ const HOSTS: u32 = 10_000;
 const WORDS: u32 = HOSTS.div_ceil(64);
 const FIXED: u16 = 8080;
 const ANY: usize = 3;
-const ROUNDS: usize = 61;
+/// Few: asking host by host takes a good part of a second.
+const ROUNDS: usize = 21;
 
 /// Row 16.
 pub(crate) fn row() -> Row {

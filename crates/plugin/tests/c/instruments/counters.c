@@ -72,9 +72,6 @@ static const char *const names[FUNCTIONS] = {
     "reserve, SAME", "reserve, PREFER", "mark", "rollback", "commit", "abort_", "holders", "release_begin", "release_confirm", "release_job",
     "grant_find", "grant_get", "env", "what-if: txn_begin", "what-if: give", "what-if: feasible", "what-if: reserve", "what-if: rollback",
     "what-if: abort_", "stale and malformed"};
-/* Of these it is known that they still take memory: they are told and do not fail the run. */
-static const int pending[] = {FEASIBLE, FEASIBLE_MAX, RESERVE, RESERVE_REFUSED, RESERVE_KNOWN, RESERVE_ALL, RESERVE_SAME, RESERVE_PREFER, MARK, ROLLBACK,
-                              RELEASE_CONFIRM, RELEASE_JOB, ENV, TRY_GIVE, TRY_FEASIBLE, TRY_RESERVE, TRY_ROLLBACK, -1};
 static struct count {
     uint64_t times, blocks, calls;
     int number;
@@ -264,13 +261,9 @@ int main(int argc, char **argv) {
     }
     for (uint64_t end = round + cycles; round < end; round++) cycle(round);
     uint64_t blocks = 0, calls = 0;
-    bool sound = true;
     for (int f = 0; f < FUNCTIONS; f++) {
         blocks += counts[f].blocks;
         calls += counts[f].calls;
-        bool known = false;
-        for (int p = 0; pending[p] >= 0; p++) known |= pending[p] == f;
-        sound &= known || counts[f].blocks + counts[f].calls == 0;
         printf("%-24s %9llu times, %llu blocks", names[f], (unsigned long long)counts[f].times, (unsigned long long)counts[f].blocks);
         if (caught_all) printf(", %llu system calls", (unsigned long long)counts[f].calls);
         if (counts[f].calls != 0) printf(" (the last was %d)", counts[f].number);
@@ -279,5 +272,5 @@ int main(int argc, char **argv) {
     printf("in %llu cycles: %llu blocks", (unsigned long long)cycles, (unsigned long long)blocks);
     printf(caught_all ? ", %llu system calls\n" : "; system calls not counted: no filter may be set here\n", (unsigned long long)calls);
     fflush(stdout);
-    return sound ? 0 : 1;
+    return blocks == 0 && calls == 0 ? 0 : 1;
 }
