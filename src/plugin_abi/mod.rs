@@ -75,8 +75,6 @@ pub mod types;
 mod waits;
 #[cfg(test)]
 mod waits_test;
-#[cfg(test)]
-mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;
