@@ -116,6 +116,7 @@ install: install-plugin
 
 # What a scheduler needs: header, shared object, static library, and pkg-config files for either.
 install-plugin:
+	@test -f $(BUILT)/libportreeve_plugin.so || { echo "make install: nothing is built in $(BUILT): 'make release' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)
 	install -m 644 include/portreeve.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(BUILT_PLUGIN)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)

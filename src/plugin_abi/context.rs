@@ -122,11 +122,7 @@ impl Settings {
     unsafe fn read(raw: &PrConfig) -> Result<Self, Failure> {
         const MOST_PREFIX: usize = 64;
         if raw.flags & !PR_CFG_NO_RESTORE != 0 {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "config.flags",
-                u64::from(raw.flags),
-            ));
+            return Err(Failure::flags("config.flags", raw.flags));
         }
         // SAFETY: the caller's promise.
         let prefix = unsafe { read_text(raw.env_prefix, MOST_PREFIX, "config.env_prefix") }?;

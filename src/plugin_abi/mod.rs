@@ -35,6 +35,8 @@ mod export;
 mod export_test;
 mod failure;
 #[cfg(test)]
+mod failure_test;
+#[cfg(test)]
 mod flow_test;
 mod gang;
 mod grants;

@@ -147,7 +147,7 @@ fn a_second_process_keeps_the_table_though_it_is_slow_cut_off_or_begins_anew() {
         "start 2 0 db.alice 0",
         "ready 1 0",
     ]);
-    assert_eq!(feed.ask("ready 7 0"), "there is no such thing");
+    assert_eq!(feed.ask("ready 7 0"), "there is no such thing: job: 7");
     let (mut quick, mut slow) = (Talk::reader(&socket), Talk::reader(&socket));
     for reader in [&mut quick, &mut slow] {
         reader.await_answer("resolve web.alice http", "10.0.0.1:20000");
