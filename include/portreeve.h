@@ -1,7 +1,7 @@
 /* portreeve.h - the C contract of the port allocator. C99..C17, C++11..C++20; 64-bit Linux, one layout for all builds.
  * docs/abi.md tells how a scheduler uses it, call by call.
  *
- * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
+ * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY; only destroy then aborts it).
  *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
  *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
@@ -516,7 +516,7 @@ typedef struct pr_api {
   /* C: control --------------------------------------------------------------------------------------------------------------- */
 
   /* [C] Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
-   * log and ud are kept until destroy has returned.
+   * log and ud are kept until destroy has returned, and every call of another thread that was in this context then.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
    *   PR_ENOMEM   nothing was made; whichever block of memory the system refuses, if the thread is warm
