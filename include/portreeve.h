@@ -863,8 +863,8 @@ typedef struct pr_api {
    * At most 65,536 per process. now_ms: CLOCK_MONOTONIC or a like one, one line per pr_sup. PR_EPOISON and PR_EFORK are of one pr_sup, the
    * others go on; sup_free also ends a poisoned one. These calls may allocate; they start, read and write nothing ------------- */
 
-  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md, of which it reads and refuses everything and
-   * keeps the rules of supervision. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
+  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md: all of it is checked, and its rules of
+   * supervision are kept. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
    *   PR_EINVAL   the profile is refused; last_error has every error with line, column, field and what is allowed
    *   PR_ELIMIT   65,536 machines exist */
   int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *sup);

@@ -1,6 +1,6 @@
 //! What a person reads who asks `last_error`: what was refused, its value, and what can stand there.
 
-use super::caller_test::*;
+use crate::plugin_abi::caller_test::*;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::pr_get_api;
 use crate::plugin_abi::types::*;
