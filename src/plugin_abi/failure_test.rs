@@ -61,6 +61,19 @@ fn one_bad_host_among_many_is_found_by_its_place() {
 }
 
 #[test]
+fn who_forgot_a_size_is_told_to_write_it() {
+    let mut ctx = 0;
+    let forgotten = PrConfig {
+        size: 0,
+        ..config()
+    };
+    // SAFETY: every pointer is to a live local.
+    let code = unsafe { (api().create)(&raw const forgotten, &raw mut ctx) };
+    assert_eq!(code, PR_EINVAL);
+    said("an argument is malformed: config has size 0: write its sizeof, 80 to 4096");
+}
+
+#[test]
 fn a_number_that_cannot_stand_there_is_told_with_those_that_can() {
     let caller = Caller::new();
     let of_no_protocol = PrPort {
