@@ -296,6 +296,87 @@ static void so_many_ranges_and_no_more(void) {
     EQ(api->destroy(ctx), PR_OK);
 }
 
+/* Networks that are none, too many, or everything there is. */
+static void networks_at_their_ends(void) {
+    enum { MOST_NETWORKS = 64 };
+    struct world world = make_world(IDLE);
+    const pr_network good = {.size = sizeof good, .name = text("fast"), .ip = {10}, .family = 4, .prefix = 8};
+    pr_network bad[] = {good, good, good, good, good, good, good, good, good, good};
+    bad[0].family = 0, bad[1].family = 5, bad[2].prefix = 33, bad[3].prefix = 6, bad[4].ip[1] = 1, bad[5].ip[4] = 1, bad[6].flags = 1;
+    bad[7].family = 6, bad[7].prefix = 129, bad[8].name = text("Fast"), bad[9].name.n = 0;
+    for (unsigned at = 0; at < sizeof bad / sizeof *bad; at++) {
+        trying("network %u", at);
+        const pr_network pair[2] = {good, bad[at]};
+        EQ(api->network_put(world.ctx, &bad[at], 1), PR_EINVAL);
+        EQ(api->network_put(world.ctx, pair, 2), PR_EINVAL);
+    }
+    trying("a port of a network that was refused");
+    pr_port ports[2] = {{.name = text("http"), .network = text("fast"), .proto = PR_TCP}, {.name = text("rpc"), .network = text("all"), .proto = PR_TCP}};
+    pr_profile profile = {.size = sizeof profile, .service = text("net.alice"), .ports = ports, .n_ports = 2, .port_size = sizeof *ports};
+    uint32_t id = 77, n, need;
+    EQ(api->profile_put(world.ctx, &profile, &id), PR_ENOENT);
+    EQ(id, 77);
+    pr_network all[MOST_NETWORKS + 1];
+    static char names[MOST_NETWORKS + 1][8];
+    for (int at = 0; at <= MOST_NETWORKS; at++) {
+        snprintf(names[at], sizeof names[at], "n%d", at);
+        all[at] = good;
+        all[at].name = text(names[at]);
+    }
+    all[0] = good;
+    all[1] = (pr_network){.size = sizeof good, .name = text("all"), .family = 6, .prefix = 0};
+    EQ(api->network_put(world.ctx, all, MOST_NETWORKS + 1), PR_ELIMIT);
+    EQ(api->network_put(world.ctx, all, MOST_NETWORKS), PR_OK);
+    EQ(api->network_put(world.ctx, all, MOST_NETWORKS), PR_OK);
+    EQ(api->network_put(world.ctx, &all[MOST_NETWORKS], 1), PR_ELIMIT);
+    EQ(api->network_put(world.ctx, all, UINT32_MAX), PR_ELIMIT);
+    EQ(api->profile_put(world.ctx, &profile, &id), PR_OK);
+    /* Host 0 has said 10.0.0.1 alone, host 1 nothing. */
+    static const uint32_t reasons[] = {PR_R_NO_ADDRESS, PR_R_NOT_REPORTED};
+    for (uint32_t host = 0; host < 2; host++) {
+        trying("host %u", host);
+        pr_txn txn;
+        pr_want want = {.job = 50, .profile = id, .host = host};
+        pr_need ask = {.profile = id};
+        pr_grant grant;
+        pr_why why[4];
+        uint16_t numbers[2];
+        uint64_t word = 0;
+        EQ(api->txn_begin(world.ctx, 0, 0, &txn), PR_OK);
+        EQ(api->feasible(txn, &ask, NULL, &word, NULL, 1), 0);
+        EQ(api->explain(txn, &ask, host, why, 4, &n), PR_OK);
+        CHECK(n > 0 && why[0].reason == reasons[host]);
+        EQ(api->reserve(txn, 0, &want, 1, &grant, numbers, 2, &need), PR_ENOPORT);
+        EQ(grant.reason, reasons[host]);
+        EQ(api->abort_(txn), PR_OK);
+    }
+    /* 256 addresses, the last of which is the only one of its family. */
+    static pr_addr many[257];
+    for (uint32_t at = 0; at < 257; at++) many[at] = (pr_addr){.ip = {10, 0, 1, (uint8_t)at}, .family = 4, .pref = at};
+    many[255] = (pr_addr){.ip = {0x20, 1, 0xd, 0xb8}, .family = 6, .pref = UINT32_MAX};
+    EQ(api->report_addr(world.ctx, 1, 10, guarded_copy(0, many, sizeof many), 257), PR_ELIMIT);
+    EQ(api->report_addr(world.ctx, 1, 10, guarded_copy(0, many, 256 * sizeof *many), 256), PR_OK);
+    pr_want want = {.job = 50, .profile = id, .host = 1};
+    uint16_t numbers[2];
+    hold(world.ctx, &want, numbers, 2);
+    uint64_t next, revision;
+    EQ(api->pump(world.ctx, 0, &next), PR_OK);
+    pr_endpoint listed[2];
+    EQ(api->resolve(world.ctx, text("net.alice"), text(""), PR_RESOLVE_ALL, listed, 2, &n, &revision), PR_OK);
+    EQ(n, 2);
+    EQ(listed[0].family, 4);
+    EQ(listed[1].family, 6);
+    /* The name stands for another prefix: what is held stays, and has no address any more. */
+    all[1].prefix = 128;
+    EQ(api->network_put(world.ctx, &all[1], 1), PR_OK);
+    EQ(api->resolve(world.ctx, text("net.alice"), text(""), PR_RESOLVE_ALL, listed, 2, &n, &revision), PR_OK);
+    for (uint32_t at = 0; at < n && n <= 2; at++) CHECK(listed[at].family == 4 || listed[at].family == 0);
+    pr_stats stats = stats_of(world.ctx);
+    EQ(stats.allocs, 2);
+    EQ(stats.poisoned, 0);
+    end_world(&world);
+}
+
 /* Records that contradict each other, themselves or their profile. */
 static void records_are_believed_one_by_one(void) {
     struct world world = make_world(RESTORING);
@@ -416,6 +497,7 @@ const struct test bounds_tests[] = {
     {"one_of_everything_is_enough", one_of_everything_is_enough},
     {"a_maximum_at_its_bound_is_made_or_there_is_no_memory", a_maximum_at_its_bound_is_made_or_there_is_no_memory},
     {"so_many_ranges_and_no_more", so_many_ranges_and_no_more},
+    {"networks_at_their_ends", networks_at_their_ends},
     {"records_are_believed_one_by_one", records_are_believed_one_by_one},
     {"a_gang_of_the_same_takes_nothing", a_gang_of_the_same_takes_nothing},
     {NULL, NULL},
