@@ -4,8 +4,8 @@
  *   ./mini_scheduler libportreeve_plugin.so hosts kinds jobs log run/ [--real] [--until MS] [--kill-at POINT[:N]]
  *
  *   hosts:  NAME CPUS ADDRESS                    n1 4 10.0.0.1
- *   kinds:  NAME SERVICE PORT...                 web web.alice http=any rpc=any*4 admin=8080 dns=53/udp
- *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS
+ *   kinds:  NAME SERVICE PORT...                 web web.alice http=any rpc=any*4 admin=8080 dns=5353/udp
+ *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS       1 0 web 2 1 5 60000     priorities are 0 to 9
  *   log:    what was decided, a line each, synced before it is true; read again at the start. `run/` stands for the nodes: a file per started replica.
  *
  * What a reader should take from it:
@@ -33,7 +33,7 @@
 #include <unistd.h>
 #include "portreeve.h"
 
-enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, TICK_MS = 1000, COOL_MS = 60000 };
+enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, PRIORITIES = 10, TICK_MS = 1000, COOL_MS = 60000 };
 enum state { PENDING, RUNNING, STOPPING, DONE };
 
 struct host { char name[64], address[64]; uint32_t cpus, used; };
@@ -62,7 +62,7 @@ static long kill_in = 1;
 
 static pr_str text(const char *s) { pr_str t = {s, strlen(s)}; return t; }
 
-static void die(const char *what, const char *words) {
+static _Noreturn void die(const char *what, const char *words) {
     fprintf(stderr, "%s: %s\n", what, words);
     exit(1);
 }
@@ -72,9 +72,8 @@ static int64_t must(int64_t code, const char *call) {
     char words[512] = "no words";
     uint32_t need;
     if (code >= 0) return code;
-    if (api != NULL) api->last_error(words, sizeof words, &need);
+    api->last_error(words, sizeof words, &need);
     die(call, words);
-    return code;
 }
 
 static void say(const char *form, ...) {
@@ -136,7 +135,6 @@ static struct job *job_of(uint64_t id) {
     for (uint32_t j = 0; j < n_jobs; j++)
         if (jobs[j].id == id) return &jobs[j];
     die("log", "it names a job that the file of jobs does not have");
-    return NULL;
 }
 
 static uint32_t host_of(const char *name) {
@@ -229,7 +227,7 @@ static void each_line(const char *path, void (*take)(char *)) {
 
 static void take_host(char *line) {
     struct host *host = &hosts[n_hosts];
-    if (n_hosts == HOSTS || sscanf(line, "%63s %u %63s", host->name, &host->cpus, host->address) != 3) die("hosts", line);
+    if (n_hosts == HOSTS || sscanf(line, "%63s %u %63s", host->name, &host->cpus, host->address) != 3) die("hosts: this is no NAME CPUS ADDRESS", line);
     n_hosts++;
 }
 
@@ -238,16 +236,18 @@ static void take_kind(char *line) {
     struct kind *kind = &kinds[n_kinds];
     pr_port ports[PORTS];
     uint32_t n = 0;
+    if (n_kinds == KINDS) die("kinds: more than there is room for", line);
     char *save, *word = strtok_r(line, " \t", &save);
     snprintf(kind->name, sizeof kind->name, "%s", word);
-    if (n_kinds++ == KINDS || (word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds", line);
+    n_kinds++;
+    if ((word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds: one without a SERVICE", line);
     snprintf(kind->service, sizeof kind->service, "%s", word);
     while ((word = strtok_r(NULL, " \t", &save)) != NULL) {
         char *want = word, *name = strsep(&want, "="), *udp = want ? strstr(want, "/udp") : NULL, *block = want ? strchr(want, '*') : NULL;
-        if (want == NULL || n == PORTS) die("kinds", word);
+        if (want == NULL || n == PORTS) die("kinds: too many ports, or one that is not NAME=NUMBER or NAME=any", word);
         pr_port port = {.name = text(name), .count = 1, .proto = udp ? PR_UDP : PR_TCP};
-        if (strncmp(want, "any", 3) != 0) port.fixed = (uint16_t)strtoul(want, NULL, 10);
-        if (block != NULL) port.count = (uint16_t)strtoul(block + 1, NULL, 10);
+        if (strncmp(want, "any", 3) != 0 && (port.fixed = (uint16_t)strtoul(want, NULL, 10)) == 0) die("kinds: neither any nor a number", want);
+        if (block != NULL && (port.count = (uint16_t)strtoul(block + 1, NULL, 10)) == 0) die("kinds: a block of nothing", want);
         kind->numbers += port.count;
         ports[n++] = port;
     }
@@ -260,10 +260,12 @@ static void take_job(char *line) {
     struct job *job = &jobs[n_jobs];
     char kind[32];
     unsigned long long id, at, runtime;
-    if (n_jobs == JOBS || sscanf(line, "%llu %llu %31s %u %u %u %llu", &id, &at, kind, &job->replicas, &job->cpus, &job->priority, &runtime) != 7) die("jobs", line);
+    if (n_jobs == JOBS || sscanf(line, "%llu %llu %31s %u %u %u %llu", &id, &at, kind, &job->replicas, &job->cpus, &job->priority, &runtime) != 7)
+        die("jobs: too many, or this is no ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS", line);
     job->id = id, job->at = at, job->runtime = runtime;
     while (job->kind < n_kinds && strcmp(kinds[job->kind].name, kind) != 0) job->kind++;
-    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0) die("jobs", line);
+    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0 || job->priority >= PRIORITIES)
+        die("jobs: an unknown kind, too many replicas, no replicas or cpus, or a priority above 9", line);
     n_jobs++;
 }
 
@@ -486,7 +488,7 @@ static void cycle(void) {
     pr_txn txn;
     end_jobs();
     must(api->txn_begin(ctx, 0, now, &txn), "txn_begin");
-    for (uint32_t priority = 10; priority-- > 0;) {
+    for (uint32_t priority = PRIORITIES; priority-- > 0;) {
         for (uint32_t j = 0; j < n_jobs; j++) {
             struct job *job = &jobs[j];
             if (job->state != PENDING || job->at > now || job->priority != priority) continue;
@@ -575,7 +577,10 @@ static void load(const char *path) {
     *(void **)&get_api = dlsym(so, "pr_get_api");
     if (get_api == NULL) die(path, dlerror());
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
-    must(get_api(&host, &api, NULL), "pr_get_api");
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) == PR_OK) return;
+    fprintf(stderr, "%s: it speaks version %u; version %u is wanted, and endpoints\n", path, speaks, PR_ABI);
+    exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -588,7 +593,7 @@ int main(int argc, char **argv) {
             char *times = argv[++a];
             kill_at = strsep(&times, ":");
             if (times != NULL) kill_in = strtol(times, NULL, 10);
-        } else die("usage", argv[a]);
+        } else die("unknown argument", argv[a]);
     }
     run_dir = argv[6];
     load(argv[1]);

@@ -7,6 +7,9 @@
  *   cc -Wall -Wextra -Iinclude examples/mini_worker.c -o mini_worker
  *   ./mini_worker target/release/libportreeve_plugin.so target/release/portreeve profile.json state 20007 python3 -m http.server 20007
  *
+ * A profile.json to begin with:
+ *   {"name": "web", "command": ["-"], "ports": {"http": "any"}, "readiness": {"tcp": {"port": "http"}, "interval": "1s"}}
+ *
  * One line on stdout per report, such as "run 1 READY". TERM and INT stop the service by the profile's rule, HUP restarts it.
  * Exit code: 0 stopped or succeeded, 1 failed or gave up, 75 a stranger has the port, 2 it could not begin.
  *
@@ -59,7 +62,7 @@ static void must(int32_t code, const char *call) { /* the plugin did; last_error
     char words[4096];
     uint32_t need;
     if (code >= 0) return;
-    if (api == NULL || api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
+    if (api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
     fprintf(stderr, "%s: %d: %s\n", call, (int)code, words);
     exit(2);
 }
@@ -392,10 +395,16 @@ int main(int argc, char **argv) {
     int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *);
     *(void **)&get_api = dlsym(so, "pr_get_api");
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_SUPERVISION};
-    if (get_api == NULL || get_api(&host, &api, NULL) != PR_OK) { fprintf(stderr, "%s: no such plugin\n", argv[1]); return 2; }
+    if (get_api == NULL) { fprintf(stderr, "%s\n", dlerror()); return 2; }
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) != PR_OK) {
+        fprintf(stderr, "%s: it speaks version %u; version %u is wanted, and supervision\n", argv[1], speaks, PR_ABI);
+        return 2;
+    }
 
     static char json[1 << 20];
     pr_str profile = {json, read_file(argv[3], json, sizeof json)};
+    if (profile.n == 0) { fprintf(stderr, "%s: it cannot be read, or is empty\n", argv[3]); return 2; }
     size_t n = read_file("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id - 1);
     boot_id[n > 0 && boot_id[n - 1] == '\n' ? n - 1 : n] = 0;
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* what the service leaves behind is ours to reap */
