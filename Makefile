@@ -90,9 +90,11 @@ bench-server:
 bench-controller:
 	$(CARGO) bench -p portreeve-controller --bench store --locked
 
-# What `install` copies: the program, and the plugin as shared object and static library.
+# What `install` copies: the program, and the plugin as shared object and static library, which is built as one (its
+# profile in Cargo.toml says why).
 release:
-	$(CARGO) build --release --locked -p portreeve-cli -p portreeve-plugin
+	$(CARGO) build --release --locked -p portreeve-cli
+	$(CARGO) build --profile plugin --locked -p portreeve-plugin
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -106,6 +108,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Its major number is PR_ABI, as in its soname.
 SHARED := libportreeve_plugin.so.1.$(VERSION)
 BUILT := $(TARGET)/$(BUILD)
+BUILT_PLUGIN := $(TARGET)/$(if $(filter release,$(BUILD)),plugin,$(BUILD))
 
 # Everything under DESTDIR and PREFIX. Compiles nothing, so that root need not: `make release` first.
 install: install-plugin
@@ -116,10 +119,10 @@ install-plugin:
 	@test -f $(BUILT)/libportreeve_plugin.so || { echo "make install: nothing is built in $(BUILT): 'make release' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)
 	install -m 644 include/portreeve.h $(DESTDIR)$(INCLUDEDIR)
-	install -m 755 $(BUILT)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)
+	install -m 755 $(BUILT_PLUGIN)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)
 	ln -sf $(SHARED) $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so.1
 	ln -sf libportreeve_plugin.so.1 $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so
-	crates/plugin/hide-symbols $(BUILT)/libportreeve_plugin.a $(DESTDIR)$(LIBDIR)/libportreeve_plugin.a
+	crates/plugin/hide-symbols $(BUILT_PLUGIN)/libportreeve_plugin.a $(DESTDIR)$(LIBDIR)/libportreeve_plugin.a
 	for pc in portreeve portreeve-static; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
 			crates/plugin/$$pc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$$pc.pc || exit 1; \

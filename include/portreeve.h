@@ -604,8 +604,8 @@ typedef struct pr_api {
 
   /* [H] Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction
    * count. cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set
-   * in out (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are
-   * ignored.
+   * in out (exact without blocks, else a lower bound of at least 1; at most 65,535, and 256 if ports of one protocol may take different
+   * numbers, as PR_TCP beside PR_TCP_UDP), 0 for the others. Bits past the last host are ignored.
    *   PR_ENOENT   unknown profile
    *   PR_ELIMIT   nwords reaches beyond index 2^20
    *   PR_EBUSY    another thread is in an H call or in pump */

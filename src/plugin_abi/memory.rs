@@ -248,6 +248,21 @@ impl<T: Plain> Input<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         (0..self.n).filter_map(|place| self.get(place))
     }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.n
+    }
+
+    /// Copies the first elements, as many as there are on both sides.
+    pub(super) fn copy_to(&self, to: &mut [T]) {
+        injected::point();
+        let n = to.len().min(self.n as usize);
+        if n > 0 {
+            // SAFETY: `n` elements may be read while `self` lives and written to `to`, which is ours, so that nothing
+            // of the caller's overlaps it; any bytes are a `T`.
+            unsafe { std::ptr::copy_nonoverlapping(self.first, to.as_mut_ptr(), n) };
+        }
+    }
 }
 
 /// One value of the caller's, written at most once, on success.
@@ -378,6 +393,20 @@ impl<T: Plain> Room<T> {
             // SAFETY: inside the room (checked), writable while `self` lives.
             unsafe { self.first.wrapping_add(place as usize).write(value) };
         }
+    }
+
+    /// Writes `values` from the beginning on, as many as there is room for, and zeroes behind them.
+    pub(super) fn fill_all(&self, values: &[T]) {
+        let n = values.len().min(self.cap as usize);
+        if !self.is_wanted() {
+            return;
+        }
+        // SAFETY: `n` elements are in `values`, which is ours, so that nothing of the caller's overlaps it, and fit in
+        // the room, which is writable while `self` lives.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.first, n) };
+        let rest = self.first.wrapping_add(n);
+        // SAFETY: the rest of the room, writable while `self` lives; zeroed bytes are a `T` (`Plain`).
+        unsafe { rest.write_bytes(0, self.cap as usize - n) };
     }
 
     /// Writes from the beginning on.

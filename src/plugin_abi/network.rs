@@ -56,6 +56,7 @@ fn put(context: &Context, networks: Vec<(NetworkName, Prefix)>) -> Result<(), Fa
     }
     context.report(|board| {
         let mut register = context.register();
+        register.outline.networks = cycle.networks.keys().cloned().collect();
         for chosen in board.put_networks(numbered) {
             register.rechoose(chosen);
         }

@@ -146,7 +146,7 @@ impl Cycle {
         }]);
         for conflict in conflicts {
             if let Conflict::Shared { first, second, .. } = conflict {
-                self.conflicts.extend([first, second]);
+                register.conflicts.extend([first, second]);
             }
         }
         let entry = Entry {
@@ -277,12 +277,13 @@ pub(super) unsafe extern "C" fn restore_end(
             return Err(Failure::said(PR_ESTATE, "the restore phase is over"));
         }
         cycle.restoring = false;
+        context.register().outline.restoring = false;
         let mut resting = std::mem::take(&mut cycle.resting);
         // The later one of two that name a number counts; records come in any order.
         resting.sort_by_key(|record| record.left);
         // Records of hosts that went away since rest nowhere.
         cycle.allocator.restore_cooling(resting, context.at(now_ms));
-        let shared = u32::try_from(cycle.conflicts.len()).unwrap_or(u32::MAX);
+        let shared = u32::try_from(context.register().conflicts.len()).unwrap_or(u32::MAX);
         conflicts.set(shared);
         drop(cycle);
         if shared > 0 {
