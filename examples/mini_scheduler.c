@@ -158,18 +158,24 @@ static void ended(struct job *job) {
     else job->state = DONE;
 }
 
+static char *next_word(char **rest) {
+    char *word = strtok_r(NULL, " ", rest);
+    if (word == NULL) die("log", "a line has too few words");
+    return word;
+}
+
 static void replay_line(char *line) {
-    char *save, *word = strtok_r(line, " ", &save);
-    now = strtoull(word, NULL, 10);
-    const char *what = strtok_r(NULL, " ", &save);
-    struct job *job = job_of(strtoull(strtok_r(NULL, " ", &save), NULL, 10));
+    char *save = line;
+    now = strtoull(next_word(&save), NULL, 10);
+    const char *what = next_word(&save);
+    struct job *job = job_of(strtoull(next_word(&save), NULL, 10));
     if (strcmp(what, "end") == 0) { ended(job); return; }
     if (strcmp(what, "stop") == 0) {
         job->state = STOPPING;
-        job->behind = strtoull(strtok_r(NULL, " ", &save), NULL, 10);
+        job->behind = strtoull(next_word(&save), NULL, 10);
         return;
     }
-    job->incarnation = (uint32_t)strtoul(strtok_r(NULL, " ", &save), NULL, 10);
+    job->incarnation = (uint32_t)strtoul(next_word(&save), NULL, 10);
     job->state = RUNNING;
     job->started = now;
     char *numbers;

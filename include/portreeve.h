@@ -755,7 +755,7 @@ typedef struct pr_api {
   /* [R] Readiness of replicas; published at once.
    *   PR_ELIMIT   n beyond max_allocs
    * each:
-   *   PR_ESTALE   ended, or (run, seq) is not greater
+   *   PR_ESTALE   ended, or (run, seq) is not greater; of what restore_put brought back, older than the record's: the same confirms it
    *   PR_ESTATE   not committed yet */
   int32_t (*report_ready)(pr_ctx ctx, const pr_ready *reports, uint32_t n, int32_t *rc);
 

@@ -190,7 +190,13 @@ impl Failure {
     /// Keeps it as this thread's last.
     pub(super) fn remember(self) {
         // A thread that ends has nobody to ask for its last failure.
-        let _ended = LAST.try_with(|last| last.replace(self));
+        let _ended = LAST.try_with(|last| {
+            // A signal's handler may come in between; it must not panic, so its own failure has no words.
+            let Ok(mut last) = last.try_borrow_mut() else {
+                return Self::NONE;
+            };
+            std::mem::replace(&mut *last, self)
+        });
     }
 }
 

@@ -45,19 +45,19 @@ pub(super) unsafe extern "C" fn restore_put(
             let restored = cycle.restore(context, &record, &ports);
             grants.set(place, told(&record, &restored));
             match restored {
-                Ok(Some(back)) => presumed.push(back),
+                Ok(Some(back)) => presumed.push((back, (record.run, record.seq))),
                 Ok(None) => {}
                 Err(failure) => first = first.or(Some(failure)),
             }
         }
         context.report(|board| {
-            for (handle, state) in presumed {
+            for ((handle, state), order) in presumed {
                 // Nobody has said since the restart that it still is.
                 let state = match state {
                     EndpointState::Ready => EndpointState::Unconfirmed,
                     other => other,
                 };
-                board.presume(handle, state);
+                board.presume(handle, order, state);
             }
         });
         first.map_or(Ok(PR_OK), Err)
