@@ -68,7 +68,7 @@ fn who_forgot_a_size_is_told_to_write_it() {
         ..config()
     };
     // SAFETY: every pointer is to a live local.
-    let code = unsafe { (api().create)(&raw const forgotten, &raw mut ctx) };
+    let code = in_turn(|| unsafe { (api().create)(&raw const forgotten, &raw mut ctx) });
     assert_eq!(code, PR_EINVAL);
     said("an argument is malformed: config has size 0: write its sizeof, 80 to 4096");
 }

@@ -100,7 +100,7 @@ fn wrong_sizes_flags_and_limits_make_no_context() {
     let refused = |config: PrConfig| {
         let mut ctx = 7;
         // SAFETY: every pointer is to a live local.
-        let code = unsafe { (api().create)(&raw const config, &raw mut ctx) };
+        let code = in_turn(|| unsafe { (api().create)(&raw const config, &raw mut ctx) });
         assert_eq!(ctx, 7, "an output was written on refusal");
         code
     };
