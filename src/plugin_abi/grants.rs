@@ -1,12 +1,11 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::identity::{HostName, Incarnation, ReplicaId};
+use crate::identity::{HostName, Incarnation};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
@@ -61,9 +60,9 @@ pub(super) unsafe extern "C" fn grant_get(
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need, "need") }?;
         let handle = Handle::read(id, Kind::Alloc)?;
-        let cycle = context.hot()?;
+        let _alone = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle.conflicts, &register, handle)?;
+        let (found, numbers) = record_of(&register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -73,14 +72,13 @@ pub(super) unsafe extern "C" fn grant_get(
 }
 
 /// A grant as a record, and every number of it.
-pub(super) fn record_of<'a>(
-    conflicts: &BTreeSet<ReplicaId>,
-    register: &'a Register,
+pub(super) fn record_of(
+    register: &Register,
     handle: Handle,
-) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
+) -> Result<(PrRec, impl Iterator<Item = u16> + use<'_>), Failure> {
     let entered = register.get(handle)?;
     let host = register.hosts.get(&entered.host);
-    let shared = conflicts.contains(&entered.replica);
+    let shared = register.conflicts.contains(&entered.replica);
     let reported = entered.reported;
     let record = PrRec {
         who: PrWant {
@@ -124,7 +122,7 @@ pub(super) unsafe extern "C" fn env(
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need, "need") }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let handle = Handle::read(id, Kind::Alloc)?;
         // Copied out, so that nobody waits for the register while it is spelled.

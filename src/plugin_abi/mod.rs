@@ -35,6 +35,8 @@ mod export;
 mod export_test;
 mod failure;
 #[cfg(test)]
+mod failure_test;
+#[cfg(test)]
 mod flow_test;
 mod gang;
 mod grants;
@@ -42,6 +44,8 @@ mod handle;
 mod host;
 mod injected;
 mod key_index;
+#[cfg(test)]
+mod lives_test;
 mod memory;
 #[cfg(test)]
 mod misuse_test;
