@@ -22,7 +22,7 @@ use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
 use crate::plugin_abi::key_index::{JobIndex, KeyIndex};
 use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::queue::{Queue, Queued};
+use crate::plugin_abi::queue::{Queue, Queued, Wait};
 use crate::plugin_abi::room;
 use crate::plugin_abi::types::PrWant;
 use crate::port::PortRange;
@@ -364,13 +364,14 @@ impl Register {
         let place = (Key::from(want), want.incarnation);
         let known = self.waits_by_key.get(&place).copied();
         let known = known.and_then(|handle| self.waits.get(handle));
-        let replica = match known {
-            Some(it) if it.want.profile == want.profile && it.want.host == want.host => it.replica,
+        let (replica, is_new) = match known {
+            Some(it) if it.want.profile == want.profile && it.want.host == want.host => {
+                (it.replica, false)
+            }
             _ => {
-                let before = self.stop_waiting(place).map(Queued::StopWaiting);
-                before
-                    .into_iter()
-                    .for_each(|queued| self.queue.push(queued));
+                if let Some(before) = self.stop_waiting(place) {
+                    self.queue.stop_waiting(before);
+                }
                 let handle = self.waits.next()?;
                 let replica = ReplicaId {
                     service: profile.service_id,
@@ -381,12 +382,15 @@ impl Register {
                 let want = *want;
                 self.waits.insert(Waiting { want, replica })?;
                 self.waits_by_key.insert(place, handle);
-                replica
+                (replica, true)
             }
         };
-        let host = (want.host != PR_ANY).then_some(HostId(want.host));
-        let wait = (replica, host, profile.request.clone());
-        self.queue.push(Queued::Wait(Box::new(wait)));
+        self.queue.push(Queued::Wait(Box::new(Wait {
+            replica,
+            host: (want.host != PR_ANY).then_some(HostId(want.host)),
+            request: profile.request.clone(),
+            is_new,
+        })));
         Ok(())
     }
 
@@ -400,7 +404,7 @@ impl Register {
     pub(super) fn drop_wait(&mut self, want: &PrWant) -> Result<(), Failure> {
         let replica = self.stop_waiting((Key::from(want), want.incarnation));
         let replica = replica.ok_or(Failure::value(PR_ENOENT, "job", want.job))?;
-        self.queue.push(Queued::StopWaiting(replica));
+        self.queue.stop_waiting(replica);
         Ok(())
     }
 
@@ -419,6 +423,11 @@ impl Register {
 
     /// Who waits and fits now, oldest first, to be told.
     pub(super) fn wake(&mut self, context: Handle, woken: Vec<ReplicaId>) {
+        // A scheduler that never asks who fits does not let those gather who wait no more.
+        if self.woken.len() > 2 * self.waits_by_key.len() {
+            self.woken
+                .retain(|handle| self.waits.get(*handle).is_some());
+        }
         for replica in woken {
             let slot = replica.index.wrapping_sub(SLOTS);
             let handle = context.wait(slot, replica.incarnation.0);
