@@ -150,6 +150,8 @@ struct Posted {
     placed: Arc<Placed>,
     state: EndpointState,
     newest: Option<(u32, u64)>,
+    /// `newest` is from a record; said again, it is believed.
+    is_presumed: bool,
     releasing: bool,
 }
 
@@ -335,21 +337,25 @@ impl Board {
         state: EndpointState,
     ) -> Option<Result<(), Failure>> {
         let posted = self.posted.get_mut(&handle)?;
-        if posted.newest.is_some_and(|newest| order <= newest) {
+        let is_older = |newest| order < newest || order == newest && !posted.is_presumed;
+        if posted.newest.is_some_and(is_older) {
             let stale = Failure::value(PR_ESTALE, "(run, seq) is not greater, seq", order.1);
             return Some(Err(stale));
         }
         posted.newest = Some(order);
+        posted.is_presumed = false;
         posted.state = state;
         let place = place(&posted.placed);
         self.touch(place);
         Some(Ok(()))
     }
 
-    /// What a restored grant is shown as until its replica reports.
-    pub(super) fn presume(&mut self, handle: Handle, state: EndpointState) {
+    /// What a restored grant is shown as until its replica reports what it said last, or something newer.
+    pub(super) fn presume(&mut self, handle: Handle, order: (u32, u64), state: EndpointState) {
         if let Some(posted) = self.posted.get_mut(&handle) {
             posted.state = state;
+            posted.newest = Some(order);
+            posted.is_presumed = true;
             let place = place(&posted.placed);
             self.touch(place);
         }
@@ -403,6 +409,7 @@ impl Board {
                 placed,
                 state: EndpointState::NotReady,
                 newest: None,
+                is_presumed: false,
                 releasing: false,
             },
         );

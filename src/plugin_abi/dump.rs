@@ -186,7 +186,8 @@ fn grants(context: &Context, to: &mut String) -> fmt::Result {
         while let Some(handle) = next {
             total += 1;
             if total <= MOST
-                && let Ok((record, numbers)) = record_of(conflicts, &register, handle)
+                && let Ok((record, numbers)) =
+                    record_of(context.allocator(), conflicts, &register, handle)
             {
                 all.push((record, numbers.collect::<Vec<u16>>()));
             }

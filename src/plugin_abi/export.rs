@@ -199,7 +199,8 @@ impl Cycle {
         let mut slot = from;
         while let Some(handle) = register.next_living(slot) {
             // It lives, as the register said.
-            if let Ok((record, numbers)) = record_of(&self.conflicts, &register, handle)
+            if let Ok((record, numbers)) =
+                record_of(&self.allocator, &self.conflicts, &register, handle)
                 && !piece.push(record, numbers)
             {
                 return Some(Place::Grants(handle.slot()));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::identity::{HostName, Incarnation, ReplicaId};
+use crate::allocator::Allocator;
+use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
@@ -63,7 +64,7 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let cycle = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle.conflicts, &register, handle)?;
+        let (found, numbers) = record_of(&cycle.allocator, &cycle.conflicts, &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -74,13 +75,16 @@ pub(super) unsafe extern "C" fn grant_get(
 
 /// A grant as a record, and every number of it.
 pub(super) fn record_of<'a>(
+    allocator: &Allocator,
     conflicts: &BTreeSet<ReplicaId>,
     register: &'a Register,
     handle: Handle,
 ) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
     let entered = register.get(handle)?;
     let host = register.hosts.get(&entered.host);
-    let shared = conflicts.contains(&entered.replica);
+    // Only those can that ever did.
+    let shared = conflicts.contains(&entered.replica)
+        && host.is_some_and(|host| allocator.shares_numbers(HostId(host.index), entered.replica));
     let reported = entered.reported;
     let record = PrRec {
         who: PrWant {

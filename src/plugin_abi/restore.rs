@@ -45,19 +45,21 @@ pub(super) unsafe extern "C" fn restore_put(
             let restored = cycle.restore(context, &record, &ports);
             grants.set(place, told(&record, &restored));
             match restored {
-                Ok(Some(back)) => presumed.push(back),
+                Ok(Some((handle, state))) => {
+                    presumed.push((handle, (record.run, record.seq), state));
+                }
                 Ok(None) => {}
                 Err(failure) => first = first.or(Some(failure)),
             }
         }
         context.report(|board| {
-            for (handle, state) in presumed {
+            for (handle, order, state) in presumed {
                 // Nobody has said since the restart that it still is.
                 let state = match state {
                     EndpointState::Ready => EndpointState::Unconfirmed,
                     other => other,
                 };
-                board.presume(handle, state);
+                board.presume(handle, order, state);
             }
         });
         first.map_or(Ok(PR_OK), Err)
