@@ -69,7 +69,7 @@ impl Caller {
         (code, records, ports)
     }
 
-    fn export_all(&self, cap: u32, ports_cap: u32) -> (Vec<PrRec>, Vec<u16>) {
+    pub(super) fn export_all(&self, cap: u32, ports_cap: u32) -> (Vec<PrRec>, Vec<u16>) {
         let (mut cursor, mut all, mut all_ports) = (0, Vec::new(), Vec::new());
         loop {
             let (code, records, ports) = self.export_piece(&mut cursor, cap, ports_cap);
