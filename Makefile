@@ -29,9 +29,8 @@ endif
 scripts:
 	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
-# Explores the orders of the endpoint table's writer, readers and sleepers and of the bells that watches ring, and shows that wrong
-# ones are found. In a
-# folder of its own, because everything is built for it anew.
+# Explores the orders of the endpoint table's writer, readers and sleepers, and of the bells that watches ring, and shows
+# that wrong ones are found. In a folder of its own, because everything is built for it anew.
 loom:
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test plugin_abi::watch::loom_test
 
@@ -40,9 +39,9 @@ tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
 # What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
-# other on two cores; a million operations on the allocator; the worker's tests on each
-# rung that holds processes); installs the packages where
-# it may, else names what it skips.
+# other on two cores; a million operations on the allocator; the worker's tests on each rung that holds processes; the
+# plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
+# what it skips.
 external: loom
 	.ci/install-packages
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
@@ -91,9 +90,11 @@ bench-server:
 bench-controller:
 	$(CARGO) bench -p portreeve-controller --bench store --locked
 
-# What `install` copies: the program, and the plugin as shared object and static library.
+# What `install` copies: the program, and the plugin as shared object and static library, which is built as one (its
+# profile in Cargo.toml says why).
 release:
-	$(CARGO) build --release --locked -p portreeve-cli -p portreeve-plugin
+	$(CARGO) build --release --locked -p portreeve-cli
+	$(CARGO) build --profile plugin --locked -p portreeve-plugin
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -107,6 +108,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Its major number is PR_ABI, as in its soname.
 SHARED := libportreeve_plugin.so.1.$(VERSION)
 BUILT := $(TARGET)/$(BUILD)
+BUILT_PLUGIN := $(TARGET)/$(if $(filter release,$(BUILD)),plugin,$(BUILD))
 
 # Everything under DESTDIR and PREFIX. Compiles nothing, so that root need not: `make release` first.
 install: install-plugin
@@ -114,12 +116,13 @@ install: install-plugin
 
 # What a scheduler needs: header, shared object, static library, and pkg-config files for either.
 install-plugin:
+	@test -f $(BUILT)/libportreeve_plugin.so || { echo "make install: nothing is built in $(BUILT): 'make release' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)
 	install -m 644 include/portreeve.h $(DESTDIR)$(INCLUDEDIR)
-	install -m 755 $(BUILT)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)
+	install -m 755 $(BUILT_PLUGIN)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)
 	ln -sf $(SHARED) $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so.1
 	ln -sf libportreeve_plugin.so.1 $(DESTDIR)$(LIBDIR)/libportreeve_plugin.so
-	crates/plugin/hide-symbols $(BUILT)/libportreeve_plugin.a $(DESTDIR)$(LIBDIR)/libportreeve_plugin.a
+	crates/plugin/hide-symbols $(BUILT_PLUGIN)/libportreeve_plugin.a $(DESTDIR)$(LIBDIR)/libportreeve_plugin.a
 	for pc in portreeve portreeve-static; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
 			crates/plugin/$$pc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$$pc.pc || exit 1; \

@@ -19,7 +19,8 @@
  *           a new need is a new type and a new function. pr_port grows by pr_profile.port_size.
  * Buffers   (buf, cap, *need): need is always set to what a full answer takes; cap < need -> PR_ENOSPC, nothing written, nothing taken.
  *           Text ends with a NUL that need counts.
- * Batches   All n are tried. rc (or NULL) gets one code per element; the return value is the first code that is not PR_OK.
+ * Batches   All n are tried, unless the call says all or none. rc (or NULL) gets one code per element; the return value is the
+ *           first code that is not PR_OK, and last_error has the words of that one.
  * Refused   Any code but PR_OK: nothing changed and no output but `need` was written, unless the call says more.
  * Time      now_ms, at_ms: the caller's monotonic milliseconds, one line per context; a smaller value counts as the largest one seen.
  *           seq, revision: only greater counts. A report with an equal or smaller seq is PR_ESTALE and has no effect.
@@ -518,12 +519,12 @@ typedef struct pr_api {
    * log and ud are kept until destroy has returned.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
-   *   PR_ENOMEM   nothing was made; on a warm thread that holds whichever block the system refuses, large or small
+   *   PR_ENOMEM   nothing was made; whichever block of memory the system refuses, if the thread is warm
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 
   /* [C] Ends a context, also a poisoned one: an open transaction is aborted, all its ids become stale, all its fds are readable
-   * once, then closed. A call another thread is in finishes first on what it holds.
+   * once, then closed. Calls that other threads are in just now end as they would have, or as on a stale id.
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*destroy)(pr_ctx ctx);
 
@@ -564,8 +565,9 @@ typedef struct pr_api {
   /* [C] Brings back what the scheduler's own records say is held, only before restore_end. Each of grants (or NULL) gets the new
    * id and its own code. Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held
    * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms from restore_end on, and only its
-   * service (profile PR_ANY: nobody) may have them before. What was READY is UNCONFIRMED until it reports; what run and seq of the
-   * record say was told already is PR_ESTALE then, but for the last of it, said again.
+   * service (profile PR_ANY: nobody) may have them before; if two name a number, the one that rests longer counts, and what is held
+   * does not rest. What was READY is UNCONFIRMED until it reports; an older report than the record's (run, seq) is PR_ESTALE, the same
+   * again is believed.
    *   PR_ESTATE   the restore phase is over
    *   PR_ELIMIT   n beyond max_allocs, or n_ports beyond 256 times that
    *   PR_EBUSY    a transaction is open
@@ -603,8 +605,8 @@ typedef struct pr_api {
 
   /* [H] Which hosts can take the need. Returns how many hosts are set in out, or a code. Earlier reservations of this transaction
    * count. cand or NULL = all hosts; may be out. max_replicas: NULL, or 64 * nwords entries: how many replicas fit on each host set
-   * in out (exact without blocks, else a lower bound of at least 1; at most 65,535), 0 for the others. Bits past the last host are
-   * ignored.
+   * in out (exact without blocks, else a lower bound of at least 1; at most 65,535, and 256 if ports of one protocol may take different
+   * numbers, as PR_TCP beside PR_TCP_UDP), 0 for the others. Bits past the last host are ignored.
    *   PR_ENOENT   unknown profile
    *   PR_ELIMIT   nwords reaches beyond index 2^20
    *   PR_EBUSY    another thread is in an H call or in pump */
@@ -787,8 +789,8 @@ typedef struct pr_api {
   int32_t (*wait_next)(pr_ctx ctx, pr_want *wants, uint32_t cap, uint32_t *n, uint32_t *flags);
 
   /* [A] Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the
-   * order of the profile. need counts entries; known, none ready: need 0. *revision: of the newest change of what is listed
-   * (PR_RESOLVE_ALL: of anything).
+   * order of the profile. need counts entries; known, none ready, or no such port: need 0. *revision: of the newest change of what
+   * is listed (PR_RESOLVE_ALL: of anything).
    *   PR_ENOENT   unknown service
    *   PR_ENOSPC   cap < *need */
   int32_t (*resolve)(pr_ctx ctx, pr_str service, pr_str port, uint32_t flags, pr_endpoint *endpoints, uint32_t cap, uint32_t *need,

@@ -1,6 +1,6 @@
 //! Rows 17 and 25: what the shipped shared object takes from the process that loads it, watched by hosts in C.
 //!
-//! They need `cargo build --release -p portreeve-plugin` before them and a C compiler; without them the rows are told
+//! They need `cargo build --profile plugin -p portreeve-plugin` before them and a C compiler; without them the rows are told
 //! as absent.
 
 use std::path::{Path, PathBuf};
@@ -107,12 +107,13 @@ pub(crate) fn size_row() -> Option<Row> {
 /// The shipped plugin, beside this binary.
 fn plugin(row: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    let plugin = own.parent()?.parent()?.join("libportreeve_plugin.so");
+    let target = own.parent()?.parent()?.parent()?;
+    let plugin = target.join("plugin/libportreeve_plugin.so");
     if plugin.is_file() {
         return Some(plugin);
     }
     eprintln!(
-        "row {row} is absent: `cargo build --release -p portreeve-plugin` makes what it measures"
+        "row {row} is absent: `cargo build --profile plugin -p portreeve-plugin` makes what it measures"
     );
     None
 }

@@ -30,13 +30,23 @@ pub(crate) fn row() -> Row {
     let request = fixed_and_any(&[FIXED], ANY);
     let need = Need::new(&request, ServiceId(9));
     let mut transaction = allocator.begin(Monotonic::from_millis(0));
+    let mut other = allocator.begin(Monotonic::from_millis(0));
     let mut fits = HostSet::new();
     let table = Table::filled(&plan);
     let mut out = [0; WORDS as usize];
-    let [rust, c, explained, single] = interleave(
+    let mut words = [0; WORDS as usize];
+    let mut own = HostSet::new();
+    let [rust, set_alone, c, explained, single] = interleave(
         ROUNDS,
         [
-            &mut |times| clocked(times, || transaction.feasible_into(&need, None, &mut fits)),
+            // The table answers with words of the caller's and their number: so does this.
+            &mut |times| {
+                clocked(times, || {
+                    transaction.feasible_into(&need, None, &mut fits);
+                    fits.write_words(&mut words)
+                })
+            },
+            &mut |times| clocked(times, || other.feasible_into(&need, None, &mut own)),
             &mut |times| clocked(times, || table.feasible(&mut out)),
             &mut |times| {
                 clocked(times, || {
@@ -67,6 +77,12 @@ pub(crate) fn row() -> Row {
                 &Ratio::of(&c, &rust),
                 ("table", "Rust"),
                 Bound::AtMost(1.1),
+            ),
+            Part::ratio(
+                "beside Rust that leaves the answer in its own set, uncounted",
+                &Ratio::of(&c, &set_alone),
+                ("table", "Rust"),
+                Bound::Told,
             ),
             Part::ratio(
                 "host by host, explain",

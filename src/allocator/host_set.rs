@@ -60,19 +60,17 @@ impl HostSet {
             .extend_from_slice(words.get(..most).unwrap_or(words));
     }
 
-    /// Makes this the set of those words, without the hosts from `end` on. Allocates nothing once it has
-    /// the room.
-    pub(crate) fn refill(&mut self, words: impl Iterator<Item = u64>, end: u32) {
+    /// Makes this the set of the first `many` words that `write` is given to fill, which are empty before,
+    /// without the hosts from `end` on. Allocates nothing once it has the room.
+    pub(crate) fn refill(&mut self, many: u32, end: u32, write: impl FnOnce(&mut [u64])) {
+        let end = end.min(Self::MAX_HOSTS);
+        let many = many.min(end.div_ceil(64)) as usize;
         self.words.clear();
-        let most = (Self::MAX_HOSTS.min(end)).div_ceil(64);
-        let last = (!end.is_multiple_of(64)).then_some(end / 64);
-        self.words.extend((0..most).zip(words).map(|(at, word)| {
-            if last == Some(at) {
-                word & ((1 << (end % 64)) - 1)
-            } else {
-                word
-            }
-        }));
+        self.words.resize(many, 0);
+        write(&mut self.words);
+        if let Some(last) = self.words.get_mut(end as usize / 64) {
+            *last &= (1 << (end % 64)) - 1;
+        }
     }
 
     /// Writes the set into words as [`Self::from_words`] reads them; hosts beyond the last word are

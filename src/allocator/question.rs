@@ -75,7 +75,7 @@ impl Host {
         if !self.takes(need.request) {
             return 0;
         }
-        let most = if need.request.has_blocks() {
+        let most = if need.request.is_tried() {
             most.min(MOST_TRIED)
         } else {
             most
@@ -190,7 +190,8 @@ enum Holders {
     Unnamed,
 }
 
-/// How many replicas with blocks are tried on one host: each costs a search beside those before.
+/// How many replicas are tried on one host, where no count tells how many fit: each costs a search beside
+/// those before.
 const MOST_TRIED: u32 = 256;
 
 /// Tells what keeps the host from taking all of several replicas, where it takes one.

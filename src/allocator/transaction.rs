@@ -142,8 +142,9 @@ impl<'a> Transaction<'a> {
     }
 
     /// How many replicas of `need` the host takes one after the other, `most` at most; the number in
-    /// `need` plays no part. Exact without blocks, else a lower bound that is at least 1 if one fits.
-    /// Cost: a division if all ports want single numbers of one protocol, else one search each.
+    /// `need` plays no part. Exact, but where the request has blocks, or ports that want single numbers of
+    /// one side from among different ones: there no more than 256 are tried, so that it is a lower bound,
+    /// at least 1 if one fits. Cost: a count where it is a matter of counting, else one search each.
     pub fn max_replicas(&mut self, need: &Need<'_>, host: HostId, most: u32) -> u32 {
         let allocator = self.allocator;
         let scratch = &mut self.work().scratch;

@@ -7,7 +7,7 @@
 //!
 //! Who takes several takes them in this order. Readers take none: they use the endpoint table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocator::{Allocator, AllocatorConfig, CoolingRecord, Mark};
 use crate::endpoints::EndpointTable;
-use crate::identity::{HostName, NetworkName, ReplicaId, ServiceId, ServiceName};
+use crate::identity::{HostName, NetworkName, ServiceId, ServiceName};
 use crate::plugin_abi::board::{Board, HostNo, Member};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::contexts;
@@ -122,11 +122,7 @@ impl Settings {
     unsafe fn read(raw: &PrConfig) -> Result<Self, Failure> {
         const MOST_PREFIX: usize = 64;
         if raw.flags & !PR_CFG_NO_RESTORE != 0 {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "config.flags",
-                u64::from(raw.flags),
-            ));
+            return Err(Failure::flags("config.flags", raw.flags));
         }
         // SAFETY: the caller's promise.
         let prefix = unsafe { read_text(raw.env_prefix, MOST_PREFIX, "config.env_prefix") }?;
@@ -211,7 +207,8 @@ impl Counters {
 
 impl Context {
     fn new(handle: Handle, settings: Settings) -> Result<Self, Failure> {
-        let register = Register::new(handle, settings.limits)?;
+        let mut register = Register::new(handle, settings.limits)?;
+        register.outline.restoring = settings.restoring;
         let followers = Followers::new(handle, settings.limits.watches)?;
         let snaps = Snaps::new(handle)?;
         let allocator = Allocator::try_new(AllocatorConfig {
@@ -334,11 +331,6 @@ impl Context {
         }
     }
 
-    /// For a look from any thread: nothing while a call is at work.
-    pub(super) fn look(&self) -> Option<MutexGuard<'_, Cycle>> {
-        self.cycle.try_lock()
-    }
-
     pub(super) fn allocator(&self) -> &Allocator {
         &self.allocator
     }
@@ -442,8 +434,6 @@ pub(super) struct Cycle {
     port_names: BTreeMap<PortName, u32>,
     pub(super) restoring: bool,
     pub(super) open: Option<Open>,
-    /// Grants whose records share a number with another's.
-    pub(super) conflicts: BTreeSet<ReplicaId>,
     /// What rests according to records, until the moment of the restart is told.
     pub(super) resting: Vec<CoolingRecord>,
     pub(super) asking: Asking,
@@ -496,7 +486,6 @@ impl Cycle {
             port_names: BTreeMap::new(),
             restoring: settings.restoring,
             open: None,
-            conflicts: BTreeSet::new(),
             resting: Vec::new(),
             asking: Asking::default(),
             queue: Queue::new(settings.limits)?,

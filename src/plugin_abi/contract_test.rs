@@ -1,5 +1,10 @@
 //! Sentences of the contract that are about several calls at once.
 
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument covers a list of like calls"
+)]
+
 use super::caller_test::*;
 use super::waits_test::listener;
 use super::watch::follower_test::is_readable;
@@ -240,7 +245,7 @@ fn reports_that_repeat_themselves_while_a_transaction_is_open_do_not_pile_up() {
     let txn = caller.begin(0);
     let one = want(2, 0, web, 0);
     let round = |seq: u64| {
-        let state = [PR_HOST_LOST, PR_HOST_DRAINED][usize::from(seq % 2 == 0)];
+        let state = [PR_HOST_LOST, PR_HOST_DRAINED][usize::from(seq.is_multiple_of(2))];
         assert_eq!(caller.host_state(0, state), PR_OK);
         let lo = 9000 + u16::try_from(seq % 50).unwrap();
         assert_eq!(
@@ -251,7 +256,7 @@ fn reports_that_repeat_themselves_while_a_transaction_is_open_do_not_pile_up() {
         let code = unsafe { (caller.api.report_conflict)(caller.ctx, id, 8080, PR_TCP, 7) };
         assert_eq!(code, PR_OK);
         assert_eq!(caller.wait(&[one, one]).0, PR_OK);
-        if seq % 3 == 0 {
+        if seq.is_multiple_of(3) {
             // SAFETY: one live element, and no codes.
             let code = unsafe {
                 let codes = std::ptr::null_mut();

@@ -1,7 +1,6 @@
 //! Everything a context knows, as text for people: what an operator asks a scheduler for when something is
 //! wrong. So it must work when something is: each part is told by itself.
 
-use std::collections::BTreeSet;
 use std::ffi::c_char;
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,25 +70,21 @@ fn state(context: &Context, to: &mut String) -> fmt::Result {
         Err(_) => "poisoned: destroy it, create and restore",
     };
     write!(to, "context {:#x}: {sound}; ", context.handle().id())?;
-    match context.look() {
-        None => write!(to, "a call is at work")?,
-        Some(cycle) => {
-            let open = match &cycle.open {
-                None => "no transaction is open",
-                Some(open) if open.what_if => "a what-if is open",
-                Some(_) => "a transaction is open",
-            };
-            let phase = if cycle.restoring {
-                "restore phase; "
-            } else {
-                ""
-            };
-            write!(to, "{phase}{open}")?;
-            let networks: Vec<String> = cycle.networks.keys().map(ToString::to_string).collect();
-            if !networks.is_empty() {
-                write!(to, "; networks {}", networks.join(" "))?;
-            }
-        }
+    let outline = context.register().outline.clone();
+    let open = match outline.what_if {
+        None => "no transaction is open",
+        Some(true) => "a what-if is open",
+        Some(false) => "a transaction is open",
+    };
+    let phase = if outline.restoring {
+        "restore phase; "
+    } else {
+        ""
+    };
+    write!(to, "{phase}{open}")?;
+    for (place, network) in outline.networks.iter().enumerate() {
+        let begin = if place == 0 { "; networks" } else { "" };
+        write!(to, "{begin} {network}")?;
     }
     let now = context.at(0);
     write!(to, "\ntime: {} ms; ", now.as_millis())?;
@@ -176,23 +171,19 @@ fn profiles(context: &Context, to: &mut String) -> fmt::Result {
 }
 
 fn grants(context: &Context, to: &mut String) -> fmt::Result {
-    let nothing = BTreeSet::new();
-    let cycle = context.look();
-    let conflicts = cycle.as_ref().map_or(&nothing, |cycle| &cycle.conflicts);
-    let (mut all, mut total) = (Vec::new(), 0);
-    {
+    let (mut all, mut total, mut slot) = (Vec::new(), 0, Some(0));
+    while let Some(from) = slot {
+        // Let go of now and then: no hot call waits for the whole text.
         let register = context.register();
-        let mut next = register.next_living(0);
-        while let Some(handle) = next {
+        slot = register.some_living(from, |handle| {
             total += 1;
             if total <= MOST
-                && let Ok((record, numbers)) =
-                    record_of(context.allocator(), conflicts, &register, handle)
+                && let Ok((record, numbers)) = record_of(context.allocator(), &register, handle)
             {
                 all.push((record, numbers.collect::<Vec<u16>>()));
             }
-            next = register.next_living(handle.slot() + 1);
-        }
+            true
+        });
     }
     writeln!(to, "grants: {total}")?;
     for (record, numbers) in &all {

@@ -85,7 +85,8 @@ pub(super) unsafe extern "C" fn explain_all(
         // Bits past the last host are no hosts that anybody asks about.
         let mut hosts = std::mem::take(&mut cycle.asking.candidates);
         let end = cycle.end_of_hosts;
-        let named = candidates.map(|words| hosts.refill(words.iter(), end));
+        let named =
+            candidates.map(|words| hosts.refill(words.len(), end, |set| words.copy_to(set)));
         let mut counts = CauseCounts::default();
         let named = named.is_some().then_some(&hosts);
         cycle.within(|trial| trial.count_causes(&asked, named, &mut counts))?;

@@ -195,19 +195,21 @@ impl Cycle {
 
     /// Tells grants from a slot on; where to go on, if not all of them had room.
     fn export_grants(&self, context: &Context, from: u32, piece: &mut Piece) -> Option<Place> {
-        let register = context.register();
-        let mut slot = from;
-        while let Some(handle) = register.next_living(slot) {
-            // It lives, as the register said.
-            if let Ok((record, numbers)) =
-                record_of(&self.allocator, &self.conflicts, &register, handle)
-                && !piece.push(record, numbers)
-            {
-                return Some(Place::Grants(handle.slot()));
-            }
-            slot = handle.slot() + 1;
+        let (mut slot, mut full) = (Some(from), None);
+        while let Some(from) = slot {
+            // Let go of now and then: a release on another thread may wait for it.
+            let register = context.register();
+            slot = register.some_living(from, |handle| {
+                // It lives, as the register said.
+                if let Ok((record, numbers)) = record_of(context.allocator(), &register, handle)
+                    && !piece.push(record, numbers)
+                {
+                    full = Some(Place::Grants(handle.slot()));
+                }
+                full.is_none()
+            });
         }
-        None
+        full
     }
 
     /// The lowest profile of each service.

@@ -1,13 +1,12 @@
 //! Looking at one grant: by key, as a record, as an environment.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::allocator::Allocator;
-use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
+use crate::identity::{HostId, HostName, Incarnation};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
@@ -62,9 +61,9 @@ pub(super) unsafe extern "C" fn grant_get(
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need, "need") }?;
         let handle = Handle::read(id, Kind::Alloc)?;
-        let cycle = context.hot()?;
+        let _alone = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&cycle.allocator, &cycle.conflicts, &register, handle)?;
+        let (found, numbers) = record_of(context.allocator(), &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -76,14 +75,13 @@ pub(super) unsafe extern "C" fn grant_get(
 /// A grant as a record, and every number of it.
 pub(super) fn record_of<'a>(
     allocator: &Allocator,
-    conflicts: &BTreeSet<ReplicaId>,
     register: &'a Register,
     handle: Handle,
 ) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
     let entered = register.get(handle)?;
     let host = register.hosts.get(&entered.host);
     // Only those can that ever did.
-    let shared = conflicts.contains(&entered.replica)
+    let shared = register.conflicts.contains(&entered.replica)
         && host.is_some_and(|host| allocator.shares_numbers(HostId(host.index), entered.replica));
     let reported = entered.reported;
     let record = PrRec {
@@ -128,7 +126,7 @@ pub(super) unsafe extern "C" fn env(
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need, "need") }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let handle = Handle::read(id, Kind::Alloc)?;
         // Copied out, so that nobody waits for the register while it is spelled.

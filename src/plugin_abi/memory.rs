@@ -7,7 +7,7 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use crate::plugin_abi::constants::{PR_E2BIG, PR_EINVAL, PR_ELIMIT, PR_ENOSPC};
+use crate::plugin_abi::constants::{PR_EINVAL, PR_ELIMIT};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::injected;
 use crate::plugin_abi::types::PrStr;
@@ -130,7 +130,7 @@ unsafe fn read_known<T: Plain>(at: *const u8, size: u32, what: &'static str) -> 
     for place in size_of::<T>()..size as usize {
         // SAFETY: `place` < `size`, all of which may be read.
         if unsafe { at.wrapping_add(place).read() } != 0 {
-            return Err(Failure::value(PR_E2BIG, what, u64::from(size)));
+            return Err(Failure::grown(what, size));
         }
     }
     // SAFETY: aligned and long enough (caller); any bytes are a `T` (`Plain`).
@@ -179,7 +179,7 @@ pub(super) unsafe fn read_text(
     let length = match usize::try_from(text.n) {
         Ok(0) => return Ok(None),
         Ok(length) if length <= most => length,
-        _ => return Err(Failure::value(PR_EINVAL, what, text.n)),
+        _ => return Err(Failure::long(what, text.n, most)),
     };
     present(text.p, what)?;
     let mut bytes = vec![0_u8; length];
@@ -248,6 +248,21 @@ impl<T: Plain> Input<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         (0..self.n).filter_map(|place| self.get(place))
     }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.n
+    }
+
+    /// Copies the first elements, as many as there are on both sides.
+    pub(super) fn copy_to(&self, to: &mut [T]) {
+        injected::point();
+        let n = to.len().min(self.n as usize);
+        if n > 0 {
+            // SAFETY: `n` elements may be read while `self` lives and written to `to`, which is ours, so that nothing
+            // of the caller's overlaps it; any bytes are a `T`.
+            unsafe { std::ptr::copy_nonoverlapping(self.first, to.as_mut_ptr(), n) };
+        }
+    }
 }
 
 /// One value of the caller's, written at most once, on success.
@@ -306,7 +321,7 @@ impl<T: Plain> SizedOutput<T> {
         for place in size_of::<T>()..size as usize {
             // SAFETY: `place` < `size`, all of which may be read.
             if unsafe { at.cast::<u8>().wrapping_add(place).read() } != 0 {
-                return Err(Failure::value(PR_E2BIG, what, u64::from(size)));
+                return Err(Failure::grown(what, size));
             }
         }
         let size = size as usize;
@@ -360,12 +375,7 @@ impl<T: Plain> Room<T> {
         if needed <= self.cap {
             Ok(())
         } else {
-            Err(Failure::limited(
-                PR_ENOSPC,
-                "the buffer",
-                needed as u64,
-                self.cap as u64,
-            ))
+            Err(Failure::room(needed as u64, self.cap as u64))
         }
     }
 
@@ -383,6 +393,20 @@ impl<T: Plain> Room<T> {
             // SAFETY: inside the room (checked), writable while `self` lives.
             unsafe { self.first.wrapping_add(place as usize).write(value) };
         }
+    }
+
+    /// Writes `values` from the beginning on, as many as there is room for, and zeroes behind them.
+    pub(super) fn fill_all(&self, values: &[T]) {
+        let n = values.len().min(self.cap as usize);
+        if !self.is_wanted() {
+            return;
+        }
+        // SAFETY: `n` elements are in `values`, which is ours, so that nothing of the caller's overlaps it, and fit in
+        // the room, which is writable while `self` lives.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.first, n) };
+        let rest = self.first.wrapping_add(n);
+        // SAFETY: the rest of the room, writable while `self` lives; zeroed bytes are a `T` (`Plain`).
+        unsafe { rest.write_bytes(0, self.cap as usize - n) };
     }
 
     /// Writes from the beginning on.

@@ -37,6 +37,8 @@ mod export;
 mod export_test;
 mod failure;
 #[cfg(test)]
+mod failure_test;
+#[cfg(test)]
 mod flow_test;
 mod gang;
 mod grants;
@@ -44,6 +46,8 @@ mod handle;
 mod host;
 mod injected;
 mod key_index;
+#[cfg(test)]
+mod lives_test;
 mod memory;
 #[cfg(test)]
 mod misuse_test;

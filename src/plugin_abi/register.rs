@@ -13,7 +13,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::allocator::AfterRelease;
-use crate::identity::{HostId, HostName, Incarnation, ReplicaId};
+use crate::identity::{HostId, HostName, Incarnation, NetworkName, ReplicaId};
 use crate::plugin_abi::board::{Chosen, HostNo};
 use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
 use crate::plugin_abi::context::Limits;
@@ -200,6 +200,10 @@ pub(super) struct Register {
     former: KeyIndex,
     /// Slots that readers are yet to be told of, each once.
     dirty: Vec<u32>,
+    /// What the cycle is about.
+    pub(super) outline: Outline,
+    /// Grants whose records share a number with another's.
+    pub(super) conflicts: BTreeSet<ReplicaId>,
     /// Where hosts stand, as the cycle has them.
     pub(super) hosts: BTreeMap<HostNo, Standing>,
     /// What hosts published last, for environments.
@@ -207,6 +211,16 @@ pub(super) struct Register {
     /// Of hosts that have published none.
     no_addresses: Arc<Addresses>,
     pub(super) queue: Queue,
+}
+
+/// The cycle for those who look from beside: they must not take its lock, as a hot call that finds it taken is
+/// refused.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outline {
+    pub(super) restoring: bool,
+    /// Whether a transaction is open, and whether it is a what-if.
+    pub(super) what_if: Option<bool>,
+    pub(super) networks: Vec<NetworkName>,
 }
 
 impl Register {
@@ -224,6 +238,8 @@ impl Register {
             by_job: JobIndex::new(most)?,
             former: KeyIndex::new(most)?,
             dirty: room_for_dirty(limits)?,
+            outline: Outline::default(),
+            conflicts: BTreeSet::new(),
             hosts: BTreeMap::new(),
             addresses: BTreeMap::new(),
             no_addresses: Arc::default(),
@@ -255,8 +271,27 @@ impl Register {
         }
     }
 
+    /// Tells `tell` of some grants, from a slot on and as long as it says so: few enough to be told under one
+    /// hold of the lock. The slot to go on from, if there may be more.
+    pub(super) fn some_living(
+        &self,
+        from: u32,
+        mut tell: impl FnMut(Handle) -> bool,
+    ) -> Option<u32> {
+        const FEW: usize = 64;
+        let mut slot = from;
+        for _ in 0..FEW {
+            let handle = self.next_living(slot)?;
+            if !tell(handle) {
+                return None;
+            }
+            slot = handle.slot() + 1;
+        }
+        Some(slot)
+    }
+
     /// The first grant in `slot` or a later one.
-    pub(super) fn next_living(&self, slot: u32) -> Option<Handle> {
+    fn next_living(&self, slot: u32) -> Option<Handle> {
         self.allocs.next_living(slot)
     }
 

@@ -97,11 +97,7 @@ impl Cycle {
             || sides != 0 && record.state != PR_P_COOLING
             || record.who.flags & !PR_WANT_PREFER != 0
         {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "record.flags",
-                record.flags.into(),
-            ));
+            return Err(Failure::flags("record.flags", record.flags));
         }
         let state = read_state(record.ready)?;
         if sides != 0 {
@@ -128,7 +124,13 @@ impl Cycle {
                     }));
                 return Ok(None);
             }
-            other => return Err(Failure::value(PR_EINVAL, "record.state", u64::from(other))),
+            other => {
+                return Err(Failure::none_of(
+                    "record.state",
+                    other,
+                    "PR_P_HELD, _RELEASING or _COOLING",
+                ));
+            }
         };
         let key = Key::from(&record.who);
         let mut register = context.register();
@@ -146,7 +148,7 @@ impl Cycle {
         }]);
         for conflict in conflicts {
             if let Conflict::Shared { first, second, .. } = conflict {
-                self.conflicts.extend([first, second]);
+                register.conflicts.extend([first, second]);
             }
         }
         let entry = Entry {
@@ -270,17 +272,20 @@ pub(super) unsafe extern "C" fn restore_end(
         // SAFETY: by C's promise null, or writable.
         let conflicts = unsafe { Output::new(conflicts, "conflicts") }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let mut cycle = context.control()?;
         if !cycle.restoring {
             return Err(Failure::said(PR_ESTATE, "the restore phase is over"));
         }
         cycle.restoring = false;
-        let resting = std::mem::take(&mut cycle.resting);
+        context.register().outline.restoring = false;
+        let mut resting = std::mem::take(&mut cycle.resting);
+        // The later one of two that name a number counts; records come in any order.
+        resting.sort_by_key(|record| record.left);
         // Records of hosts that went away since rest nowhere.
         cycle.allocator.restore_cooling(resting, context.at(now_ms));
-        let shared = u32::try_from(cycle.conflicts.len()).unwrap_or(u32::MAX);
+        let shared = u32::try_from(context.register().conflicts.len()).unwrap_or(u32::MAX);
         conflicts.set(shared);
         drop(cycle);
         if shared > 0 {

@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn txn_begin(
         // SAFETY: by C's promise null, or writable.
         let txn = unsafe { Output::new(txn, "txn") }?;
         if flags & !PR_TXN_WHATIF != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let mut cycle = context.hot()?;
         if cycle.open.is_some() {
@@ -48,6 +48,7 @@ pub(super) unsafe extern "C" fn txn_begin(
             marks: lists.marks,
             next_mark: 0,
         });
+        context.register().outline.what_if = Some(what_if);
         txn.set(handle.id());
         Ok(PR_OK)
     })
@@ -144,16 +145,17 @@ pub(super) unsafe extern "C" fn feasible(
         let count = cycle.at_work(|trial, scratch| {
             // The whole of `cand` that matters is read before the first word of `out` is written.
             let candidates = candidates.map(|words| {
-                scratch.candidates.refill(words.iter(), end);
+                let set = &mut scratch.candidates;
+                set.refill(words.len(), end, |set| words.copy_to(set));
                 &scratch.candidates
             });
             trial.feasible_into(&asked, candidates, &mut scratch.fitting);
-            let words = scratch.fitting.as_words().iter().copied();
-            let words = words.chain(std::iter::repeat(0)).take(nwords as usize);
-            let count: u32 = words.clone().map(u64::count_ones).sum();
-            out.fill(words);
+            let words = scratch.fitting.as_words();
+            let told = words.get(..nwords as usize).unwrap_or(words);
+            out.fill_all(told);
+            let count: u32 = told.iter().map(|word| word.count_ones()).sum();
             if most.is_wanted() {
-                most.fill((0..nwords * 64).map(|_| 0));
+                most.fill_all(&[]);
                 count_replicas(trial, &asked, &scratch.fitting, nwords, &most);
             }
             count
@@ -170,7 +172,7 @@ fn count_replicas(
     nwords: u32,
     most: &Room<u16>,
 ) {
-    // Exact where nothing but single numbers are drawn; blocks cost a search each, and few say enough.
+    // Exact where it is a matter of counting; blocks cost a search each, and few say enough.
     let bound = if asked.request.has_blocks() {
         MOST_BLOCKS
     } else {
@@ -244,6 +246,7 @@ pub(super) unsafe extern "C" fn commit(txn: PrTxn, commit_no: *mut u64) -> i32 {
         }
         let mut register = context.register();
         cycle.close(|handle| register.hold(handle));
+        register.outline.what_if = None;
         // Only a commit changes it, and only one is at work.
         commit_no.set(context.counters.commits.load(Ordering::Relaxed));
         Ok(PR_OK)
@@ -263,6 +266,7 @@ pub(super) unsafe extern "C" fn abort(txn: PrTxn) -> i32 {
         // Slots are used again in the order in which they would have been.
         cycle.back_from(0, |handle| register.forget(handle));
         cycle.close(|_| ());
+        register.outline.what_if = None;
         Ok(PR_OK)
     })
 }

@@ -74,7 +74,7 @@ unsafe fn each(
 
 fn put(context: &Context, want: &PrWant) -> Result<(), Failure> {
     if want.flags & !PR_WANT_PREFER != 0 {
-        return Err(Failure::value(PR_EINVAL, "want.flags", want.flags.into()));
+        return Err(Failure::flags("want.flags", want.flags));
     }
     if want.host != PR_ANY {
         context.report(|board| board.host_at(want.host))?;

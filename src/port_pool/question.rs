@@ -1,12 +1,12 @@
 //! Questions to one pool that are not a request: how a number stands, how many could be had.
 
 use crate::identity::ServiceId;
-use crate::port::{Port, Protocol};
+use crate::port::{Port, PortRanges, Protocol};
 
 use super::chooser::Chooser;
 use super::number_bits::masks;
-use super::span::spans_of;
-use super::{Ask, Awaited, Choice, PortPool, Side};
+use super::span::Span;
+use super::{Ask, Awaited, Choice, PortPool, Side, offered};
 
 /// How a number stands for requests that fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +45,23 @@ impl PortPool {
     /// and nobody waits, else a look at the range.
     #[must_use]
     pub fn usable_count(&self, protocol: Protocol, awaited: [&Awaited; 2]) -> u32 {
+        self.usable_within(protocol, None, awaited)
+    }
+
+    /// The same for an "any" that is narrowed, which is always a look at its part of the range.
+    fn usable_within(
+        &self,
+        protocol: Protocol,
+        within: Option<&PortRanges>,
+        awaited: [&Awaited; 2],
+    ) -> u32 {
         let sides = || Side::of(protocol);
         let awaits = |side| awaited.iter().any(|awaited| !awaited.on(side).is_empty());
-        if !sides().any(|side| !self.resting_on(side).is_empty() || awaits(side)) {
+        let rests = |side| !self.resting_on(side).is_empty();
+        if within.is_none() && !sides().any(|side| rests(side) || awaits(side)) {
             return self.free_count(protocol);
         }
-        let words = spans_of(&self.ranges.dynamic).flat_map(masks);
+        let words = offered(&self.ranges.dynamic, within, Span::ALL).flat_map(masks);
         words
             .map(|(at, mask)| {
                 let usable = sides().fold(mask, |word, side| {
@@ -67,16 +78,26 @@ impl PortPool {
     /// takes of it one after the other would succeed. Former numbers play no part. `choice` is left
     /// without a choice.
     ///
-    /// Cost: for a request that is [plain](super::PortRequest::plain) a division, else one search
-    /// for each.
+    /// Cost: where all ports want single numbers, any, and no two of them compete for different ones
+    /// (as one of TCP does with one of both protocols, or one of a narrower range), a count and a
+    /// division; with fixed numbers one search; else one search for each.
     pub fn fits_times(&self, ask: &Ask<'_>, choice: &mut Choice, most: u32) -> u32 {
         if ask.request.is_empty() {
             return most;
         }
-        if let Some(protocol) = ask.request.plain() {
-            let usable = self.usable_count(protocol, ask.awaited);
-            return (usable / ask.request.single_any(protocol)).min(most);
+        let counted = ask.request.counted().iter().map(|alike| {
+            let (protocol, within) = (alike.protocol, alike.within.as_ref());
+            self.usable_within(protocol, within, ask.awaited) / alike.many
+        });
+        if let Some(times) = counted.min() {
+            return times.min(most);
         }
+        // One host has each number once.
+        let most = if ask.request.fixed().is_empty() {
+            most
+        } else {
+            most.min(1)
+        };
         let ask = Ask {
             former: None,
             ..*ask

@@ -30,6 +30,8 @@ struct Asked {
     has_blocks: bool,
     is_narrowed: bool,
     plain: Option<Protocol>,
+    /// See [`PortRequest::counted`].
+    counted: Vec<Alike>,
     /// Ports, by their places, that are to be reached in a named network.
     networks: Vec<(u16, NetworkNo)>,
     network_set: NetworkSet,
@@ -121,6 +123,18 @@ impl PortRequest {
         self.0.plain
     }
 
+    /// All its ports, if each wants one number, any, and those that ask differently never want the same
+    /// number: how often that fits is a matter of counting. Nothing for any other request.
+    pub(super) fn counted(&self) -> &[Alike] {
+        &self.0.counted
+    }
+
+    /// Whether how many replicas fit beside each other is found out by trying one after the other.
+    #[must_use]
+    pub fn is_tried(&self) -> bool {
+        self.0.counted.is_empty() && self.0.fixed.is_empty() && !self.is_empty()
+    }
+
     /// The same ports, some of them to be reached in a named network: one entry for each port, in the
     /// order of the profile. Only hosts that have an address in all of these networks fit.
     #[must_use]
@@ -204,6 +218,7 @@ impl Asked {
         let plain = wanted.first().map(|port| port.protocol).filter(|protocol| {
             !is_narrowed && u32::try_from(wanted.len()) == Ok(singles[at(*protocol)])
         });
+        let counted = Alike::all(&wanted).unwrap_or_default();
         Self {
             wanted,
             order,
@@ -213,9 +228,57 @@ impl Asked {
             has_blocks,
             is_narrowed,
             plain,
+            counted,
             networks: Vec::new(),
             network_set: NetworkSet::default(),
         }
+    }
+}
+
+/// So many ports of a request that each want one number, any, of the same ones.
+#[derive(Debug)]
+pub(super) struct Alike {
+    pub(super) protocol: Protocol,
+    pub(super) within: Option<PortRanges>,
+    pub(super) many: u32,
+}
+
+impl Alike {
+    /// See [`PortRequest::counted`].
+    fn all(wanted: &[WantedPort]) -> Option<Vec<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        for port in wanted {
+            let Want::Any {
+                count: NonZeroU16::MIN,
+            } = port.want
+            else {
+                return None;
+            };
+            let alike = |it: &&mut Self| it.protocol == port.protocol && it.within == port.within;
+            if let Some(alike) = all.iter_mut().find(alike) {
+                alike.many += 1;
+                continue;
+            }
+            let new = Self {
+                protocol: port.protocol,
+                within: port.within.clone(),
+                many: 1,
+            };
+            if all.iter().any(|other| other.may_meet(&new)) {
+                return None;
+            }
+            all.push(new);
+        }
+        Some(all)
+    }
+
+    /// Whether both may want the same number of the same side.
+    fn may_meet(&self, other: &Self) -> bool {
+        let apart = match (&self.within, &other.within) {
+            (Some(one), Some(other)) => one.intersection(other).is_empty(),
+            _ => false,
+        };
+        self.protocol.overlaps(other.protocol) && !apart
     }
 }
 

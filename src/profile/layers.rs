@@ -192,6 +192,24 @@ impl Stack {
         stack
     }
 
+    /// The same where there is no site, so that `extends` finds nothing. Apart, because this is all that the
+    /// plugin reads: it has no reader of TOML in it.
+    pub(super) fn alone(mut tree: Node) -> Self {
+        let mut stack = Self::default();
+        let wish = take_extends(&mut tree);
+        stack.push_tree(tree);
+        if let Some(node) = wish {
+            let none = BTreeMap::new();
+            let named = name_of(&node, &none);
+            let (text, allowed) =
+                named.map_or_else(|refused| refused, |name| unknown(&name, &none));
+            let at = node.span.as_ref().map(|span| span.start);
+            stack.refuse("extends", at, text, &allowed);
+            stack.lost.everything();
+        }
+        stack
+    }
+
     fn push_tree(&mut self, tree: Node) {
         self.layers.push(Read {
             layer: Layer::Profile,

@@ -103,7 +103,7 @@ impl Profile {
                 "no field is deeper than four levels",
             ));
         };
-        read(Stack::of_tree(document, &no_site()), Some(PREFIX))
+        read(Stack::alone(document), Some(PREFIX))
     }
 
     /// Reads bytes in JSON, whatever they are, as [`Profile::from_json_text`] does.
@@ -112,9 +112,7 @@ impl Profile {
     ///
     /// As [`Profile::from_json_text`], and the place of the first byte that is not UTF-8.
     pub fn from_json_bytes(bytes: &[u8]) -> Result<Checked, ProfileErrors> {
-        let flags = &[];
-        let body = Body::Json(bytes);
-        Self::from_layers(Written { body, flags }, &no_site())
+        read(Stack::alone(json_document(bytes)?), Some(PREFIX))
     }
 
     /// Reads a profile in JSON; its ports keep the order in which the text has them.
@@ -178,8 +176,7 @@ impl Serialize for Profile {
 impl<'de> Deserialize<'de> for Profile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let document = Node::deserialize(deserializer)?;
-        let stack = Stack::of_tree(document, &no_site());
-        let checked = read(stack, None).map_err(serde::de::Error::custom)?;
+        let checked = read(Stack::alone(document), None).map_err(serde::de::Error::custom)?;
         Ok(checked.profile)
     }
 }

@@ -2,12 +2,15 @@
 //! tries is in `c/`; one program has them all.
 
 mod built;
+mod tools;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
 use built::{compiler, root, run, shared_object, temporary};
+use tools::is_there;
 
 /// The program of all cases.
 static CASES: LazyLock<PathBuf> = LazyLock::new(|| build("cases", &["-O1"], &["-ldl"]));
@@ -42,7 +45,8 @@ macro_rules! cases {
         #[test]
         fn every_case_of_the_program_is_a_test_here() {
             let listed = run(Command::new(&*CASES).arg(shared_object()).arg("-l"));
-            assert_eq!(listed.lines().collect::<Vec<_>>(), [$(stringify!($name)),*]);
+            let of_program: BTreeSet<_> = listed.lines().collect();
+            assert_eq!(of_program, BTreeSet::from([$(stringify!($name)),*]));
         }
     };
 }
@@ -126,18 +130,6 @@ fn under_valgrind() {
         .arg(&*CASES)
         .arg(shared_object())
         .arg("-s"));
-}
-
-/// Whether a tool is installed. A run that must skip nothing fails without it.
-fn is_there(tool: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file()) {
-        return true;
-    }
-    let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL").is_ok_and(|value| value == "1");
-    assert!(!required, "{tool} is not installed");
-    eprintln!("skipped: {tool} is not installed");
-    false
 }
 
 /// A host under the address and undefined-behaviour sanitizers.

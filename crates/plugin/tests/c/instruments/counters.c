@@ -2,6 +2,8 @@
  *
  *   counters PLUGIN CYCLES
  *
+ * A third of the cycles is followed by a pump two times of three, a third always, a third never.
+ *
  * System calls are caught by a seccomp filter that lets only one place in this program make them: whatever else asks gets SIGSYS, is
  * counted if it came out of a watched call, and is then done from that place. */
 #include <linux/filter.h>
@@ -63,14 +65,14 @@ static bool watch_system_calls(void) {
 /* Counters ------------------------------------------------------------------------------------------------------------------------- */
 
 enum {
-    BEGIN, FEASIBLE, FEASIBLE_MAX, EXPLAIN, EXPLAIN_ALL, RESERVE, RESERVE_REFUSED, RESERVE_KNOWN, RESERVE_ALL, RESERVE_SAME, RESERVE_PREFER, MARK,
-    ROLLBACK, COMMIT, ABORT, HOLDERS, RELEASE_BEGIN, RELEASE_CONFIRM, RELEASE_JOB, FIND, GET, ENV, TRY_BEGIN, TRY_GIVE, TRY_FEASIBLE, TRY_RESERVE,
-    TRY_ROLLBACK, TRY_ABORT, STALE, FUNCTIONS
+    BEGIN, FEASIBLE, FEASIBLE_MAX, EXPLAIN, EXPLAIN_ALL, RESERVE, RESERVE_REFUSED, RESERVE_KNOWN, RESERVE_ALL, RESERVE_SAME, RESERVE_PREFER,
+    RESERVE_MANY, MARK, ROLLBACK, COMMIT, ABORT, HOLDERS, RELEASE_BEGIN, RELEASE_CONFIRM, RELEASE_JOB, FIND, GET, ENV, TRY_BEGIN, TRY_GIVE,
+    TRY_FEASIBLE, TRY_EXPLAIN, TRY_RESERVE, TRY_ROLLBACK, TRY_ABORT, STALE, FUNCTIONS
 };
 static const char *const names[FUNCTIONS] = {
     "txn_begin", "feasible", "feasible, max_replicas", "explain", "explain_all", "reserve", "reserve, refused", "reserve, known", "reserve, ALL",
-    "reserve, SAME", "reserve, PREFER", "mark", "rollback", "commit", "abort_", "holders", "release_begin", "release_confirm", "release_job",
-    "grant_find", "grant_get", "env", "what-if: txn_begin", "what-if: give", "what-if: feasible", "what-if: reserve", "what-if: rollback",
+    "reserve, SAME", "reserve, PREFER", "reserve, as many as may be", "mark", "rollback", "commit", "abort_", "holders", "release_begin", "release_confirm", "release_job",
+    "grant_find", "grant_get", "env", "what-if: txn_begin", "what-if: give", "what-if: feasible", "what-if: explain", "what-if: reserve", "what-if: rollback",
     "what-if: abort_", "stale and malformed"};
 static struct count {
     uint64_t times, blocks, calls;
@@ -95,9 +97,9 @@ static struct count {
 
 /* The cluster ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { HOSTS = 16, WORDS = 1, GANG = 4 };
+enum { HOSTS = 16, WORDS = 1, GANG = 4, MANY = 256 };
 static pr_ctx ctx;
-static uint32_t service, fixed, block, absent;
+static uint32_t service, fixed, block, absent, inside, mixed;
 static uint64_t now;
 
 static uint32_t profile(const char *name, const char *of, const pr_port *ports, uint32_t n) {
@@ -110,14 +112,16 @@ static uint32_t profile(const char *name, const char *of, const pr_port *ports, 
 static void begin(void) {
     const pr_config config = {.size = sizeof config, .flags = PR_CFG_NO_RESTORE, .max_hosts = HOSTS, .max_allocs = 4096, .max_ports = 4096, .cool_ms = 1000};
     OK(api->create(&config, &ctx));
+    const pr_network fabric = {.size = sizeof fabric, .name = str("fabric"), .ip = {0xfd}, .family = 6, .prefix = 8};
+    OK(api->network_put(ctx, &fabric, 1));
     for (uint32_t h = 0; h < HOSTS; h++) {
         char name[16];
         snprintf(name, sizeof name, "n%u", h);
         const pr_range dynamic = {20000, 20063};
         const pr_host host = {.size = sizeof host, .host = h, .name = str(name), .dynamic = &dynamic, .n_dynamic = 1};
         OK(api->host_put(ctx, &host, 1));
-        const pr_addr address = {.ip = {10, 0, 0, (uint8_t)h}, .family = 4};
-        OK(api->report_addr(ctx, h, 1, &address, 1));
+        const pr_addr addresses[] = {{.ip = {10, 0, 0, (uint8_t)h}, .family = 4}, {.ip = {0xfd, [15] = (uint8_t)h}, .family = 6}};
+        OK(api->report_addr(ctx, h, 1, addresses, h % 4 == 3 ? 1 : 2)); /* one of four is not in the fabric */
     }
     const pr_port any[] = {{.name = str("http"), .proto = PR_TCP}, {.name = str("rpc"), .proto = PR_TCP}, {.name = str("dns"), .proto = PR_TCP_UDP}};
     const pr_port one[] = {{.name = str("admin"), .proto = PR_TCP, .fixed = 9100}, {.name = str("http"), .proto = PR_TCP}};
@@ -127,6 +131,12 @@ static void begin(void) {
     fixed = profile("fixed", "admin.alice", one, 2);
     block = profile("block", "rpc.bob", four, 1);
     absent = profile("absent", "odd.bob", none, 1);
+    const pr_range upper = {20032, 20063};
+    const pr_port there[] = {{.name = str("data"), .env = str("DATA_PORT"), .network = str("fabric"), .proto = PR_TCP},
+                             {.name = str("http"), .env = str("HTTP"), .within = &upper, .n_within = 1, .proto = PR_TCP}};
+    const pr_port both[] = {{.name = str("dns"), .proto = PR_TCP_UDP}, {.name = str("log"), .proto = PR_UDP}, {.name = str("rpc"), .proto = PR_TCP, .count = 2}};
+    inside = profile("inside", "data.carol", there, 2);
+    mixed = profile("mixed", "dns.carol", both, 3);
 }
 
 static pr_want want(uint64_t job, uint32_t replica, uint32_t of, uint32_t host) {
@@ -136,10 +146,10 @@ static pr_want want(uint64_t job, uint32_t replica, uint32_t of, uint32_t host) 
 
 /* The newest number that any of these services was published under. */
 static uint64_t published(void) {
-    static const char *const services[] = {"web.alice", "admin.alice", "rpc.bob"};
+    static const char *const services[] = {"web.alice", "admin.alice", "rpc.bob", "data.carol"};
     const pr_str all = {NULL, 0};
     uint64_t newest = 0;
-    for (int s = 0; s < 3; s++) {
+    for (int s = 0; s < 4; s++) {
         pr_endpoint endpoints[256];
         uint64_t revision = 0;
         uint32_t need;
@@ -149,15 +159,19 @@ static uint64_t published(void) {
     return newest;
 }
 
+enum pumps { SOMETIMES, ALWAYS, NEVER };
+
 /* One cycle of a scheduler, with each call of class H in it; `round` decides where. */
-static void cycle(uint64_t round) {
+static void cycle(uint64_t round, enum pumps pumps) {
     const uint32_t host = (uint32_t)(round % HOSTS);
     const uint64_t job = 10 * round;
     uint64_t fits[WORDS], no, next;
-    uint16_t most[64 * WORDS], ports[64];
+    uint16_t most[64 * WORDS], ports[64], numbers[3 * MANY];
     uint32_t need, reasons[16], mark, cursor = 0, n, done;
     pr_why why[32];
     pr_held held[64];
+    static pr_grant many[MANY];
+    static pr_want wants[MANY];
     pr_grant grants[GANG], former;
     pr_alloc found;
     pr_rec record;
@@ -165,7 +179,11 @@ static void cycle(uint64_t round) {
     pr_txn txn;
     int32_t rcs[8];
     const pr_need any = {.profile = service}, admin = {.profile = fixed, .replicas = 1}, odd = {.profile = absent}, later = {.profile = fixed, .at_ms = now + 5000};
+    const pr_need fabric = {.profile = inside}, pair = {.profile = mixed, .replicas = 2};
 
+    /* Somebody waits for a number that it fixes: "any" leaves it alone. */
+    const pr_want waiting = want(job + 5, 0, fixed, host);
+    OK(api->wait_put(ctx, &waiting, 1, rcs));
     H(BEGIN, api->txn_begin(ctx, 0, now, &txn), PR_OK);
     H(FEASIBLE, api->feasible(txn, &any, NULL, fits, NULL, WORDS), HOSTS);
     H(FEASIBLE_MAX, api->feasible(txn, &any, fits, fits, most, WORDS), HOSTS);
@@ -173,6 +191,13 @@ static void cycle(uint64_t round) {
     H(EXPLAIN, api->explain(txn, &any, host, why, 32, &need), PR_OK);
     H(EXPLAIN, api->explain(txn, &odd, host, why, 32, &need), PR_OK);
     CHECK_EQ(why[0].reason, PR_R_NOT_IN_POOL);
+    H(EXPLAIN, api->explain(txn, &odd, host, why, 0, &need), PR_ENOSPC);
+    H(EXPLAIN, api->explain(txn, &fabric, HOSTS - 1, why, 32, &need), PR_OK);
+    CHECK_EQ(why[0].reason, PR_R_NO_ADDRESS);
+    H(FEASIBLE, api->feasible(txn, &pair, NULL, fits, NULL, WORDS), HOSTS);
+    H(FEASIBLE_MAX, api->feasible(txn, &pair, NULL, fits, most, WORDS), HOSTS);
+    H(FEASIBLE_MAX, api->feasible(txn, &fabric, NULL, fits, most, WORDS), HOSTS - HOSTS / 4);
+    H(EXPLAIN_ALL, api->explain_all(txn, &fabric, NULL, WORDS, reasons, 16), PR_OK);
     H(EXPLAIN_ALL, api->explain_all(txn, &odd, NULL, WORDS, reasons, 16), PR_OK);
     CHECK_EQ(reasons[PR_R_NOT_IN_POOL], HOSTS);
 
@@ -201,7 +226,26 @@ static void cycle(uint64_t round) {
     again.incarnation = (uint32_t)(round / HOSTS + 1);
     again.flags = PR_WANT_PREFER;
     H(RESERVE_PREFER, api->reserve(txn, 0, &again, 1, &former, ports, 64, &need), PR_OK);
-    H(HOLDERS, api->holders(txn, host, &cursor, held, 64, &n), PR_OK);
+    pr_want there = want(job + 4, 0, inside, host % 4 == 3 ? host - 1 : host);
+    H(RESERVE, api->reserve(txn, 0, &there, 1, grants, ports, 64, &need), PR_OK);
+    do H(HOLDERS, api->holders(txn, host, &cursor, held, 7, &n), PR_OK);
+    while (n != 0);
+
+    /* As many as there is room for at once, then one too many, and back. */
+    H(MARK, api->mark(txn, &mark), PR_OK);
+    if (round % 16 == 0) {
+        for (uint32_t i = 0; i < MANY; i++) wants[i] = want(job + 6, i, service, i % HOSTS);
+        H(RESERVE_MANY, api->reserve(txn, PR_RESERVE_ALL, wants, MANY, many, numbers, 3 * MANY, &need) <= 0, 1);
+        H(RESERVE_MANY, api->reserve(txn, 0, wants, MANY, many, numbers, 3 * MANY, &need) <= 0, 1);
+        H(FEASIBLE_MAX, api->feasible(txn, &any, NULL, fits, most, WORDS) >= 0, 1);
+        H(EXPLAIN_ALL, api->explain_all(txn, &any, NULL, WORDS, reasons, 16), PR_OK);
+        H(ROLLBACK, api->rollback(txn, mark), PR_OK);
+    }
+    pr_want alike[2] = {want(job + 7, 0, block, host), want(job + 7, 1, block, host)};
+    H(RESERVE_SAME, api->reserve(txn, PR_RESERVE_ALL | PR_RESERVE_SAME, alike, 2, grants, ports, 64, &need) < 0, 1);
+    H(RESERVE, api->reserve(txn, 0, &alike[0], 1, grants, ports, 3, &need), PR_ENOSPC);
+    gang[0] = want(job + 1, 0, block, host);
+    H(RESERVE_KNOWN, api->reserve(txn, PR_RESERVE_ALL, gang, GANG, grants, ports, 64, &need), PR_OK);
     H(STALE, api->feasible(txn + 1, &any, NULL, fits, NULL, WORDS), PR_ESTALE);
     H(STALE, api->feasible(txn, NULL, NULL, fits, NULL, WORDS), PR_EINVAL);
     H(STALE, api->reserve(txn, 64, gang, GANG, grants, ports, 64, &need), PR_EINVAL);
@@ -212,16 +256,30 @@ static void cycle(uint64_t round) {
         H(COMMIT, api->commit(txn, &no), PR_OK);
         H(FIND, api->grant_find(ctx, &first, &found), PR_OK);
         H(GET, api->grant_get(ctx, found, &record, ports, 64, &need), PR_OK);
+        H(GET, api->grant_get(ctx, found, &record, ports, 1, &need), PR_ENOSPC);
         H(ENV, api->env(ctx, found, 0, env, sizeof env, &need), PR_OK);
+        H(ENV, api->env(ctx, found, 0, NULL, 0, &need), PR_ENOSPC);
+        there.incarnation = PR_ANY;
+        pr_alloc inner;
+        H(FIND, api->grant_find(ctx, &there, &inner), PR_OK);
+        H(ENV, api->env(ctx, inner, 0, env, sizeof env, &need), PR_OK);
 
         /* Who could start if this one ended. */
         H(TRY_BEGIN, api->txn_begin(ctx, PR_TXN_WHATIF, now, &txn), PR_OK);
         H(MARK, api->mark(txn, &mark), PR_OK);
         H(TRY_GIVE, api->give(txn, &found, 1, rcs), PR_OK);
         H(TRY_FEASIBLE, api->feasible(txn, &later, NULL, fits, NULL, WORDS) >= 0, 1);
+        H(TRY_EXPLAIN, api->explain_all(txn, &admin, NULL, WORDS, reasons, 16), PR_OK);
+        cursor = 0;
+        do H(HOLDERS, api->holders(txn, host, &cursor, held, 64, &n), PR_OK);
+        while (n != 0);
+        for (uint32_t i = 0; i < GANG; i++) gang[i] = want(job + 8, i, block, (host + i) % HOSTS);
+        H(TRY_RESERVE, api->reserve(txn, PR_RESERVE_ALL | PR_RESERVE_SAME, gang, GANG, grants, ports, 64, &need), PR_OK);
+        for (uint32_t i = 0; i < GANG; i++) gang[i].job = job + 9;
+        H(TRY_RESERVE, api->reserve(txn, PR_RESERVE_ALL, gang, GANG, grants, ports, 64, &need), PR_OK);
         second = want(job + 3, 0, service, (host + 1) % HOSTS);
         H(TRY_RESERVE, api->reserve(txn, 0, &second, 1, grants, ports, 64, &need), PR_OK);
-        H(EXPLAIN, api->explain(txn, &admin, host, why, 32, &need), PR_OK);
+        H(TRY_EXPLAIN, api->explain(txn, &admin, host, why, 32, &need), PR_OK);
         H(TRY_ROLLBACK, api->rollback(txn, mark), PR_OK);
         H(TRY_ABORT, api->abort_(txn), PR_OK);
 
@@ -232,13 +290,16 @@ static void cycle(uint64_t round) {
         H(RELEASE_JOB, api->release_job(ctx, job + 1, PR_ANY, 1, now, &done), PR_OK);
         CHECK_EQ(done, GANG);
         H(RELEASE_CONFIRM, api->release_confirm(ctx, &former.id, 1, 0, now, rcs), PR_OK);
+        H(RELEASE_JOB, api->release_job(ctx, job + 4, 0, 1, now, &done), PR_OK);
+        CHECK_EQ(done, 1);
         H(FIND, api->grant_find(ctx, &first, &found), PR_ENOENT);
     }
+    OK(api->wait_drop(ctx, &waiting, 1, rcs));
     now += 100;
-    if (round % 3 != 0) {
+    if (pumps == ALWAYS || (pumps == SOMETIMES && round % 3 != 0)) {
         const uint64_t before = published();
         OK(api->pump(ctx, now, &next));
-        CHECK(published() - before <= 3); /* one snapshot per touched service at most */
+        CHECK(published() - before <= 4); /* one snapshot per touched service at most */
     }
 }
 
@@ -249,7 +310,7 @@ int main(int argc, char **argv) {
     begin();
     uint64_t round = 0;
     /* Once around all hosts with each rest of the round: then each free set has had its greatest number of runs. */
-    for (; round < 30 * HOSTS; round++) cycle(round);
+    for (; round < 60 * HOSTS; round++) cycle(round, (enum pumps)(round / 16 % 3));
     memset(counts, 0, sizeof counts);
     const bool caught_all = watch_system_calls();
     if (caught_all) { /* that one is seen */
@@ -259,12 +320,12 @@ int main(int argc, char **argv) {
         CHECK(parent > 0);
         CHECK_EQ(calls_made, 1);
     }
-    for (uint64_t end = round + cycles; round < end; round++) cycle(round);
+    for (uint64_t begun = round; round < begun + cycles; round++) cycle(round, (enum pumps)(3 * (round - begun) / cycles));
     uint64_t blocks = 0, calls = 0;
     for (int f = 0; f < FUNCTIONS; f++) {
         blocks += counts[f].blocks;
         calls += counts[f].calls;
-        printf("%-24s %9llu times, %llu blocks", names[f], (unsigned long long)counts[f].times, (unsigned long long)counts[f].blocks);
+        printf("%-26s %9llu times, %llu blocks", names[f], (unsigned long long)counts[f].times, (unsigned long long)counts[f].blocks);
         if (caught_all) printf(", %llu system calls", (unsigned long long)counts[f].calls);
         if (counts[f].calls != 0) printf(" (the last was %d)", counts[f].number);
         printf("\n");
