@@ -150,8 +150,6 @@ struct Posted {
     placed: Arc<Placed>,
     state: EndpointState,
     newest: Option<(u32, u64)>,
-    /// `newest` is from a record; said again, it is believed.
-    is_presumed: bool,
     releasing: bool,
 }
 
@@ -337,25 +335,23 @@ impl Board {
         state: EndpointState,
     ) -> Option<Result<(), Failure>> {
         let posted = self.posted.get_mut(&handle)?;
-        let is_older = |newest| order < newest || order == newest && !posted.is_presumed;
-        if posted.newest.is_some_and(is_older) {
+        if posted.newest.is_some_and(|newest| order <= newest) {
             let stale = Failure::value(PR_ESTALE, "(run, seq) is not greater, seq", order.1);
             return Some(Err(stale));
         }
         posted.newest = Some(order);
-        posted.is_presumed = false;
         posted.state = state;
         let place = place(&posted.placed);
         self.touch(place);
         Some(Ok(()))
     }
 
-    /// What a restored grant is shown as until its replica reports what it said last, or something newer.
+    /// What a restored grant is shown as until its replica reports: what was reported last, which then confirms
+    /// it, or something newer.
     pub(super) fn presume(&mut self, handle: Handle, order: (u32, u64), state: EndpointState) {
         if let Some(posted) = self.posted.get_mut(&handle) {
+            posted.newest = before(order);
             posted.state = state;
-            posted.newest = Some(order);
-            posted.is_presumed = true;
             let place = place(&posted.placed);
             self.touch(place);
         }
@@ -409,7 +405,6 @@ impl Board {
                 placed,
                 state: EndpointState::NotReady,
                 newest: None,
-                is_presumed: false,
                 releasing: false,
             },
         );
@@ -527,6 +522,12 @@ fn take_out<K: Ord>(from: &mut BTreeMap<K, BTreeSet<Handle>>, key: K, handle: Ha
 /// Where readers find a placed replica.
 fn place(placed: &Placed) -> (ServiceId, Key) {
     (placed.profile.service_id, placed.key)
+}
+
+/// The last report that is older than this one.
+fn before((run, seq): (u32, u64)) -> Option<(u32, u64)> {
+    let same_run = seq.checked_sub(1).map(|seq| (run, seq));
+    same_run.or_else(|| run.checked_sub(1).map(|run| (run, u64::MAX)))
 }
 
 /// What readers are told of a replica: its own report, as far as its stop and its host allow.

@@ -190,7 +190,13 @@ impl Failure {
     /// Keeps it as this thread's last.
     pub(super) fn remember(self) {
         // A thread that ends has nobody to ask for its last failure.
-        let _ended = LAST.try_with(|last| last.replace(self));
+        let _ended = LAST.try_with(|last| {
+            // A signal's handler may come in between; it must not panic, so its own failure has no words.
+            let Ok(mut last) = last.try_borrow_mut() else {
+                return Self::NONE;
+            };
+            std::mem::replace(&mut *last, self)
+        });
     }
 }
 
@@ -244,7 +250,7 @@ impl fmt::Display for Detail {
             Self::Size(what, size, known) => {
                 write!(
                     f,
-                    ": {what} has size {size}, where {known} to 4096 can be read"
+                    ": {what} has size {size}: write its sizeof, {known} to 4096"
                 )
             }
             Self::Told(words) => write!(f, ": {words}"),

@@ -176,6 +176,10 @@ struct Life<'a> {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may be told to take longer"
+)]
 fn what_a_scheduler_logged_is_held_and_nothing_else_wherever_it_is_killed() {
     let lives = if std::env::var_os("PORTREEVE_LONG").is_some() {
         10_000

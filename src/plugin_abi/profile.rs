@@ -153,6 +153,11 @@ impl Written {
         // SAFETY: the caller's promise: `n_ports` elements of `port_size` bytes.
         let raw_ports =
             unsafe { read_strided(raw.ports, raw.n_ports, raw.port_size, "profile.ports") }?;
+        let ranges = raw_ports.iter().map(|port| u64::from(port.n_within)).sum();
+        let most = PortRanges::MAX_RANGES as u64;
+        if ranges > most {
+            return Err(Failure::limit("ranges of a profile", ranges, most));
+        }
         let mut wanted = Vec::with_capacity(raw_ports.len());
         let mut ports = Vec::with_capacity(raw_ports.len());
         let mut aliases = BTreeSet::new();

@@ -45,15 +45,13 @@ pub(super) unsafe extern "C" fn restore_put(
             let restored = cycle.restore(context, &record, &ports);
             grants.set(place, told(&record, &restored));
             match restored {
-                Ok(Some((handle, state))) => {
-                    presumed.push((handle, (record.run, record.seq), state));
-                }
+                Ok(Some(back)) => presumed.push((back, (record.run, record.seq))),
                 Ok(None) => {}
                 Err(failure) => first = first.or(Some(failure)),
             }
         }
         context.report(|board| {
-            for (handle, order, state) in presumed {
+            for ((handle, state), order) in presumed {
                 // Nobody has said since the restart that it still is.
                 let state = match state {
                     EndpointState::Ready => EndpointState::Unconfirmed,
