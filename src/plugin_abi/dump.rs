@@ -178,7 +178,7 @@ fn grants(context: &Context, to: &mut String) -> fmt::Result {
         slot = register.some_living(from, |handle| {
             total += 1;
             if total <= MOST
-                && let Ok((record, numbers)) = record_of(&register, handle)
+                && let Ok((record, numbers)) = record_of(context.allocator(), &register, handle)
             {
                 all.push((record, numbers.collect::<Vec<u16>>()));
             }

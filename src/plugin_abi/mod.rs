@@ -21,6 +21,8 @@ mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+#[cfg(test)]
+mod contract_test;
 mod cushion;
 mod dump;
 #[cfg(test)]

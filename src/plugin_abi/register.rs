@@ -260,7 +260,7 @@ impl Register {
     pub(super) fn drop_wait(&mut self, want: &PrWant) -> Result<(), Failure> {
         let replica = self.waits.take((Key::from(want), want.incarnation));
         let replica = replica.ok_or(Failure::value(PR_ENOENT, "job", want.job))?;
-        self.queue.push(Queued::StopWaiting(replica));
+        self.queue.stop_waiting(replica);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::plugin_abi::entered::Key;
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
 use crate::plugin_abi::profile::Profile;
-use crate::plugin_abi::queue::{Queue, Queued};
+use crate::plugin_abi::queue::{Queue, Queued, Wait};
 use crate::plugin_abi::types::PrWant;
 
 /// One who waits.
@@ -49,11 +49,13 @@ impl Waits {
         let place = (Key::from(want), want.incarnation);
         let known = self.by_key.get(&place).copied();
         let known = known.and_then(|handle| self.slots.get(handle));
-        let replica = match known {
-            Some(it) if it.want.profile == want.profile && it.want.host == want.host => it.replica,
+        let (replica, is_new) = match known {
+            Some(it) if it.want.profile == want.profile && it.want.host == want.host => {
+                (it.replica, false)
+            }
             _ => {
                 if let Some(before) = self.take(place) {
-                    queue.push(Queued::StopWaiting(before));
+                    queue.stop_waiting(before);
                 }
                 let handle = self.slots.next()?;
                 let replica = ReplicaId {
@@ -65,12 +67,15 @@ impl Waits {
                 let want = *want;
                 self.slots.insert(Waiting { want, replica })?;
                 self.by_key.insert(place, handle);
-                replica
+                (replica, true)
             }
         };
-        let host = (want.host != PR_ANY).then_some(HostId(want.host));
-        let wait = (replica, host, profile.request.clone());
-        queue.push(Queued::Wait(Box::new(wait)));
+        queue.push(Queued::Wait(Box::new(Wait {
+            replica,
+            host: (want.host != PR_ANY).then_some(HostId(want.host)),
+            request: profile.request.clone(),
+            is_new,
+        })));
         Ok(())
     }
 
@@ -100,6 +105,11 @@ impl Waits {
 
     /// Who waits and fits now, oldest first, to be told.
     pub(super) fn wake(&mut self, context: Handle, woken: Vec<ReplicaId>) {
+        // A scheduler that never asks who fits does not let those gather who wait no more.
+        if self.woken.len() > 2 * self.by_key.len() {
+            self.woken
+                .retain(|handle| self.slots.get(*handle).is_some());
+        }
         for replica in woken {
             let slot = replica.index.wrapping_sub(SLOTS);
             let handle = context.wait(slot, replica.incarnation.0);

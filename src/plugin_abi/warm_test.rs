@@ -593,6 +593,10 @@ fn no_record() -> PrRec {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may be told to take longer"
+)]
 fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.

@@ -290,6 +290,20 @@ impl PortPool {
         self.holdings.get(replica).map(holdings::Holding::grant)
     }
 
+    /// Whether `replica` holds a number here that another holds too, as records said. Cost: one look-up where no
+    /// number has two holders, else one for each of its numbers. Allocates nothing.
+    #[must_use]
+    pub fn shares_numbers(&self, replica: ReplicaId) -> bool {
+        let shared = |side, range: PortRange| {
+            let mut numbers = range.iter();
+            numbers.any(|port| self.contested.contains(side, port.number()))
+        };
+        !self.contested.is_empty()
+            && self
+                .numbers_of(replica)
+                .any(|(side, range)| shared(side, range))
+    }
+
     /// How firm the grant of `replica` is; `None` if it has none here. Cost: one look-up.
     #[must_use]
     pub fn phase(&self, replica: ReplicaId) -> Option<Phase> {
