@@ -528,7 +528,7 @@ impl Scheduler {
                 .partition(|(id, _)| is_kept(self.first_number(*id)));
             self.end(kept, PR_REL_NO_COOL);
             self.later(1);
-            cooling.extend(self.fill(host, profile, usize::MAX.min(40)));
+            cooling.extend(self.fill(host, profile, 40));
             self.end(others, PR_REL_NO_COOL);
             self.later(1);
         }
@@ -542,10 +542,8 @@ impl Scheduler {
         let (ctx, ports) = (self.caller.ctx, self.ports.as_mut_ptr());
         let get = self.caller.api.grant_get;
         // SAFETY: room for so many numbers.
-        assert_eq!(
-            unsafe { get(ctx, id, &raw mut record, ports, 256, &raw mut need) },
-            PR_OK
-        );
+        let code = unsafe { get(ctx, id, &raw mut record, ports, 256, &raw mut need) };
+        assert_eq!(code, PR_OK);
         self.ports[0]
     }
 
@@ -597,6 +595,7 @@ fn no_record() -> PrRec {
     clippy::disallowed_methods,
     reason = "a test may be told to take longer"
 )]
+#[expect(clippy::print_stdout, reason = "it is shown only if the test fails")]
 fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
