@@ -564,7 +564,8 @@ typedef struct pr_api {
   /* [C] Brings back what the scheduler's own records say is held, only before restore_end. Each of grants (or NULL) gets the new
    * id and its own code. Records that share a number are both kept, flagged and counted. Numbers outside today's pool stay held
    * until released. A record of PR_P_COOLING has no id (0): its numbers rest for cool_left_ms from restore_end on, and only its
-   * service (profile PR_ANY: nobody) may have them before. What was READY is UNCONFIRMED until it reports.
+   * service (profile PR_ANY: nobody) may have them before; if two name a number, the one that rests longer counts, and what is held
+   * does not rest. What was READY is UNCONFIRMED until it reports.
    *   PR_ESTATE   the restore phase is over
    *   PR_ELIMIT   n beyond max_allocs, or n_ports beyond 256 times that
    *   PR_EBUSY    a transaction is open

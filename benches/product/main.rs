@@ -99,7 +99,7 @@ const MEASUREMENTS: [Measurement; 16] = [
     (&["13"], |all| all.rows.push(endpoint_watchers::row())),
     (&["16"], |all| all.rows.push(plugin_table::row())),
     (&["17"], |all| {
-        all.rows.extend(plugin_process::counters_row())
+        all.rows.extend(plugin_process::counters_row());
     }),
     (&["25"], |all| all.rows.extend(plugin_process::size_row())),
     (&["22"], |all| all.rows.extend(workers::row())),

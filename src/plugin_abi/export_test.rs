@@ -39,10 +39,10 @@ impl Told {
 }
 
 /// One piece: its code, its records and its numbers.
-type Piece = (i32, Vec<PrRec>, Vec<u16>);
+pub(super) type Piece = (i32, Vec<PrRec>, Vec<u16>);
 
 impl Caller {
-    fn export_piece(&self, cursor: &mut u64, cap: u32, ports_cap: u32) -> Piece {
+    pub(super) fn export_piece(&self, cursor: &mut u64, cap: u32, ports_cap: u32) -> Piece {
         let mut records: Vec<PrRec> = Vec::with_capacity(cap as usize);
         let mut ports: Vec<u16> = Vec::with_capacity(ports_cap as usize);
         let (mut n, mut n_ports) = (0, 0);
@@ -69,7 +69,7 @@ impl Caller {
         (code, records, ports)
     }
 
-    fn export_all(&self, cap: u32, ports_cap: u32) -> (Vec<PrRec>, Vec<u16>) {
+    pub(super) fn export_all(&self, cap: u32, ports_cap: u32) -> (Vec<PrRec>, Vec<u16>) {
         let (mut cursor, mut all, mut all_ports) = (0, Vec::new(), Vec::new());
         loop {
             let (code, records, ports) = self.export_piece(&mut cursor, cap, ports_cap);

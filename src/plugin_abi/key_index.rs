@@ -245,6 +245,7 @@ fn mixed(what: impl std::hash::Hash) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::btree_map::Entry;
     use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
@@ -273,9 +274,9 @@ mod tests {
                     model.remove(&before);
                     keys.remove(slot);
                     jobs.remove(slot, before.0.job);
-                } else if !model.contains_key(&place) {
+                } else if let Entry::Vacant(free) = model.entry(place) {
+                    free.insert(slot);
                     stands.insert(slot, place);
-                    model.insert(place, slot);
                     keys.insert(slot, place.0, place.1);
                     jobs.insert(slot, job);
                 }

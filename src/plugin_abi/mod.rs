@@ -42,6 +42,8 @@ mod handle;
 mod host;
 mod injected;
 mod key_index;
+#[cfg(test)]
+mod lives_test;
 mod memory;
 #[cfg(test)]
 mod misuse_test;

@@ -276,7 +276,9 @@ pub(super) unsafe extern "C" fn restore_end(
         }
         cycle.restoring = false;
         context.register().outline.restoring = false;
-        let resting = std::mem::take(&mut cycle.resting);
+        let mut resting = std::mem::take(&mut cycle.resting);
+        // The later one of two that name a number counts; records come in any order.
+        resting.sort_by_key(|record| record.left);
         // Records of hosts that went away since rest nowhere.
         cycle.allocator.restore_cooling(resting, context.at(now_ms));
         let shared = u32::try_from(context.register().conflicts.len()).unwrap_or(u32::MAX);

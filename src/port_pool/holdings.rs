@@ -170,6 +170,9 @@ impl Holdings {
             });
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 replicas fit in memory")
         });
+        // When all of them are given back at once, nothing has to grow.
+        let most = self.slots.len() - self.vacant.len();
+        self.vacant.reserve(most);
         self.index.insert(replica, slot);
         let holding = &mut self.slots[slot as usize];
         let ports = request.as_slice().len();
@@ -181,6 +184,8 @@ impl Holdings {
                 self.spare_rooms
                     .extend(std::iter::repeat_with(room).take(more));
                 self.rooms += more;
+                let most = self.rooms.saturating_sub(self.spare_rooms.len());
+                self.spare_rooms.reserve(most);
             }
             holding.spans = self.spare_rooms.pop().unwrap_or_default();
         }
