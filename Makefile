@@ -29,9 +29,8 @@ endif
 scripts:
 	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
 
-# Explores the orders of the endpoint table's writer, readers and sleepers and of the bells that watches ring, and shows that wrong
-# ones are found. In a
-# folder of its own, because everything is built for it anew.
+# Explores the orders of the endpoint table's writer, readers and sleepers, and of the bells that watches ring, and shows
+# that wrong ones are found. In a folder of its own, because everything is built for it anew.
 loom:
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" $(CARGO) test -p portreeve --lib --locked --target-dir target/loom -- endpoints::loom_test plugin_abi::watch::loom_test
 
@@ -40,9 +39,9 @@ tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
 # What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
-# other on two cores; a million operations on the allocator; the worker's tests on each
-# rung that holds processes); installs the packages where
-# it may, else names what it skips.
+# other on two cores; a million operations on the allocator; the worker's tests on each rung that holds processes; the
+# plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
+# what it skips.
 external: loom
 	.ci/install-packages
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
@@ -117,6 +116,7 @@ install: install-plugin
 
 # What a scheduler needs: header, shared object, static library, and pkg-config files for either.
 install-plugin:
+	@test -f $(BUILT)/libportreeve_plugin.so || { echo "make install: nothing is built in $(BUILT): 'make release' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)
 	install -m 644 include/portreeve.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(BUILT_PLUGIN)/libportreeve_plugin.so $(DESTDIR)$(LIBDIR)/$(SHARED)

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,7 +69,7 @@ static int32_t must(int32_t code, const char *call) {
     char words[512] = "no words";
     uint32_t need;
     if (code == PR_OK) return code;
-    if (api != NULL) api->last_error(words, sizeof words, &need);
+    api->last_error(words, sizeof words, &need);
     fprintf(stderr, "feed: %s: %s\n", call, words);
     exit(1);
 }
@@ -226,7 +227,7 @@ static int32_t add_host(uint32_t index, const char *host, const char *ip) {
     static uint64_t seq;
     pr_host h = {.size = sizeof h, .host = index, .name = text(host)};
     pr_addr address = {.family = 4};
-    if (inet_pton(AF_INET, ip, address.ip) != 1) return PR_EINVAL;
+    if (inet_pton(AF_INET, ip, address.ip) != 1) return 1;
     int32_t code = api->host_put(ctx, &h, 1);
     return code != PR_OK ? code : api->report_addr(ctx, index, ++seq, &address, 1);
 }
@@ -246,7 +247,7 @@ static int32_t add_service(const char *service, char *port) {
             if (code == PR_OK) snprintf(services[i].name, sizeof services[i].name, "%s", service);
             return code;
         }
-    return PR_ELIMIT;
+    return 1;
 }
 
 static int service_of(const char *service) {
@@ -255,6 +256,7 @@ static int service_of(const char *service) {
     return -1;
 }
 
+/* A code, or 1: it is not understood. */
 static int32_t obey(char *line) {
     char word[16] = "", a[256] = "", b[256] = "", c[256] = "", d[256] = "";
     int at = 0, s = -1;
@@ -271,7 +273,15 @@ static int32_t obey(char *line) {
         services[s].name[0] = 0;
         return api->profile_drop(ctx, services[s].id);
     }
-    return PR_EINVAL;
+    return 1;
+}
+
+static void answer(int32_t code) {
+    char words[512];
+    uint32_t need;
+    if (code < 0 && api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, api->strerror_(code));
+    printf("%s\n", code == PR_OK ? "ok" : code < 0 ? words : "not understood: no such command, service or address, or no room for more");
+    fflush(stdout);
 }
 
 /* Takes what came on the standard input; 0: it ended. */
@@ -289,8 +299,7 @@ static int take_commands(void) {
         uint64_t next_ms;
         int32_t code = obey(line);
         must(api->pump(ctx, now_ms(), &next_ms), "pump"); /* once after each cycle: readers see it now */
-        printf("%s\n", code == PR_OK ? "ok" : api->strerror_(code));
-        fflush(stdout);
+        answer(code);
         line = end + 1;
     }
     len = (size_t)(pending + len - line);
@@ -304,7 +313,11 @@ static void load(const char *plugin) {
     if (so != NULL) *(void **)&get_api = dlsym(so, "pr_get_api");
     if (get_api == NULL) { fprintf(stderr, "feed: %s\n", dlerror()); exit(1); }
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
-    must(get_api(&host, &api, NULL), "pr_get_api");
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) != PR_OK) {
+        fprintf(stderr, "feed: %s: it speaks version %u; version %u is wanted, and endpoints\n", plugin, speaks, PR_ABI);
+        exit(1);
+    }
     pr_config config = {.size = sizeof config, .flags = PR_CFG_NO_RESTORE, .max_hosts = 1024, .max_allocs = 4096, .max_watches = READERS};
     must(api->create(&config, &ctx), "create");
     snprintf(epoch, sizeof epoch, "%lx-%llx", (long)getpid(), (unsigned long long)now_ms());
@@ -312,9 +325,12 @@ static void load(const char *plugin) {
 
 static int listen_at(const char *path) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct stat earlier;
+    if (strlen(path) >= sizeof at.sun_path) { fprintf(stderr, "feed: %s: too long for a socket\n", path); exit(1); }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
-    unlink(path);
+    /* What an earlier life left; anything else that stands there is not ours to remove. */
+    if (lstat(path, &earlier) == 0 && S_ISSOCK(earlier.st_mode)) unlink(path);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, READERS) != 0) { perror(path); exit(1); }
     return fd;
 }

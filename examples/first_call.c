@@ -22,7 +22,7 @@ static void must(int64_t code, const char *call) {
     char words[512];
     uint32_t need;
     if (code >= 0) return;
-    if (api == NULL || api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
+    if (api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
     fprintf(stderr, "%s: %lld: %s\n", call, (long long)code, words);
     exit(1);
 }
@@ -40,7 +40,11 @@ int main(int argc, char **argv) {
     if (get_api == NULL) { fprintf(stderr, "%s\n", dlerror()); return 1; }
 #endif
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
-    must(get_api(&host, &api, NULL), "pr_get_api");
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) != PR_OK) {
+        fprintf(stderr, "the plugin speaks version %u; version %u is wanted, and endpoints\n", speaks, PR_ABI);
+        return 1;
+    }
 
     /* Once: a context, the hosts, and the ports of a kind of job. Nothing runs yet, so there is nothing to restore. */
     pr_config config = {.size = sizeof config, .max_hosts = 64, .max_allocs = 1000};

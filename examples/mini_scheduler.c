@@ -4,8 +4,8 @@
  *   ./mini_scheduler libportreeve_plugin.so hosts kinds jobs log run/ [--real] [--until MS] [--kill-at POINT[:N]]
  *
  *   hosts:  NAME CPUS ADDRESS                    n1 4 10.0.0.1
- *   kinds:  NAME SERVICE PORT...                 web web.alice http=any rpc=any*4 admin=8080 dns=53/udp
- *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS
+ *   kinds:  NAME SERVICE PORT...                 web web.alice http=any rpc=any*4 admin=8080 dns=5353/udp
+ *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS       1 0 web 2 1 5 60000     priorities are 0 to 9
  *   log:    what was decided, a line each, synced before it is true; read again at the start. `run/` stands for the nodes: a file per started replica.
  *
  * What a reader should take from it:
@@ -33,15 +33,15 @@
 #include <unistd.h>
 #include "portreeve.h"
 
-enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, TICK_MS = 1000, COOL_MS = 60000 };
+enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, PRIORITIES = 10, TICK_MS = 1000, COOL_MS = 60000 };
 enum state { PENDING, RUNNING, STOPPING, DONE };
 
 struct host { char name[64], address[64]; uint32_t cpus, used; };
 struct kind { char name[32], service[64]; uint32_t id, numbers; };
 struct replica { uint32_t host; pr_alloc id; uint16_t numbers[NUMBERS]; };
 struct job {
-    uint64_t id, at, runtime, started;
-    uint32_t kind, replicas, cpus, priority, incarnation;
+    uint64_t id, at, runtime, started, behind; /* behind: the job that this one was stopped for */
+    uint32_t kind, replicas, cpus, priority, incarnation, n_numbers;
     enum state state;
     struct replica replica[REPLICAS];
 };
@@ -50,7 +50,7 @@ struct rest { struct job job; uint64_t ended; };
 
 static const pr_api *api;
 static pr_ctx ctx;
-static struct host hosts[HOSTS];
+static struct host hosts[HOSTS + 1]; /* The last one stands for hosts of the log that are no more. */
 static struct kind kinds[KINDS];
 static struct job jobs[JOBS];
 static struct rest rests[JOBS];
@@ -62,7 +62,7 @@ static long kill_in = 1;
 
 static pr_str text(const char *s) { pr_str t = {s, strlen(s)}; return t; }
 
-static void die(const char *what, const char *words) {
+static _Noreturn void die(const char *what, const char *words) {
     fprintf(stderr, "%s: %s\n", what, words);
     exit(1);
 }
@@ -72,9 +72,8 @@ static int64_t must(int64_t code, const char *call) {
     char words[512] = "no words";
     uint32_t need;
     if (code >= 0) return code;
-    if (api != NULL) api->last_error(words, sizeof words, &need);
+    api->last_error(words, sizeof words, &need);
     die(call, words);
-    return code;
 }
 
 static void say(const char *form, ...) {
@@ -111,6 +110,7 @@ static void write_log(const char *form, ...) {
     n += snprintf(line + n, sizeof line - (size_t)n, " #%08x\n", sum_of(line, (size_t)n));
     if (n >= (int)sizeof line) die("log", "a line is too long");
     if (strcmp(kill_at, "torn") == 0 && kill_in == 1 && strstr(line, " start ") != NULL) n /= 2; /* A crash in the middle of a write. */
+    errno = ENOSPC; /* What a write that is only too short means. */
     if (write(log_fd, line, (size_t)n) != n) die("log", strerror(errno));
 }
 
@@ -135,14 +135,12 @@ static struct job *job_of(uint64_t id) {
     for (uint32_t j = 0; j < n_jobs; j++)
         if (jobs[j].id == id) return &jobs[j];
     die("log", "it names a job that the file of jobs does not have");
-    return NULL;
 }
 
 static uint32_t host_of(const char *name) {
     for (uint32_t h = 0; h < n_hosts; h++)
         if (strcmp(hosts[h].name, name) == 0) return h;
-    die("log", "it names a host that the file of hosts does not have");
-    return 0;
+    return HOSTS;
 }
 
 static void use_cpus(const struct job *job, int sign) {
@@ -160,20 +158,32 @@ static void ended(struct job *job) {
     else job->state = DONE;
 }
 
+static char *next_word(char **rest) {
+    char *word = strtok_r(NULL, " ", rest);
+    if (word == NULL) die("log", "a line has too few words");
+    return word;
+}
+
 static void replay_line(char *line) {
-    char *save, *word = strtok_r(line, " ", &save);
-    now = strtoull(word, NULL, 10);
-    const char *what = strtok_r(NULL, " ", &save);
-    struct job *job = job_of(strtoull(strtok_r(NULL, " ", &save), NULL, 10));
+    char *save = line;
+    now = strtoull(next_word(&save), NULL, 10);
+    const char *what = next_word(&save);
+    struct job *job = job_of(strtoull(next_word(&save), NULL, 10));
     if (strcmp(what, "end") == 0) { ended(job); return; }
-    if (strcmp(what, "stop") == 0) { job->state = STOPPING; return; }
-    job->incarnation = (uint32_t)strtoul(strtok_r(NULL, " ", &save), NULL, 10);
+    if (strcmp(what, "stop") == 0) {
+        job->state = STOPPING;
+        job->behind = strtoull(next_word(&save), NULL, 10);
+        return;
+    }
+    job->incarnation = (uint32_t)strtoul(next_word(&save), NULL, 10);
     job->state = RUNNING;
     job->started = now;
-    for (uint32_t r = 0; r < job->replicas; r++) {
-        char *numbers = strtok_r(NULL, " ", &save), *name = strsep(&numbers, ":");
-        job->replica[r].host = host_of(name);
-        for (uint32_t i = 0; i < kinds[job->kind].numbers; i++) job->replica[r].numbers[i] = (uint16_t)strtoul(strsep(&numbers, ","), NULL, 10);
+    char *numbers;
+    for (job->replicas = 0; job->replicas < REPLICAS && (numbers = strtok_r(NULL, " ", &save)) != NULL; job->replicas++) {
+        struct replica *at = &job->replica[job->replicas];
+        const char *name = strsep(&numbers, ":");
+        at->host = host_of(name);
+        for (job->n_numbers = 0; numbers != NULL && job->n_numbers < NUMBERS;) at->numbers[job->n_numbers++] = (uint16_t)strtoul(strsep(&numbers, ","), NULL, 10);
     }
     use_cpus(job, 1);
 }
@@ -217,7 +227,7 @@ static void each_line(const char *path, void (*take)(char *)) {
 
 static void take_host(char *line) {
     struct host *host = &hosts[n_hosts];
-    if (n_hosts == HOSTS || sscanf(line, "%63s %u %63s", host->name, &host->cpus, host->address) != 3) die("hosts", line);
+    if (n_hosts == HOSTS || sscanf(line, "%63s %u %63s", host->name, &host->cpus, host->address) != 3) die("hosts: this is no NAME CPUS ADDRESS", line);
     n_hosts++;
 }
 
@@ -226,16 +236,18 @@ static void take_kind(char *line) {
     struct kind *kind = &kinds[n_kinds];
     pr_port ports[PORTS];
     uint32_t n = 0;
+    if (n_kinds == KINDS) die("kinds: more than there is room for", line);
     char *save, *word = strtok_r(line, " \t", &save);
     snprintf(kind->name, sizeof kind->name, "%s", word);
-    if (n_kinds++ == KINDS || (word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds", line);
+    n_kinds++;
+    if ((word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds: one without a SERVICE", line);
     snprintf(kind->service, sizeof kind->service, "%s", word);
     while ((word = strtok_r(NULL, " \t", &save)) != NULL) {
         char *want = word, *name = strsep(&want, "="), *udp = want ? strstr(want, "/udp") : NULL, *block = want ? strchr(want, '*') : NULL;
-        if (want == NULL || n == PORTS) die("kinds", word);
+        if (want == NULL || n == PORTS) die("kinds: too many ports, or one that is not NAME=NUMBER or NAME=any", word);
         pr_port port = {.name = text(name), .count = 1, .proto = udp ? PR_UDP : PR_TCP};
-        if (strncmp(want, "any", 3) != 0) port.fixed = (uint16_t)strtoul(want, NULL, 10);
-        if (block != NULL) port.count = (uint16_t)strtoul(block + 1, NULL, 10);
+        if (strncmp(want, "any", 3) != 0 && (port.fixed = (uint16_t)strtoul(want, NULL, 10)) == 0) die("kinds: neither any nor a number", want);
+        if (block != NULL && (port.count = (uint16_t)strtoul(block + 1, NULL, 10)) == 0) die("kinds: a block of nothing", want);
         kind->numbers += port.count;
         ports[n++] = port;
     }
@@ -248,10 +260,12 @@ static void take_job(char *line) {
     struct job *job = &jobs[n_jobs];
     char kind[32];
     unsigned long long id, at, runtime;
-    if (n_jobs == JOBS || sscanf(line, "%llu %llu %31s %u %u %u %llu", &id, &at, kind, &job->replicas, &job->cpus, &job->priority, &runtime) != 7) die("jobs", line);
+    if (n_jobs == JOBS || sscanf(line, "%llu %llu %31s %u %u %u %llu", &id, &at, kind, &job->replicas, &job->cpus, &job->priority, &runtime) != 7)
+        die("jobs: too many, or this is no ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS", line);
     job->id = id, job->at = at, job->runtime = runtime;
     while (job->kind < n_kinds && strcmp(kinds[job->kind].name, kind) != 0) job->kind++;
-    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0) die("jobs", line);
+    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0 || job->priority >= PRIORITIES)
+        die("jobs: an unknown kind, too many replicas, no replicas or cpus, or a priority above 9", line);
     n_jobs++;
 }
 
@@ -267,18 +281,24 @@ static pr_want want_of(const struct job *job, uint32_t r) {
     return (pr_want){.job = job->id, .replica = r, .incarnation = job->incarnation, .profile = kinds[job->kind].id, .host = job->replica[r].host};
 }
 
-/* Brings one record per replica: what the log says is held, or rests. The new ids come back; the old ones died with the process. */
+/* Brings one record per replica: what the log says is held, or rests. The new ids come back; the old ones died with the process. What rests is brought by its
+ * numbers alone, whatever its kind is today; what runs must still have its host, and a kind with as many ports. */
 static void restore_job(struct job *job, uint32_t state, uint32_t left_ms) {
-    pr_rec records[REPLICAS];
+    pr_rec records[REPLICAS] = {0};
     pr_grant grants[REPLICAS];
-    uint16_t numbers[REPLICAS * NUMBERS];
-    uint32_t each = kinds[job->kind].numbers;
+    uint16_t numbers[REPLICAS * NUMBERS] = {0};
+    uint32_t each = job->n_numbers, n = 0;
     for (uint32_t r = 0; r < job->replicas; r++) {
-        records[r] = (pr_rec){.who = want_of(job, r), .n_ports = each, .port_off = r * each, .state = state, .cool_left_ms = left_ms, .ready = PR_E_READY};
-        memcpy(numbers + r * each, job->replica[r].numbers, each * sizeof *numbers);
+        int gone = job->replica[r].host == HOSTS, rests_now = state == PR_P_COOLING;
+        if (gone && rests_now) continue;
+        if (gone) die("hosts", "a job of the log runs on a host that is not in this file");
+        if (!rests_now && each != kinds[job->kind].numbers) die(kinds[job->kind].name, "a job of the log runs with another number of ports than this kind has");
+        records[n] = (pr_rec){.who = want_of(job, r), .n_ports = each, .port_off = n * each, .state = state, .cool_left_ms = left_ms, .ready = PR_E_READY};
+        if (rests_now) records[n].flags = PR_REC_TCP | PR_REC_UDP;
+        memcpy(numbers + n++ * each, job->replica[r].numbers, each * sizeof *numbers);
     }
-    must(api->restore_put(ctx, records, job->replicas, numbers, job->replicas * each, grants), "restore_put");
-    for (uint32_t r = 0; r < job->replicas; r++) job->replica[r].id = grants[r].id;
+    must(api->restore_put(ctx, records, n, numbers, n * each, grants), "restore_put");
+    for (uint32_t r = 0; r < n; r++) job->replica[r].id = grants[r].id;
 }
 
 static void restore(void) {
@@ -320,19 +340,20 @@ static void print_held(void) {
 /* Starts every replica with its environment. A node starts one placement once, however often it is told: the name of its file has the incarnation. */
 static void launch(const struct job *job) {
     for (uint32_t r = 0; r < job->replicas; r++) {
-        char path[512], env[4096];
+        char path[512], part[512], env[4096];
         uint32_t need;
         must(api->env(ctx, job->replica[r].id, 0, env, sizeof env, &need), "env");
         snprintf(path, sizeof path, "%s/%llu.%u.%u", run_dir, (unsigned long long)job->id, r, job->incarnation);
-        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 && errno == EEXIST) continue;
-        if (fd < 0) die(path, strerror(errno));
+        if (access(path, F_OK) == 0) continue;
+        snprintf(part, sizeof part, "%s/starting", run_dir); /* Whole or not at all, whenever we are killed. */
+        int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fd < 0) die(part, strerror(errno));
         say("launch job %llu replica %u on %s", (unsigned long long)job->id, r, hosts[job->replica[r].host].name);
         for (const char *v = env; *v != 0; v += strlen(v) + 1) {
             if (dprintf(fd, "%s\n", v) < 0) die(path, strerror(errno));
             if (strstr(v, "PORT_") != NULL) printf("             %s\n", v);
         }
-        close(fd);
+        if (close(fd) != 0 || rename(part, path) != 0) die(path, strerror(errno));
         point("launch");
     }
 }
@@ -387,6 +408,7 @@ static int reserve(pr_txn txn, struct job *job) {
     must(code, "reserve");
     for (uint32_t r = 0; r < job->replicas; r++) {
         job->replica[r].id = grants[r].id;
+        job->n_numbers = grants[r].n_ports;
         memcpy(job->replica[r].numbers, numbers + grants[r].port_off, grants[r].n_ports * sizeof *numbers);
     }
     use_cpus(job, 1);
@@ -413,7 +435,8 @@ static struct job *victim_of(struct job *job) {
     struct job *victim = NULL, trial = *job;
     must(api->txn_begin(ctx, PR_TXN_WHATIF, now, &txn), "txn_begin");
     must(api->mark(txn, &mark), "mark");
-    for (uint32_t j = 0; j < n_jobs; j++) {
+    int only_cools = choose(txn, &trial, now + COOL_MS); /* Then it has to wait, and nobody needs to end. */
+    for (uint32_t j = 0; j < n_jobs && !only_cools; j++) {
         struct job *other = &jobs[j];
         pr_alloc ids[REPLICAS];
         if (other->state != RUNNING || other->priority >= job->priority || (victim != NULL && victim->priority <= other->priority)) continue;
@@ -432,9 +455,10 @@ static struct job *victim_of(struct job *job) {
 static void preempt(struct job *victim, const struct job *job) {
     pr_alloc ids[REPLICAS];
     for (uint32_t r = 0; r < victim->replicas; r++) ids[r] = victim->replica[r].id;
-    write_log("stop %llu", (unsigned long long)victim->id);
+    write_log("stop %llu %llu", (unsigned long long)victim->id, (unsigned long long)job->id);
     sync_log();
     victim->state = STOPPING;
+    victim->behind = job->id;
     must(api->release_begin(ctx, ids, victim->replicas, 0, NULL), "release_begin");
     say("job %llu is stopped for job %llu", (unsigned long long)victim->id, (unsigned long long)job->id);
     /* It waits: nobody who takes any number gets the ones it asks for by name. */
@@ -464,10 +488,12 @@ static void cycle(void) {
     pr_txn txn;
     end_jobs();
     must(api->txn_begin(ctx, 0, now, &txn), "txn_begin");
-    for (uint32_t priority = 10; priority-- > 0;) {
+    for (uint32_t priority = PRIORITIES; priority-- > 0;) {
         for (uint32_t j = 0; j < n_jobs; j++) {
             struct job *job = &jobs[j];
             if (job->state != PENDING || job->at > now || job->priority != priority) continue;
+            /* What cools is its own service's at once: the victim would be back before the one that it was stopped for. */
+            if (job->behind != 0 && job_of(job->behind)->state == PENDING) continue;
             if (reserve(txn, job)) {
                 placed[n++] = job;
                 continue;
@@ -551,7 +577,10 @@ static void load(const char *path) {
     *(void **)&get_api = dlsym(so, "pr_get_api");
     if (get_api == NULL) die(path, dlerror());
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_ENDPOINTS};
-    must(get_api(&host, &api, NULL), "pr_get_api");
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) == PR_OK) return;
+    fprintf(stderr, "%s: it speaks version %u; version %u is wanted, and endpoints\n", path, speaks, PR_ABI);
+    exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -564,7 +593,7 @@ int main(int argc, char **argv) {
             char *times = argv[++a];
             kill_at = strsep(&times, ":");
             if (times != NULL) kill_in = strtol(times, NULL, 10);
-        } else die("usage", argv[a]);
+        } else die("unknown argument", argv[a]);
     }
     run_dir = argv[6];
     load(argv[1]);

@@ -7,11 +7,14 @@
  *   cc -Wall -Wextra -Iinclude examples/mini_worker.c -o mini_worker
  *   ./mini_worker target/release/libportreeve_plugin.so target/release/portreeve profile.json state 20007 python3 -m http.server 20007
  *
+ * A profile.json to begin with:
+ *   {"name": "web", "command": ["-"], "ports": {"http": "any"}, "readiness": {"tcp": {"port": "http"}, "interval": "1s"}}
+ *
  * One line on stdout per report, such as "run 1 READY". TERM and INT stop the service by the profile's rule, HUP restarts it.
  * Exit code: 0 stopped or succeeded, 1 failed or gave up, 75 a stranger has the port, 2 it could not begin.
  *
  * Left out, as a real worker has it from elsewhere: the command comes from the command line and not from the profile (which is the
- * machine's to read), the port from a grant, the rest of the environment from env(), and reports go to a scheduler with a seq. */
+ * machine's to read), the port from a grant, the rest of the environment from env(), reports go to a scheduler with a seq, and a cgroup holds what leaves its process group. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -42,6 +45,7 @@ static char boot_id[64];
 static uint64_t now, planned; /* this wake-up, and when it was to come */
 static int ending = -1;       /* our exit code, once a report was final */
 static int dirty;             /* something worth saving happened */
+static int has_state;         /* there is a state file of this life of the service */
 static char untold[8192];      /* reports that were not told yet */
 
 /* The service: the one process we started last, and the group that it leads. */
@@ -58,7 +62,7 @@ static void must(int32_t code, const char *call) { /* the plugin did; last_error
     char words[4096];
     uint32_t need;
     if (code >= 0) return;
-    if (api == NULL || api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
+    if (api->last_error(words, sizeof words, &need) != PR_OK) strcpy(words, "no words");
     fprintf(stderr, "%s: %d: %s\n", call, (int)code, words);
     exit(2);
 }
@@ -105,19 +109,32 @@ static int group_lives(pid_t leader) {
 }
 
 /* The state file: whose boot, which process, which run; then the bytes of the machine. Replaced at once, so that it is whole whenever we
- * are killed. What happened after the newest one is found out again when it is loaded. */
-static void save(void) {
+ * are killed. What happened after the newest one is found out again when it is loaded. 0: there is no room for it now, and errno says so;
+ * the old one stays. Only a worker that never had one ends by that. */
+static int save(void) {
     static char bytes[1 << 18];
+    static int complained;
     char path[4096];
     uint32_t need;
     must(api->sup_save(sup, bytes, sizeof bytes, &need), "sup_save");
     snprintf(path, sizeof path, "%s.new", state_file);
     FILE *file = fopen(path, "wb");
-    if (file == NULL) fail(path);
-    fprintf(file, "%s %d %llu %u\n", boot_id, (int)service.pid, (unsigned long long)service.born, service.run);
-    fwrite(bytes, 1, need, file);
-    if (fflush(file) != 0 || fclose(file) != 0 || rename(path, state_file) != 0) fail(state_file);
-    dirty = 0;
+    int written = file != NULL && fprintf(file, "%s %d %llu %u\n", boot_id, (int)service.pid, (unsigned long long)service.born, service.run) > 0 &&
+                  fwrite(bytes, 1, need, file) == need && fflush(file) == 0;
+    int cause = errno;
+    if (file != NULL && fclose(file) != 0) written = 0;
+    if (written && rename(path, state_file) == 0) {
+        complained = dirty = 0;
+        has_state = 1;
+        return 1;
+    }
+    if (written) cause = errno;
+    unlink(path);
+    errno = cause;
+    if (!has_state) fail(path);
+    if (!complained++) perror(path);
+    errno = cause;
+    return 0;
 }
 
 static void happened(pr_sup_event event) {
@@ -177,9 +194,9 @@ static void start(uint32_t run) {
         if (!look_up(child, &state, &group, &service.born)) service.born = 0;
         service.fd = (int)syscall(SYS_pidfd_open, child, 0);
         if (service.fd < 0) fail("pidfd_open");
-        save();
-        if (write(go[1], "", 1) != 1) fail("write"); /* cannot be: it waits for this byte */
-        if (read(told[0], &cause, sizeof cause) != (ssize_t)sizeof cause) cause = 0; /* end of file: exec has closed it */
+        if (!save()) cause = errno; /* A service that no state file knows would be started twice: it has not begun, and ends now. */
+        else if (write(go[1], "", 1) != 1) fail("write"); /* cannot be: it waits for this byte */
+        else if (read(told[0], &cause, sizeof cause) != (ssize_t)sizeof cause) cause = 0; /* end of file: exec has closed it */
     }
     close(go[1]);
     close(told[0]);
@@ -251,9 +268,9 @@ static void report(const pr_sup_effect *e) {
     }
 }
 
-/* Saved before it is told: whoever takes over never says less than was heard. */
+/* Saved before it is told: whoever takes over never says less than was heard. Without room for it, it is told later; only the end is not kept back. */
 static void tell(void) {
-    if (dirty) save();
+    if (dirty && !save() && ending < 0) return;
     fputs(untold, stdout);
     fflush(stdout);
     untold[0] = 0;
@@ -338,16 +355,21 @@ static int take_over(pr_str profile) {
     char *end = memchr(bytes, '\n', n), boot[64], state;
     unsigned long long born;
     int pid;
-    if (end == NULL) return 0;
-    *end = 0;
-    if (sscanf(bytes, "%63s %d %llu %u", boot, &pid, &born, &service.run) != 4 || strcmp(boot, boot_id) != 0) return 0;
+    if (n == 0) return 0;
+    if (end != NULL) *end = 0;
+    if (end == NULL || sscanf(bytes, "%63s %d %llu %u", boot, &pid, &born, &service.run) != 4) {
+        fprintf(stderr, "%s: it is damaged; remove it if its service does not run\n", state_file);
+        exit(2);
+    }
+    if (strcmp(boot, boot_id) != 0) return 0;
+    has_state = 1;
     must(api->sup_load(profile, end + 1, n - (size_t)(end + 1 - bytes), &sup), state_file);
     service.pid = pid;
     service.born = born;
-    service.group_left = pid != 0;
     pid_t group;
-    uint64_t birth;
+    uint64_t birth = born;
     int lives = pid != 0 && look_up(pid, &state, &group, &birth) && birth == born && state != 'Z';
+    service.group_left = pid != 0 && birth == born; /* A number that is somebody else's by now is no group's of ours either. */
     if (lives) service.fd = (int)syscall(SYS_pidfd_open, pid, 0);
     lives = service.fd >= 0;
     happened((pr_sup_event){.kind = PR_SE_ADOPT});
@@ -373,10 +395,16 @@ int main(int argc, char **argv) {
     int32_t (*get_api)(const pr_hostinfo *, const pr_api **, uint32_t *);
     *(void **)&get_api = dlsym(so, "pr_get_api");
     pr_hostinfo host = {sizeof host, PR_ABI, PR_CAP_SUPERVISION};
-    if (get_api == NULL || get_api(&host, &api, NULL) != PR_OK) { fprintf(stderr, "%s: no such plugin\n", argv[1]); return 2; }
+    if (get_api == NULL) { fprintf(stderr, "%s\n", dlerror()); return 2; }
+    uint32_t speaks = 0;
+    if (get_api(&host, &api, &speaks) != PR_OK) {
+        fprintf(stderr, "%s: it speaks version %u; version %u is wanted, and supervision\n", argv[1], speaks, PR_ABI);
+        return 2;
+    }
 
     static char json[1 << 20];
     pr_str profile = {json, read_file(argv[3], json, sizeof json)};
+    if (profile.n == 0) { fprintf(stderr, "%s: it cannot be read, or is empty\n", argv[3]); return 2; }
     size_t n = read_file("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id - 1);
     boot_id[n > 0 && boot_id[n - 1] == '\n' ? n - 1 : n] = 0;
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* what the service leaves behind is ours to reap */
@@ -404,6 +432,7 @@ int main(int argc, char **argv) {
             if (probes[kind].pid != 0 && probes[kind].give_up < next) next = probes[kind].give_up;
         now = clock_ms();
         if (service.group_left == 2 && service.fd < 0 && next > now + 20) next = now + 20; /* nothing tells when a group is empty */
+        if (dirty && next > now + 1000) next = now + 1000; /* the state file had no room: once more */
         planned = next > now + 60000 ? now + 60000 : next;
         struct pollfd wake[2] = {{.fd = signal_fd, .events = POLLIN}, {.fd = service.fd, .events = POLLIN}};
         poll(wake, 2, planned > now ? (int)(planned - now) : 0);

@@ -125,6 +125,8 @@ def answer(feed, words):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: read_feed.py SOCKET")
     feed = Feed(sys.argv[1])
     threading.Thread(target=feed.run, daemon=True).start()
     for line in sys.stdin:
@@ -132,4 +134,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        pass

@@ -1,7 +1,7 @@
 /* portreeve.h - the C contract of the port allocator. C99..C17, C++11..C++20; 64-bit Linux, one layout for all builds.
  * docs/abi.md tells how a scheduler uses it, call by call.
  *
- * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
+ * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY; only destroy then aborts it).
  *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
  *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
@@ -19,7 +19,8 @@
  *           a new need is a new type and a new function. pr_port grows by pr_profile.port_size.
  * Buffers   (buf, cap, *need): need is always set to what a full answer takes; cap < need -> PR_ENOSPC, nothing written, nothing taken.
  *           Text ends with a NUL that need counts.
- * Batches   All n are tried. rc (or NULL) gets one code per element; the return value is the first code that is not PR_OK.
+ * Batches   All n are tried, unless the call says all or none. rc (or NULL) gets one code per element; the return value is the
+ *           first code that is not PR_OK, and last_error has the words of that one.
  * Refused   Any code but PR_OK: nothing changed and no output but `need` was written, unless the call says more.
  * Time      now_ms, at_ms: the caller's monotonic milliseconds, one line per context; a smaller value counts as the largest one seen.
  *           seq, revision: only greater counts. A report with an equal or smaller seq is PR_ESTALE and has no effect.
@@ -515,15 +516,15 @@ typedef struct pr_api {
   /* C: control --------------------------------------------------------------------------------------------------------------- */
 
   /* [C] Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
-   * log and ud are kept until destroy has returned.
+   * log and ud are kept until destroy has returned, and every call of another thread that was in this context then.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
-   *   PR_ENOMEM   nothing was made; on a warm thread that holds whichever block the system refuses, large or small
+   *   PR_ENOMEM   nothing was made; whichever block of memory the system refuses, if the thread is warm
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*create)(const pr_config *config, pr_ctx *ctx);
 
   /* [C] Ends a context, also a poisoned one: an open transaction is aborted, all its ids become stale, all its fds are readable
-   * once, then closed. A call another thread is in finishes first on what it holds.
+   * once, then closed. Calls that other threads are in just now end as they would have, or as on a stale id.
    *   PR_EBUSY    another thread makes or ends a context */
   int32_t (*destroy)(pr_ctx ctx);
 
@@ -754,7 +755,7 @@ typedef struct pr_api {
   /* [R] Readiness of replicas; published at once.
    *   PR_ELIMIT   n beyond max_allocs
    * each:
-   *   PR_ESTALE   ended, or (run, seq) is not greater
+   *   PR_ESTALE   ended, or (run, seq) is not greater; of what restore_put brought back, older than the record's: the same confirms it
    *   PR_ESTATE   not committed yet */
   int32_t (*report_ready)(pr_ctx ctx, const pr_ready *reports, uint32_t n, int32_t *rc);
 
@@ -787,8 +788,8 @@ typedef struct pr_api {
   int32_t (*wait_next)(pr_ctx ctx, pr_want *wants, uint32_t cap, uint32_t *n, uint32_t *flags);
 
   /* [A] Where clients of a service go: one entry per replica and published port (absent port = all), by job, step, replica, in the
-   * order of the profile. need counts entries; known, none ready: need 0. *revision: of the newest change of what is listed
-   * (PR_RESOLVE_ALL: of anything).
+   * order of the profile. need counts entries; known, none ready, or no such port: need 0. *revision: of the newest change of what
+   * is listed (PR_RESOLVE_ALL: of anything).
    *   PR_ENOENT   unknown service
    *   PR_ENOSPC   cap < *need */
   int32_t (*resolve)(pr_ctx ctx, pr_str service, pr_str port, uint32_t flags, pr_endpoint *endpoints, uint32_t cap, uint32_t *need,
@@ -862,8 +863,8 @@ typedef struct pr_api {
    * At most 65,536 per process. now_ms: CLOCK_MONOTONIC or a like one, one line per pr_sup. PR_EPOISON and PR_EFORK are of one pr_sup, the
    * others go on; sup_free also ends a poisoned one. These calls may allocate; they start, read and write nothing ------------- */
 
-  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md, of which it reads and refuses everything and
-   * keeps the rules of supervision. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
+  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md: all of it is checked, and its rules of
+   * supervision are kept. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
    *   PR_EINVAL   the profile is refused; last_error has every error with line, column, field and what is allowed
    *   PR_ELIMIT   65,536 machines exist */
   int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *sup);

@@ -346,9 +346,11 @@ impl Board {
         Some(Ok(()))
     }
 
-    /// What a restored grant is shown as until its replica reports.
-    pub(super) fn presume(&mut self, handle: Handle, state: EndpointState) {
+    /// What a restored grant is shown as until its replica reports: what was reported last, which then confirms
+    /// it, or something newer.
+    pub(super) fn presume(&mut self, handle: Handle, order: (u32, u64), state: EndpointState) {
         if let Some(posted) = self.posted.get_mut(&handle) {
+            posted.newest = before(order);
             posted.state = state;
             let place = place(&posted.placed);
             self.touch(place);
@@ -520,6 +522,12 @@ fn take_out<K: Ord>(from: &mut BTreeMap<K, BTreeSet<Handle>>, key: K, handle: Ha
 /// Where readers find a placed replica.
 fn place(placed: &Placed) -> (ServiceId, Key) {
     (placed.profile.service_id, placed.key)
+}
+
+/// The last report that is older than this one.
+fn before((run, seq): (u32, u64)) -> Option<(u32, u64)> {
+    let same_run = seq.checked_sub(1).map(|seq| (run, seq));
+    same_run.or_else(|| run.checked_sub(1).map(|run| (run, u64::MAX)))
 }
 
 /// What readers are told of a replica: its own report, as far as its stop and its host allow.

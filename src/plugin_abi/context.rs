@@ -122,11 +122,7 @@ impl Settings {
     unsafe fn read(raw: &PrConfig) -> Result<Self, Failure> {
         const MOST_PREFIX: usize = 64;
         if raw.flags & !PR_CFG_NO_RESTORE != 0 {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "config.flags",
-                u64::from(raw.flags),
-            ));
+            return Err(Failure::flags("config.flags", raw.flags));
         }
         // SAFETY: the caller's promise.
         let prefix = unsafe { read_text(raw.env_prefix, MOST_PREFIX, "config.env_prefix") }?;
@@ -296,11 +292,18 @@ impl Context {
     }
 
     /// Tells the scheduler's log. Not from hot calls, and under no lock.
+    ///
+    /// A call that found the context before `destroy` may come here after it: most such lines are left
+    /// out here, and for the one that passed this check in time the header has `ud` kept.
     pub(super) fn log(&self, level: i32, code: i32, words: &str) {
+        if self.ended.load(Ordering::Acquire) {
+            return;
+        }
         if let Some(log) = &self.settings.log {
             let at = words.as_ptr().cast();
-            // SAFETY: the caller of `create` gave a function of this type that may be called until
-            // `destroy` has returned, with its own `ud`; `words` lives for the call.
+            // SAFETY: the caller of `create` gave a function of this type that may be called with its own
+            // `ud` until `destroy` and every call that other threads were in have returned; `words` lives
+            // for the call.
             unsafe { (log.call)(log.ud, level, code, at, words.len() as u64) };
         }
     }

@@ -242,7 +242,7 @@ fn key(who: &PrWant, to: &mut String) -> fmt::Result {
 }
 
 fn waits(context: &Context, to: &mut String) -> fmt::Result {
-    let (all, total) = context.register().waiting(MOST);
+    let (all, total) = context.register().waits.listed(MOST);
     writeln!(to, "waits: {total}")?;
     for who in &all {
         write!(to, "  ")?;

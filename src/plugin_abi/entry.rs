@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::plugin_abi::constants::PR_EPOISON;
 use crate::plugin_abi::context::Context;
@@ -106,13 +106,24 @@ thread_local! {
 /// The standard hook writes to stderr, which is the scheduler's, not ours; inside a call the words go
 /// to `last_error` and the log callback instead. Panics elsewhere in the process keep their hook.
 fn quiet_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !IN_CALL.try_with(Cell::get).unwrap_or(false) {
-                usual(panic);
-            }
-        }));
-    });
+    static DONE: AtomicBool = AtomicBool::new(false);
+    /// The process in which a thread does it; 0 for none. No `Once`, for which a child would wait for ever if
+    /// that thread was its parent's; who comes meanwhile does not wait at all.
+    static DOING: AtomicU32 = AtomicU32::new(0);
+    if DONE.load(Ordering::Acquire) {
+        return;
+    }
+    let here = std::process::id();
+    let before = DOING.load(Ordering::Acquire);
+    let claimed = DOING.compare_exchange(before, here, Ordering::AcqRel, Ordering::Acquire);
+    if before == here || claimed.is_err() {
+        return;
+    }
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !IN_CALL.try_with(Cell::get).unwrap_or(false) {
+            usual(panic);
+        }
+    }));
+    DONE.store(true, Ordering::Release);
 }

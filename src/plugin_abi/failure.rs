@@ -6,7 +6,9 @@ use std::cell::RefCell;
 use std::ffi::c_char;
 use std::fmt;
 
-use crate::plugin_abi::constants::{PR_EINVAL, PR_ELIMIT};
+use crate::plugin_abi::constants::{
+    PR_E2BIG, PR_EINVAL, PR_ELIMIT, PR_ENOPORT, PR_ENOSPC, PR_ESTALE,
+};
 use crate::plugin_abi::contexts;
 use crate::plugin_abi::entry::guarded;
 use crate::plugin_abi::injected;
@@ -25,10 +27,18 @@ enum Detail {
     None,
     Said(&'static str),
     Missing(&'static str),
+    Absent(&'static str),
     Misaligned(&'static str),
     Value(&'static str, u64),
+    NoneOf(&'static str, u64, &'static str),
+    Flags(&'static str, u32),
     Limited(&'static str, u64, u64),
+    Long(&'static str, u64, usize),
+    Room(u64, u64),
     Size(&'static str, u64, usize),
+    Grown(&'static str, u32),
+    Id(&'static str, u64),
+    Host(u32, u32),
     Told(Box<str>),
 }
 
@@ -54,6 +64,46 @@ impl Failure {
         }
     }
 
+    /// A number that is none of those which may stand there.
+    pub(super) const fn none_of(what: &'static str, value: u32, these: &'static str) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::NoneOf(what, value as u64, these),
+        }
+    }
+
+    /// Flag bits of which at least one may not be set.
+    pub(super) const fn flags(what: &'static str, bits: u32) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Flags(what, bits),
+        }
+    }
+
+    /// An id that is not what it should be.
+    pub(super) const fn id(what: &'static str, id: u64) -> Self {
+        Self {
+            code: PR_ESTALE,
+            detail: Detail::Id(what, id),
+        }
+    }
+
+    /// A host that cannot give what is asked for, and the first reason.
+    pub(super) const fn no_port(host: u32, reason: u32) -> Self {
+        Self {
+            code: PR_ENOPORT,
+            detail: Detail::Host(host, reason),
+        }
+    }
+
+    /// A buffer that is too small.
+    pub(super) const fn room(needed: u64, cap: u64) -> Self {
+        Self {
+            code: PR_ENOSPC,
+            detail: Detail::Room(needed, cap),
+        }
+    }
+
     /// With a value and what it may be at most.
     pub(super) const fn limited(code: i32, what: &'static str, value: u64, most: u64) -> Self {
         Self {
@@ -75,6 +125,22 @@ impl Failure {
         }
     }
 
+    /// A text of 0 bytes where one must stand.
+    pub(super) const fn absent(what: &'static str) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Absent(what),
+        }
+    }
+
+    /// A text of too many bytes.
+    pub(super) const fn long(what: &'static str, bytes: u64, most: usize) -> Self {
+        Self {
+            code: PR_EINVAL,
+            detail: Detail::Long(what, bytes, most),
+        }
+    }
+
     /// A pointer that no C compiler makes for this type.
     pub(super) const fn misaligned(what: &'static str) -> Self {
         Self {
@@ -91,6 +157,14 @@ impl Failure {
         }
     }
 
+    /// A struct with something behind what we know of it.
+    pub(super) const fn grown(what: &'static str, size: u32) -> Self {
+        Self {
+            code: PR_E2BIG,
+            detail: Detail::Grown(what, size),
+        }
+    }
+
     /// Words made for the occasion; not from a hot call, as it allocates.
     pub(super) fn told(code: i32, words: impl fmt::Display) -> Self {
         Self {
@@ -104,6 +178,11 @@ impl Failure {
         Self::told(PR_EINVAL, format_args!("{what}: {reason}"))
     }
 
+    /// The same of one element of an array; not from a hot call.
+    pub(super) fn of_element(self, array: &'static str, place: usize) -> Self {
+        Self::told(self.code, format_args!("{array}[{place}]{}", self.detail))
+    }
+
     pub(super) const fn code(&self) -> i32 {
         self.code
     }
@@ -111,7 +190,13 @@ impl Failure {
     /// Keeps it as this thread's last.
     pub(super) fn remember(self) {
         // A thread that ends has nobody to ask for its last failure.
-        let _ended = LAST.try_with(|last| last.replace(self));
+        let _ended = LAST.try_with(|last| {
+            // A signal's handler may come in between; it must not panic, so its own failure has no words.
+            let Ok(mut last) = last.try_borrow_mut() else {
+                return Self::NONE;
+            };
+            std::mem::replace(&mut *last, self)
+        });
     }
 }
 
@@ -121,22 +206,54 @@ impl fmt::Display for Failure {
             return Ok(());
         }
         f.write_str(words::of_code(self.code).to_str().unwrap_or_default())?;
-        match &self.detail {
-            Detail::None => Ok(()),
-            Detail::Said(words) => write!(f, ": {words}"),
-            Detail::Missing(what) => write!(f, ": {what} is NULL"),
-            Detail::Misaligned(what) => write!(f, ": {what} is misaligned"),
-            Detail::Value(what, value) => write!(f, ": {what}: {value:#x} ({value})"),
-            Detail::Limited(what, value, most) => {
-                write!(f, ": {what}: {value}, where {most} is the most")
+        self.detail.fmt(f)
+    }
+}
+
+/// As it stands behind the words of the code.
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Said(words) => write!(f, ": {words}"),
+            Self::Missing(what) => write!(f, ": {what} is NULL"),
+            Self::Misaligned(what) => write!(f, ": {what} is misaligned"),
+            Self::Absent(what) => write!(f, ": {what} is absent"),
+            Self::Value(what, value) => write!(f, ": {what}: {value}"),
+            Self::NoneOf(what, value, these) => {
+                write!(f, ": {what}: {value}, where {these} can stand")
             }
-            Detail::Size(what, size, known) => {
+            Self::Flags(what, bits) => {
+                write!(f, ": {what}: {bits:#x} has a bit that is unknown here")
+            }
+            Self::Long(what, bytes, most) => {
+                write!(f, ": {what} has {bytes} bytes, where {most} is the most")
+            }
+            Self::Room(needed, cap) => {
+                write!(f, ": it has room for {cap}, and {needed} are needed")
+            }
+            Self::Grown(what, size) => {
                 write!(
                     f,
-                    ": {what} has size {size}, where {known} to 4096 can be read"
+                    ": {what} has size {size} and is not 0 behind what is known here"
                 )
             }
-            Detail::Told(words) => write!(f, ": {words}"),
+            Self::Id(_, 0) => f.write_str(": the id is 0, which is nothing's"),
+            Self::Id(what, id) => write!(f, ": {what}: {id:#x}"),
+            Self::Host(host, reason) => {
+                let reason = words::of_reason(*reason).to_str().unwrap_or_default();
+                write!(f, ": host {host}: {reason}")
+            }
+            Self::Limited(what, value, most) => {
+                write!(f, ": {what}: {value}, where {most} is the most")
+            }
+            Self::Size(what, size, known) => {
+                write!(
+                    f,
+                    ": {what} has size {size}: write its sizeof, {known} to 4096"
+                )
+            }
+            Self::Told(words) => write!(f, ": {words}"),
         }
     }
 }

@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn env(
         // SAFETY: by C's promise null, or writable.
         let need = unsafe { Output::new(need, "need") }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let handle = Handle::read(id, Kind::Alloc)?;
         // Copied out, so that nobody waits for the register while it is spelled.

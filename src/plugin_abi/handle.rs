@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::plugin_abi::constants::{PR_ENOMEM, PR_ESTALE};
+use crate::plugin_abi::constants::PR_ENOMEM;
 use crate::plugin_abi::failure::Failure;
 
 /// What an id stands for. 0 is nothing's, so a zeroed id is stale.
@@ -78,7 +78,7 @@ impl Handle {
         if handle.kind == kind as u32 {
             Ok(handle)
         } else {
-            Err(Failure::value(PR_ESTALE, "an id of another kind", id))
+            Err(Failure::id("an id of another kind", id))
         }
     }
 
@@ -133,7 +133,7 @@ impl Handle {
 
     /// That nothing lives under this handle (any more).
     pub(super) const fn stale(self) -> Failure {
-        Failure::value(PR_ESTALE, "nothing lives under this id", self.id())
+        Failure::id("nothing lives under this id", self.id())
     }
 }
 

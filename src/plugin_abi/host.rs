@@ -24,9 +24,10 @@ pub(super) unsafe extern "C" fn host_put(ctx: PrCtx, hosts: *const PrHost, n: u3
         // SAFETY: by C's promise null, or `n` structs of the size that the first one says.
         let hosts = unsafe { read_sized_array(hosts, n, settings.limits.hosts, "hosts") }?;
         let mut written = Vec::with_capacity(hosts.len());
-        for host in &hosts {
+        for (place, host) in hosts.iter().enumerate() {
             // SAFETY: the caller's promise for what each struct points to.
-            written.push(unsafe { Written::read(host, settings.seed) }?);
+            let read = unsafe { Written::read(host, settings.seed) };
+            written.push(read.map_err(|failure| failure.of_element("hosts", place))?);
         }
         put(context, written)?;
         Ok(PR_OK)
@@ -97,7 +98,7 @@ pub(super) unsafe extern "C" fn host_remove(ctx: PrCtx, host: u32, flags: u32) -
         let removal = match flags {
             0 => Removal::IfEmpty,
             PR_REMOVE_FORCE => Removal::Forced,
-            other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
+            other => return Err(Failure::flags("flags", other)),
         };
         let mut cycle = context.control()?;
         // What was confirmed before this call must not stand in its way.
@@ -150,12 +151,16 @@ impl Written {
             PR_HOST_RANDOM => Draw::Random {
                 seed: seed ^ u64::from(raw.host).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             },
-            other => return Err(Failure::value(PR_EINVAL, "host.flags", u64::from(other))),
+            flags if flags == PR_HOST_LOWEST | PR_HOST_RANDOM => {
+                let both = "host.flags: PR_HOST_LOWEST and PR_HOST_RANDOM exclude each other";
+                return Err(Failure::said(PR_EINVAL, both));
+            }
+            other => return Err(Failure::flags("host.flags", other)),
         };
         // SAFETY: the caller's promise.
         let name = unsafe { read_text(raw.name, MOST_NAME, "host.name") }?;
         let name = name
-            .ok_or_else(|| Failure::missing("host.name"))?
+            .ok_or_else(|| Failure::absent("host.name"))?
             .parse()
             .map_err(|fault| Failure::malformed("host.name", fault))?;
         let usual = PoolRanges::default();
@@ -192,10 +197,10 @@ fn read_state(state: u32) -> Result<HostState, Failure> {
         PR_HOST_DRAINED => Ok(HostState::Drained),
         PR_HOST_SUSPECT => Ok(HostState::Suspect),
         PR_HOST_LOST => Ok(HostState::Lost),
-        other => Err(Failure::value(
-            PR_EINVAL,
+        other => Err(Failure::none_of(
             "state of a host",
-            u64::from(other),
+            other,
+            "PR_HOST_UP, _DRAINED, _SUSPECT or _LOST",
         )),
     }
 }

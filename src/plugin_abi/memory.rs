@@ -7,7 +7,7 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use crate::plugin_abi::constants::{PR_E2BIG, PR_EINVAL, PR_ELIMIT, PR_ENOSPC};
+use crate::plugin_abi::constants::{PR_EINVAL, PR_ELIMIT};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::injected;
 use crate::plugin_abi::types::PrStr;
@@ -130,7 +130,7 @@ unsafe fn read_known<T: Plain>(at: *const u8, size: u32, what: &'static str) -> 
     for place in size_of::<T>()..size as usize {
         // SAFETY: `place` < `size`, all of which may be read.
         if unsafe { at.wrapping_add(place).read() } != 0 {
-            return Err(Failure::value(PR_E2BIG, what, u64::from(size)));
+            return Err(Failure::grown(what, size));
         }
     }
     // SAFETY: aligned and long enough (caller); any bytes are a `T` (`Plain`).
@@ -179,7 +179,7 @@ pub(super) unsafe fn read_text(
     let length = match usize::try_from(text.n) {
         Ok(0) => return Ok(None),
         Ok(length) if length <= most => length,
-        _ => return Err(Failure::value(PR_EINVAL, what, text.n)),
+        _ => return Err(Failure::long(what, text.n, most)),
     };
     present(text.p, what)?;
     let mut bytes = vec![0_u8; length];
@@ -321,7 +321,7 @@ impl<T: Plain> SizedOutput<T> {
         for place in size_of::<T>()..size as usize {
             // SAFETY: `place` < `size`, all of which may be read.
             if unsafe { at.cast::<u8>().wrapping_add(place).read() } != 0 {
-                return Err(Failure::value(PR_E2BIG, what, u64::from(size)));
+                return Err(Failure::grown(what, size));
             }
         }
         let size = size as usize;
@@ -375,12 +375,7 @@ impl<T: Plain> Room<T> {
         if needed <= self.cap {
             Ok(())
         } else {
-            Err(Failure::limited(
-                PR_ENOSPC,
-                "the buffer",
-                needed as u64,
-                self.cap as u64,
-            ))
+            Err(Failure::room(needed as u64, self.cap as u64))
         }
     }
 

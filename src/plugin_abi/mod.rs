@@ -25,6 +25,7 @@ mod cushion;
 mod dump;
 #[cfg(test)]
 mod dump_test;
+mod entered;
 mod entry;
 mod eventfd;
 mod explain;
@@ -34,6 +35,8 @@ mod export;
 #[cfg(test)]
 mod export_test;
 mod failure;
+#[cfg(test)]
+mod failure_test;
 #[cfg(test)]
 mod flow_test;
 mod gang;
@@ -74,9 +77,12 @@ mod text_test;
 mod trial;
 mod txn;
 pub mod types;
+mod waiting;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+#[cfg(test)]
+mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;

@@ -22,9 +22,10 @@ pub(super) unsafe extern "C" fn network_put(ctx: PrCtx, networks: *const PrNetwo
         let networks = unsafe { read_sized_array(networks, n, MOST, "networks") }?;
         let mut written = Vec::with_capacity(networks.len());
         let mut names = BTreeSet::new();
-        for network in &networks {
+        for (place, network) in networks.iter().enumerate() {
             // SAFETY: the caller's promise for what each struct points to.
-            let (name, prefix) = unsafe { read_network(network) }?;
+            let read = unsafe { read_network(network) };
+            let (name, prefix) = read.map_err(|failure| failure.of_element("networks", place))?;
             if !names.insert(name.clone()) {
                 return Err(Failure::malformed(
                     "network.name",
@@ -94,30 +95,22 @@ impl Cycle {
 unsafe fn read_network(raw: &PrNetwork) -> Result<(NetworkName, Prefix), Failure> {
     const MOST_NAME: usize = 63;
     if raw.flags != 0 {
-        return Err(Failure::value(
-            PR_EINVAL,
-            "network.flags",
-            u64::from(raw.flags),
-        ));
+        return Err(Failure::flags("network.flags", raw.flags));
     }
     // SAFETY: the caller's promise.
     let name = unsafe { read_text(raw.name, MOST_NAME, "network.name") }?;
     let name = name
-        .ok_or_else(|| Failure::missing("network.name"))?
+        .ok_or_else(|| Failure::absent("network.name"))?
         .parse()
         .map_err(|fault| Failure::malformed("network.name", fault))?;
     let address = ip_address(raw.family, raw.ip);
-    let address = address.ok_or(Failure::value(
-        PR_EINVAL,
-        "network.family",
-        u64::from(raw.family),
-    ))?;
+    let address = address.ok_or(Failure::none_of("network.family", raw.family, "4 or 6"))?;
     let prefix = u8::try_from(raw.prefix).ok();
     let prefix = prefix.and_then(|bits| Prefix::new(address, bits));
-    let prefix = prefix.ok_or(Failure::value(
-        PR_EINVAL,
+    let prefix = prefix.ok_or(Failure::none_of(
         "network.prefix",
-        u64::from(raw.prefix),
+        raw.prefix,
+        "0 to 32, or 128 of family 6,",
     ))?;
     if prefix.first() != address {
         return Err(Failure::said(

@@ -131,18 +131,14 @@ impl Written {
     /// `raw` points to what the header says.
     unsafe fn read(raw: &PrProfile, prefix: &str) -> Result<Self, Failure> {
         if raw.flags != 0 {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "profile.flags",
-                u64::from(raw.flags),
-            ));
+            return Err(Failure::flags("profile.flags", raw.flags));
         }
         // The profile's own name is for the scheduler's log; it must at least be a text.
         // SAFETY: the caller's promise for each text.
         unsafe { read_text(raw.name, MOST_TEXT, "profile.name") }?;
         // SAFETY: as above.
         let service = unsafe { read_text(raw.service, MOST_TEXT, "profile.service") }?;
-        let service = service.ok_or_else(|| Failure::missing("profile.service"))?;
+        let service = service.ok_or_else(|| Failure::absent("profile.service"))?;
         let service = service
             .parse()
             .map_err(|fault| Failure::malformed("profile.service", fault))?;
@@ -157,12 +153,18 @@ impl Written {
         // SAFETY: the caller's promise: `n_ports` elements of `port_size` bytes.
         let raw_ports =
             unsafe { read_strided(raw.ports, raw.n_ports, raw.port_size, "profile.ports") }?;
+        let ranges = raw_ports.iter().map(|port| u64::from(port.n_within)).sum();
+        let most = PortRanges::MAX_RANGES as u64;
+        if ranges > most {
+            return Err(Failure::limit("ranges of a profile", ranges, most));
+        }
         let mut wanted = Vec::with_capacity(raw_ports.len());
         let mut ports = Vec::with_capacity(raw_ports.len());
         let mut aliases = BTreeSet::new();
-        for port in &raw_ports {
+        for (place, port) in raw_ports.iter().enumerate() {
             // SAFETY: the caller's promise holds for what each port points to.
-            let (port, beside) = unsafe { read_port(port, prefix) }?;
+            let read = unsafe { read_port(port, prefix) };
+            let (port, beside) = read.map_err(|failure| failure.of_element("ports", place))?;
             if let Some(alias) = &beside.alias
                 && !aliases.insert(alias.clone())
             {
@@ -220,16 +222,12 @@ impl Written {
 /// `raw` points to what the header says.
 unsafe fn read_port(raw: &PrPort, prefix: &str) -> Result<(WantedPort, WrittenPort), Failure> {
     if raw.flags & !PR_PORT_UNPUBLISHED != 0 {
-        return Err(Failure::value(
-            PR_EINVAL,
-            "port.flags",
-            u64::from(raw.flags),
-        ));
+        return Err(Failure::flags("port.flags", raw.flags));
     }
     // SAFETY: the caller's promise.
     let name = unsafe { read_text(raw.name, MOST_TEXT, "port.name") }?;
     let name: PortName = name
-        .ok_or_else(|| Failure::missing("port.name"))?
+        .ok_or_else(|| Failure::absent("port.name"))?
         .parse()
         .map_err(|fault| Failure::malformed("port.name", fault))?;
     // SAFETY: the caller's promise.
@@ -274,7 +272,11 @@ pub(super) fn protocol(proto: u32) -> Result<Protocol, Failure> {
         PR_TCP => Ok(Protocol::Tcp),
         PR_UDP => Ok(Protocol::Udp),
         PR_TCP_UDP => Ok(Protocol::TcpUdp),
-        _ => Err(Failure::value(PR_EINVAL, "proto", u64::from(proto))),
+        _ => Err(Failure::none_of(
+            "proto",
+            proto,
+            "PR_TCP, PR_UDP or PR_TCP_UDP",
+        )),
     }
 }
 
@@ -319,12 +321,18 @@ pub(super) unsafe fn read_ranges(
     let most = u32::try_from(PortRanges::MAX_RANGES).unwrap_or(u32::MAX);
     // SAFETY: the caller's promise.
     let ranges = unsafe { Input::new(first, n, most, what) }?;
-    let ranges = ranges.iter().map(|range| {
-        let ends = Port::new(range.lo).zip(Port::new(range.hi));
-        ends.and_then(|(first, last)| PortRange::new(first, last))
-    });
-    let ranges: Option<Vec<_>> = ranges.collect();
-    let ranges =
-        ranges.ok_or_else(|| Failure::malformed(what, "a range is reversed or has a 0"))?;
-    Ok(Some(PortRanges::new(ranges)))
+    let ranges = ranges
+        .iter()
+        .map(|range| read_range(range.lo, range.hi, what));
+    Ok(Some(PortRanges::new(
+        ranges.collect::<Result<Vec<_>, _>>()?,
+    )))
+}
+
+/// The numbers from `lo` to `hi`.
+pub(super) fn read_range(lo: u16, hi: u16, what: &'static str) -> Result<PortRange, Failure> {
+    let ends = Port::new(lo).zip(Port::new(hi));
+    let range = ends.and_then(|(first, last)| PortRange::new(first, last));
+    let asked = "is no range: the lower number first, both 1 to 65535";
+    range.ok_or_else(|| Failure::malformed(what, format_args!("{lo}-{hi} {asked}")))
 }

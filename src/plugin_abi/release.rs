@@ -21,7 +21,7 @@ pub(super) unsafe extern "C" fn release_begin(
         // SAFETY: by C's promise null, or `n` readable ids, and null or room for `n` codes.
         let batch = unsafe { Batch::new(context, ids, n, rc) }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         batch.each(|handle| context.register().begin_release(handle))
     })
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn release_confirm(
         let after = match flags {
             0 => AfterRelease::Cool,
             PR_REL_NO_COOL => AfterRelease::Free,
-            other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
+            other => return Err(Failure::flags("flags", other)),
         };
         let at = context.at(now_ms);
         batch.each(|handle| context.register().confirm_release(handle, at, after))
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn release_job(
         // SAFETY: by C's promise null, or writable.
         let done = unsafe { Output::new(done, "done") }?;
         if confirm > 1 {
-            return Err(Failure::value(PR_EINVAL, "confirm", u64::from(confirm)));
+            return Err(Failure::none_of("confirm", confirm, "0 or 1"));
         }
         // Not beside a cycle, which may be placing others of the job.
         let _cycle = context.hot()?;

@@ -10,11 +10,11 @@ use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind};
 use crate::plugin_abi::memory::{Input, Output, Room};
 use crate::plugin_abi::network::Reported as ReportedAddress;
-use crate::plugin_abi::profile::protocol;
+use crate::plugin_abi::profile::{protocol, read_range};
 use crate::plugin_abi::queue::{Queued, RefusedBind};
 use crate::plugin_abi::register::{Reported, Stage, not_committed};
 use crate::plugin_abi::types::{PrAddr, PrAlloc, PrCtx, PrForeign, PrReady};
-use crate::port::{Port, PortRange};
+use crate::port::Port;
 use crate::port_pool::{Foreign, GrantedPort, Side, Stranger};
 use crate::time::Monotonic;
 
@@ -28,11 +28,12 @@ pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64)
             let mut cycle = context.between()?;
             if cycle.open.is_none() {
                 cycle.apply_queue(context);
-                if context.register().has_waits() {
+                let nobody_waits = context.register().waits.is_empty();
+                if !nobody_waits {
                     let woken = cycle.allocator.take_woken(now);
                     let mut register = context.register();
-                    register.wake(context.handle(), woken);
-                    if register.has_woken() {
+                    register.waits.wake(context.handle(), woken);
+                    if register.waits.has_woken() {
                         drop(register);
                         context.doorbell.tell();
                     }
@@ -62,13 +63,13 @@ pub(super) unsafe extern "C" fn report_addr(
     inside(ctx, Kind::Context, Class::Report, |context, _| {
         // SAFETY: by C's promise null, or `n` readable elements.
         let addresses = unsafe { Input::new(addresses, n, MOST_ADDRESSES, "addresses") }?;
-        let read = |raw: PrAddr| {
-            Ok(ReportedAddress {
-                rank: (raw.pref, raw.scope),
-                address: read_address(&raw)?,
-            })
+        let read = |(place, raw): (usize, PrAddr)| {
+            let address = read_address(&raw);
+            let address = address.map_err(|failure| failure.of_element("addresses", place))?;
+            let rank = (raw.pref, raw.scope);
+            Ok(ReportedAddress { rank, address })
         };
-        let reported = addresses.iter().map(read);
+        let reported = addresses.iter().enumerate().map(read);
         let reported: Vec<ReportedAddress> = reported.collect::<Result<_, Failure>>()?;
         context.report(|board| {
             let number = board.host_at(host)?;
@@ -82,25 +83,13 @@ pub(super) unsafe extern "C" fn report_addr(
 fn read_address(raw: &PrAddr) -> Result<IpAddr, Failure> {
     const HOST_SCOPE: u32 = 3;
     if raw.flags != 0 {
-        return Err(Failure::value(
-            PR_EINVAL,
-            "address.flags",
-            u64::from(raw.flags),
-        ));
+        return Err(Failure::flags("address.flags", raw.flags));
     }
     if raw.scope > HOST_SCOPE {
-        return Err(Failure::value(
-            PR_EINVAL,
-            "address.scope",
-            u64::from(raw.scope),
-        ));
+        return Err(Failure::none_of("address.scope", raw.scope, "0 to 3"));
     }
     let address = ip_address(raw.family, raw.ip);
-    let address = address.ok_or(Failure::value(
-        PR_EINVAL,
-        "address.family",
-        u64::from(raw.family),
-    ))?;
+    let address = address.ok_or(Failure::none_of("address.family", raw.family, "4 or 6"))?;
     if address.is_unspecified() || address.is_multicast() {
         return Err(Failure::said(
             PR_EINVAL,
@@ -171,10 +160,10 @@ pub(super) fn read_state(state: u32) -> Result<EndpointState, Failure> {
         PR_E_SERVING => Ok(EndpointState::Serving),
         PR_E_UNCONFIRMED => Ok(EndpointState::Unconfirmed),
         PR_E_TERMINATING => Ok(EndpointState::Terminating),
-        other => Err(Failure::value(
-            PR_EINVAL,
+        other => Err(Failure::none_of(
             "state of an endpoint",
-            u64::from(other),
+            other,
+            "PR_E_NOT_READY, _READY, _SERVING, _UNCONFIRMED or _TERMINATING",
         )),
     }
 }
@@ -209,8 +198,9 @@ pub(super) unsafe extern "C" fn report_foreign(
         // SAFETY: by C's promise null, or `n` readable elements.
         let listeners = unsafe { Input::new(listeners, n, MOST_FOREIGN, "listeners") }?;
         let mut list = Vec::new();
-        for raw in listeners.iter() {
-            read_foreign(&raw, &mut list)?;
+        for (place, raw) in listeners.iter().enumerate() {
+            let read = read_foreign(&raw, &mut list);
+            read.map_err(|failure| failure.of_element("listeners", place))?;
         }
         context.report(|board| {
             let name = board.report_foreign(host, seq)?;
@@ -226,17 +216,10 @@ const MOST_FOREIGN: u32 = 2 * 65_535;
 
 fn read_foreign(raw: &PrForeign, list: &mut Vec<Foreign>) -> Result<(), Failure> {
     if raw.flags != 0 {
-        return Err(Failure::value(
-            PR_EINVAL,
-            "listener.flags",
-            raw.flags.into(),
-        ));
+        return Err(Failure::flags("listener.flags", raw.flags));
     }
     let protocol = protocol(raw.proto)?;
-    let ends = Port::new(raw.lo).zip(Port::new(raw.hi));
-    let range = ends.and_then(|(first, last)| PortRange::new(first, last));
-    let reversed = "a range of a listener is reversed or has a 0";
-    let range = range.ok_or(Failure::said(PR_EINVAL, reversed))?;
+    let range = read_range(raw.lo, raw.hi, "listener")?;
     let all = list.len() as u64 + u64::from(range.count());
     if all > u64::from(MOST_FOREIGN) {
         return Err(Failure::limit(

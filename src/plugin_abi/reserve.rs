@@ -42,7 +42,11 @@ pub(super) unsafe extern "C" fn reserve(
             0 => Together::No,
             PR_RESERVE_ALL => Together::All,
             flags if flags == PR_RESERVE_ALL | PR_RESERVE_SAME => Together::Same,
-            other => return Err(Failure::value(PR_EINVAL, "flags", u64::from(other))),
+            PR_RESERVE_SAME => {
+                let alone = "PR_RESERVE_SAME goes with PR_RESERVE_ALL";
+                return Err(Failure::said(PR_EINVAL, alone));
+            }
+            other => return Err(Failure::flags("flags", other)),
         };
         let mut cycle = context.transaction(txn)?;
         if cycle.restoring {
@@ -306,11 +310,7 @@ impl Cycle {
     /// What there is to know of a want before numbers are looked for.
     pub(super) fn look(&self, register: &Register, want: &PrWant) -> Result<Looked, Answer> {
         if want.flags & !PR_WANT_PREFER != 0 {
-            return Err(plain(Failure::value(
-                PR_EINVAL,
-                "want.flags",
-                want.flags.into(),
-            )));
+            return Err(plain(Failure::flags("want.flags", want.flags)));
         }
         let key = Key::from(want);
         if let Some((known, _)) = register.find(key, want.incarnation) {
@@ -393,10 +393,8 @@ pub(super) fn refusal(refused: &ReserveError, why: &[Why], host: u32) -> Answer 
 
 /// The answer where a host takes nothing.
 pub(super) const fn about_host(cause: &Cause, host: u32) -> Answer {
-    Answer::refused(
-        Failure::value(PR_ENOPORT, "host", host as u64),
-        cause.code().number(),
-    )
+    let reason = cause.code().number();
+    Answer::refused(Failure::no_port(host, reason), reason)
 }
 
 /// The answer to who does not fit, with the first of the causes.
@@ -405,11 +403,11 @@ pub(super) fn does_not_fit(why: &[Why], host: u32) -> Answer {
         Cause::Cooling { left } => Some(left),
         _ => None,
     };
+    let first = why.first();
+    let reason = first.map_or(PR_R_NONE, |why| why.cause.code().number());
     Answer::Refused {
-        failure: Failure::value(PR_ENOPORT, "host", u64::from(host)),
-        reason: why
-            .first()
-            .map_or(PR_R_NONE, |why| why.cause.code().number()),
+        failure: Failure::no_port(host, reason),
+        reason,
         retry: why.iter().filter_map(retry).max().unwrap_or_default(),
     }
 }

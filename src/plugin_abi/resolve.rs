@@ -37,10 +37,10 @@ pub(super) unsafe extern "C" fn resolve(
         // SAFETY: by C's promise null, or writable.
         let revision = unsafe { Output::new(revision, "revision") }?;
         if flags & !PR_RESOLVE_ALL != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let all = flags & PR_RESOLVE_ALL != 0;
-        let service = service.ok_or_else(|| Failure::missing("service"))?;
+        let service = service.ok_or_else(|| Failure::absent("service"))?;
         let told = context.table().read(&service, |snapshot| {
             let entries = snapshot.entries();
             let shown = entries.filter(|(member, _)| all || member.is_listed());

@@ -45,19 +45,19 @@ pub(super) unsafe extern "C" fn restore_put(
             let restored = cycle.restore(context, &record, &ports);
             grants.set(place, told(&record, &restored));
             match restored {
-                Ok(Some(back)) => presumed.push(back),
+                Ok(Some(back)) => presumed.push((back, (record.run, record.seq))),
                 Ok(None) => {}
                 Err(failure) => first = first.or(Some(failure)),
             }
         }
         context.report(|board| {
-            for (handle, state) in presumed {
+            for ((handle, state), order) in presumed {
                 // Nobody has said since the restart that it still is.
                 let state = match state {
                     EndpointState::Ready => EndpointState::Unconfirmed,
                     other => other,
                 };
-                board.presume(handle, state);
+                board.presume(handle, order, state);
             }
         });
         first.map_or(Ok(PR_OK), Err)
@@ -95,11 +95,7 @@ impl Cycle {
             || sides != 0 && record.state != PR_P_COOLING
             || record.who.flags & !PR_WANT_PREFER != 0
         {
-            return Err(Failure::value(
-                PR_EINVAL,
-                "record.flags",
-                record.flags.into(),
-            ));
+            return Err(Failure::flags("record.flags", record.flags));
         }
         let state = read_state(record.ready)?;
         if sides != 0 {
@@ -126,7 +122,13 @@ impl Cycle {
                     }));
                 return Ok(None);
             }
-            other => return Err(Failure::value(PR_EINVAL, "record.state", u64::from(other))),
+            other => {
+                return Err(Failure::none_of(
+                    "record.state",
+                    other,
+                    "PR_P_HELD, _RELEASING or _COOLING",
+                ));
+            }
         };
         let key = Key::from(&record.who);
         let mut register = context.register();
@@ -268,7 +270,7 @@ pub(super) unsafe extern "C" fn restore_end(
         // SAFETY: by C's promise null, or writable.
         let conflicts = unsafe { Output::new(conflicts, "conflicts") }?;
         if flags != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let mut cycle = context.control()?;
         if !cycle.restoring {

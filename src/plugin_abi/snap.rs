@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::endpoints::{EndpointTable, Snapshot};
 use crate::identity::ServiceName;
 use crate::plugin_abi::board::Member;
-use crate::plugin_abi::constants::{PR_ENOSPC, PR_OK};
+use crate::plugin_abi::constants::PR_OK;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::handle::{Handle, Kind, Slots};
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn snap_read(
         let kept = context.snaps().get(handle)?;
         if cap == 0 && from < kept.rows {
             let left = u64::from(kept.rows - from);
-            return Err(Failure::limited(PR_ENOSPC, "the buffer", left, 0));
+            return Err(Failure::room(left, 0));
         }
         n.set(kept.read(from, &room, cap));
         Ok(PR_OK)

@@ -100,12 +100,19 @@ pub unsafe extern "C" fn pr_get_api(
         let api = unsafe { Output::new(api, "api") }?;
         // SAFETY: the caller's promise.
         let plugin_abi = unsafe { Output::optional(plugin_abi, "plugin_abi") }?;
-        if host.abi != PR_ABI || host.want_caps & !CAPABILITIES != 0 {
+        let lacking = host.want_caps & !CAPABILITIES;
+        if host.abi != PR_ABI || lacking != 0 {
             if let Some(plugin_abi) = plugin_abi {
                 plugin_abi.set(PR_ABI);
             }
-            let asked = u64::from(host.abi);
-            return Err(Failure::value(PR_EVERSION, "we speak 1; asked was", asked));
+            return Err(if host.abi == PR_ABI {
+                let words = format_args!("this plugin lacks the capabilities {lacking:#x}");
+                Failure::told(PR_EVERSION, words)
+            } else {
+                let asked = host.abi;
+                let words = format_args!("this plugin speaks {PR_ABI}, the program {asked}");
+                Failure::told(PR_EVERSION, words)
+            });
         }
         api.set(&raw const API);
         Ok(PR_OK)

@@ -47,7 +47,11 @@ pub(super) unsafe extern "C" fn text(
                 let hosts = names.hosts.load();
                 answer(hosts.get(&number).ok_or(unknown("host"))?.as_str())
             }
-            other => Err(Failure::value(PR_EINVAL, "kind of text", u64::from(other))),
+            other => Err(Failure::none_of(
+                "kind of text",
+                other,
+                "PR_TEXT_SERVICE, _PORT or _HOST",
+            )),
         }
     })
 }

@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn txn_begin(
         // SAFETY: by C's promise null, or writable.
         let txn = unsafe { Output::new(txn, "txn") }?;
         if flags & !PR_TXN_WHATIF != 0 {
-            return Err(Failure::value(PR_EINVAL, "flags", u64::from(flags)));
+            return Err(Failure::flags("flags", flags));
         }
         let mut cycle = context.hot()?;
         if cycle.open.is_some() {

@@ -35,6 +35,7 @@ mod request;
 mod search;
 mod side;
 mod span;
+mod spare_rooms;
 mod strangers;
 mod take;
 mod walk;
@@ -63,6 +64,7 @@ pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
 };
 pub use side::Side;
+pub(crate) use spare_rooms::{Room, SpareRooms};
 pub use strangers::{Foreign, Stranger};
 pub use take::{Clash, UndoLog};
 

@@ -2,6 +2,7 @@
 //! tries is in `c/`; one program has them all.
 
 mod built;
+mod tools;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use built::{compiler, root, run, shared_object, temporary};
+use tools::is_there;
 
 /// The program of all cases.
 static CASES: LazyLock<PathBuf> = LazyLock::new(|| build("cases", &["-O1"], &["-ldl"]));
@@ -110,6 +112,35 @@ cases! {
     a_child_neither_writes_nor_reads_its_parents_descriptors,
     who_sleeps_at_a_descriptor_is_woken,
     no_watch_or_snapshot_is_named_again,
+    a_snapshot_is_read_from_anywhere,
+    snapshots_end_at_their_number_and_leave_nothing,
+    a_watch_is_read_one_by_one_and_from_any_revision,
+    an_old_watch_or_snapshot_is_never_a_new_one,
+    a_cursor_of_nobodys_making_is_refused_or_ends,
+    what_stays_is_exported_once_whatever_happens_between_pieces,
+    one_of_those_who_close_does,
+    a_machine_takes_any_event_at_any_time,
+    a_damaged_state_is_refused_or_works,
+    a_profile_of_any_kind_is_refused_in_words,
+    so_many_machines_and_no_more,
+    each_size_is_taken_or_refused,
+    arguments_may_lie_over_each_other,
+    candidates_over_the_answer,
+    the_last_moment_is_one_like_others,
+    one_of_everything_is_enough,
+    a_maximum_at_its_bound_is_made_or_there_is_no_memory,
+    so_many_ranges_and_no_more,
+    networks_at_their_ends,
+    records_are_believed_one_by_one,
+    a_gang_of_the_same_takes_nothing,
+    two_plugins_in_one_process_know_nothing_of_each_other,
+    a_plugin_that_is_closed_goes_on,
+    a_name_space_of_its_own_has_a_plugin_of_its_own,
+    a_log_may_call_back,
+    a_log_may_end_its_context,
+    a_handler_that_calls_in_is_busy_or_served,
+    a_crowd_may_call_anything,
+    the_ledger_agrees_with_the_context,
 }
 
 #[test]
@@ -128,18 +159,6 @@ fn under_valgrind() {
         .arg(&*CASES)
         .arg(shared_object())
         .arg("-s"));
-}
-
-/// Whether a tool is installed. A run that must skip nothing fails without it.
-fn is_there(tool: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file()) {
-        return true;
-    }
-    let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL").is_ok_and(|value| value == "1");
-    assert!(!required, "{tool} is not installed");
-    eprintln!("skipped: {tool} is not installed");
-    false
 }
 
 /// A host under the address and undefined-behaviour sanitizers.

@@ -9,8 +9,9 @@ mod built;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use built::{compiler, root, run, shared_object, temporary};
 
@@ -30,6 +31,9 @@ const JOBS: &str = "# ID AT KIND REPLICAS CPUS PRIORITY RUNTIME\n\
 /// The files of one scheduler.
 struct World(PathBuf);
 
+/// The same hosts in another order.
+const TURNED: &str = "n3 2 fd00::3\nn1 4 10.0.0.1\nn2 4 10.0.0.2\n";
+
 /// One started job of the log: its key, and each replica's host and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Started {
@@ -45,16 +49,34 @@ impl World {
         std::fs::create_dir_all(folder.join("run")).unwrap();
         let world = Self(folder);
         for (file, text) in [("hosts", HOSTS), ("kinds", KINDS), ("jobs", JOBS)] {
-            std::fs::write(world.0.join(file), text).unwrap();
+            world.write(file, text);
         }
         world
     }
 
-    fn start(&self, with: &[&str]) -> Output {
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.0.join(file), text).unwrap();
+    }
+
+    fn arguments(&self) -> Vec<PathBuf> {
         let files = ["hosts", "kinds", "jobs", "log", "run"].map(|name| self.0.join(name));
-        let mut command = Command::new(&*SCHEDULER);
-        command.arg(shared_object()).args(files).args(with);
+        let mut all = vec![SCHEDULER.clone(), shared_object().to_owned()];
+        all.extend(files);
+        all
+    }
+
+    fn start(&self, with: &[&str]) -> Output {
+        let arguments = self.arguments();
+        let mut command = Command::new(&arguments[0]);
+        command.args(&arguments[1..]).args(with);
         command.output().unwrap()
+    }
+
+    /// The words with which it refuses to go on.
+    fn refuses(&self) -> String {
+        let refused = self.start(&[]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        String::from_utf8(refused.stderr).unwrap()
     }
 
     /// What it said; it must come to its end.
@@ -111,6 +133,30 @@ impl World {
             }
         }
         held
+    }
+
+    /// Nothing is held, every job has ended, and each placement in the log was launched with its own numbers.
+    fn came_to_its_end(&self, when: &str) {
+        assert_eq!(self.held(), [], "{when}");
+        let mut placed = BTreeMap::new();
+        let log = self.log();
+        for line in log.iter().filter(|line| line[1] == "start") {
+            for (replica, told) in line[4..].iter().enumerate() {
+                let (_, numbers) = told.split_once(':').unwrap();
+                let numbers: Vec<u16> = numbers.split(',').map(|it| it.parse().unwrap()).collect();
+                // Of a block the first is told.
+                let told = numbers.iter().take(2).copied().collect();
+                let key = format!("{}.{replica}.{}", line[2], line[3]);
+                assert_eq!(placed.insert(key, told), None, "placed twice");
+            }
+        }
+        let launched: BTreeMap<String, BTreeSet<u16>> = self.launched();
+        assert_eq!(launched, placed, "{when}");
+        for job in 1..=4 {
+            let job = job.to_string();
+            let ends = log.iter().filter(|line| line[1] == "end" && line[2] == job);
+            assert!(ends.count() >= 1, "{when}: job {job} is lost");
+        }
     }
 
     /// The files of started replicas with the numbers that each was told.
@@ -188,38 +234,16 @@ fn a_scheduler_that_is_killed_around_a_commit_holds_what_it_logged_and_nothing_e
         }
         let logged = world.held();
         // Another order of hosts: the names say where everything is.
-        let hosts = ["n3 2 fd00::3", "n1 4 10.0.0.1", "n2 4 10.0.0.2"].join("\n");
-        std::fs::write(world.0.join("hosts"), hosts).unwrap();
+        world.write("hosts", TURNED);
         let said = world.finish();
         assert_eq!(
             held_lines(&said),
             lines_of(&logged),
             "{point}:{time}:\n{said}"
         );
-        assert_eq!(world.held(), [], "{point}:{time}");
-        // Every job came to its end, and each placement in the log was launched with its own numbers.
-        let mut placed = BTreeMap::new();
-        let log = world.log();
-        for line in log.iter().filter(|line| line[1] == "start") {
-            for (replica, told) in line[4..].iter().enumerate() {
-                let (_, numbers) = told.split_once(':').unwrap();
-                let numbers: Vec<u16> = numbers.split(',').map(|it| it.parse().unwrap()).collect();
-                // Of a block the first is told.
-                let told = numbers.iter().take(2).copied().collect();
-                let key = format!("{}.{replica}.{}", line[2], line[3]);
-                assert_eq!(placed.insert(key, told), None, "placed twice");
-            }
-        }
-        let launched: BTreeMap<String, BTreeSet<u16>> = world.launched();
-        assert_eq!(launched, placed, "{point}:{time}");
-        for job in 1..=4 {
-            let job = job.to_string();
-            let ends = log.iter().filter(|line| line[1] == "end" && line[2] == job);
-            assert!(ends.count() >= 1, "{point}:{time}: job {job} is lost");
-        }
+        world.came_to_its_end(&format!("{point}:{time}"));
     }
 }
-
 #[test]
 fn a_log_that_is_damaged_before_its_end_is_refused_rather_than_cut() {
     let world = World::new("damaged");
@@ -236,4 +260,142 @@ fn a_log_that_is_damaged_before_its_end_is_refused_rather_than_cut() {
         "{errors}"
     );
     assert_eq!(std::fs::read(&path).unwrap(), log, "the log was touched");
+}
+
+#[test]
+fn a_scheduler_that_is_killed_at_any_instant_goes_on_from_its_log() {
+    let world = World::new("instants");
+    let mut killed = 0;
+    // A small generator: no instant is better than another.
+    let mut dice: u64 = 0x9e37_79b9_7f4a_7c15;
+    for round in 0..24 {
+        world.write("hosts", if round % 2 == 0 { HOSTS } else { TURNED });
+        let arguments = world.arguments();
+        let mut scheduler = Command::new(&arguments[0])
+            .args(&arguments[1..])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // The instant itself; nothing is waited for.
+        std::thread::sleep(Duration::from_micros((dice >> 33) % 30_000));
+        scheduler.kill().unwrap();
+        let status = scheduler.wait().unwrap();
+        world.held();
+        if status.signal() == Some(9) {
+            killed += 1;
+            continue;
+        }
+        assert!(status.success(), "{status}");
+        world.came_to_its_end(&format!("round {round}"));
+        for file in ["log", "run"] {
+            let path = world.0.join(file);
+            _ = std::fs::remove_file(&path);
+            _ = std::fs::remove_dir_all(&path);
+        }
+        std::fs::create_dir(world.0.join("run")).unwrap();
+    }
+    assert!(killed > 0, "it was quicker than every kill");
+    world.finish();
+    world.came_to_its_end("the end");
+}
+
+#[test]
+fn a_log_that_has_no_room_ends_the_scheduler_and_costs_it_nothing_that_was_promised() {
+    let world = World::new("full");
+    let jobs: String = (1..=60)
+        .map(|id| format!("{id} 0 web 2 1 1 2000\n"))
+        .collect();
+    world.write("jobs", &jobs);
+    // 512 or 1024 bytes, as the shell counts; a longer write comes short and the next one fails.
+    let full = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 1; exec \"$@\" >/dev/null",
+            "sh",
+        ])
+        .args(world.arguments())
+        .output()
+        .unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    let words = String::from_utf8(full.stderr).unwrap();
+    assert!(
+        words.starts_with("log: ") && !words.contains("Success"),
+        "{words}"
+    );
+    let logged = world.held();
+    assert!(!logged.is_empty(), "it never had room");
+    let said = world.finish();
+    assert_eq!(held_lines(&said), lines_of(&logged));
+    assert_eq!(world.held(), []);
+}
+
+/// What a victim held cools, and its own service may have that at once: it must not come back before the one that it made room for.
+#[test]
+fn a_victim_waits_until_the_one_that_it_was_stopped_for_runs() {
+    let world = World::new("victim");
+    world.write("hosts", "n1 4 10.0.0.1\n");
+    world.write(
+        "kinds",
+        "web web.alice http=any\nadmin admin.bob console=8080\nother other.eve console=8080\n",
+    );
+    world.write(
+        "jobs",
+        "1 0 admin 1 1 2 300000\n2 0 web 1 1 1 300000\n3 3000 other 1 1 5 5000\n",
+    );
+    // Killed after the stop as well: the log says for whom it was.
+    let killed = world.start(&["--until", "10000"]);
+    assert!(killed.status.success());
+    let said = world.finish();
+    let words = world.log();
+    let words: Vec<String> = words.iter().map(|line| line[..3].join(" ")).collect();
+    // Nobody else is stopped while it only has to wait for the number to cool.
+    let expected = [
+        "0 start 1",
+        "0 start 2",
+        "3000 stop 1",
+        "4000 end 1",
+        "64000 start 3",
+        "69000 end 3",
+        "129000 start 1",
+    ];
+    assert_eq!(words[..expected.len()], expected, "{said}");
+}
+
+#[test]
+fn files_that_change_between_lives_are_followed_or_refused_with_words() {
+    let world = World::new("changed");
+    // At this moment job 1 has ended once, and its numbers rest on a host that nobody runs on.
+    assert!(world.start(&["--until", "40000"]).status.success());
+    let before = world.held();
+    assert!(!before.is_empty());
+    let kinds = "web web.alice http=any\nadmin admin.bob console=8080\n";
+    world.write("kinds", kinds);
+    let holds_web = before
+        .iter()
+        .any(|started| started.job == "1" || started.job == "4");
+    assert!(holds_web);
+    let words = world.refuses();
+    assert!(
+        words.contains("web: a job of the log runs with another number"),
+        "{words}"
+    );
+    world.write("kinds", KINDS);
+    world.write("hosts", "n4 8 10.0.0.4\n");
+    let words = world.refuses();
+    assert!(
+        words.contains("runs on a host that is not in this file"),
+        "{words}"
+    );
+    // All have ended: what rests is restored by its numbers, and hosts may go.
+    world.write("hosts", TURNED);
+    world.finish();
+    world.write("kinds", kinds);
+    let more = format!("{JOBS}9 0 web 2 1 1 1000\n");
+    world.write("jobs", &more);
+    for hosts in ["n2 4 10.0.0.2\n", "n4 8 10.0.0.4\n"] {
+        world.write("hosts", hosts);
+        world.finish();
+        assert_eq!(world.held(), []);
+    }
 }

@@ -125,6 +125,12 @@ fn a_state_of_another_boot_is_no_state_and_a_damaged_one_is_refused() {
     replica.ends(2);
     let words = std::fs::read_to_string(replica.folder.join("stderr")).unwrap();
     assert!(words.contains("state: it is damaged"), "{words}");
+    // Of its own line is too little left to tell whose it is.
+    std::fs::write(replica.state(), &state[..20]).unwrap();
+    replica.start();
+    replica.ends(2);
+    let words = std::fs::read_to_string(replica.folder.join("stderr")).unwrap();
+    assert!(words.contains("state: it is damaged"), "{words}");
     assert!(lives(service));
     kill("KILL", replica.left_behind());
     kill("KILL", service);
@@ -136,6 +142,61 @@ fn a_state_of_another_boot_is_no_state_and_a_damaged_one_is_refused() {
     std::fs::write(replica.state(), &other).unwrap();
     replica.start();
     replica.says("run 1 READY");
+}
+
+#[test]
+fn a_worker_that_is_killed_at_any_instant_never_runs_a_second_service() {
+    let mut replica = Replica::new("instants");
+    replica.profile("\"max_restarts\": 1000");
+    // A small generator: no instant is better than another.
+    let mut dice: u64 = 0x9e37_79b9_7f4a_7c15;
+    for round in 0..10 {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        replica.start();
+        // The instant itself; nothing is waited for.
+        std::thread::sleep(Duration::from_millis((dice >> 33) % 300));
+        if round % 2 == 0 {
+            replica.tell("HUP");
+            std::thread::sleep(Duration::from_millis((dice >> 50) % 20));
+        }
+        replica.kill_worker();
+        assert!(replica.services() <= 1, "round {round}");
+    }
+    replica.start();
+    replica.hears(" taken over");
+    replica.tell("TERM");
+    replica.hears(" STOPPED");
+    replica.ends(0);
+    assert_eq!(replica.services(), 0);
+    let left = replica.pids().into_iter().find(|pid| lives(*pid));
+    assert_eq!(left, None, "its group is not empty");
+}
+
+#[test]
+fn a_state_file_without_room_starts_nothing_and_the_worker_goes_on_when_there_is_room() {
+    let mut replica = Replica::new("no_room");
+    replica.profile("\"max_restarts\": 1000");
+    replica.start();
+    replica.says("run 1 READY");
+    // Nothing can be written there.
+    let obstacle = replica.folder.join("state.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let service = replica.service();
+    replica.tell("HUP");
+    is_gone(service);
+    replica.complains("state.new: Is a directory");
+    assert_eq!(replica.services(), 0);
+    std::fs::remove_dir(&obstacle).unwrap();
+    replica.says("run 1 NOTREADY: user");
+    replica.says("run 2 RESTARTED 0: user");
+    replica.hears(" READY");
+    // What it said is saved again: it can be taken over.
+    replica.kill_worker();
+    replica.start();
+    replica.hears(" taken over");
+    replica.tell("TERM");
+    replica.hears(" STOPPED");
+    replica.ends(0);
 }
 
 #[test]
@@ -240,6 +301,41 @@ impl Replica {
         let (_, heard) = self.worker.as_ref().unwrap();
         let line = heard.recv_timeout(LONGEST);
         assert_eq!(line.as_deref(), Ok(expected));
+    }
+
+    /// Whatever it says before a line that ends so.
+    fn hears(&mut self, end: &str) {
+        let (_, heard) = self.worker.as_ref().unwrap();
+        while !heard.recv_timeout(LONGEST).unwrap().ends_with(end) {}
+    }
+
+    /// It says so on its standard error, at some time.
+    fn complains(&self, words: &str) {
+        let begun = Instant::now();
+        let path = self.folder.join("stderr");
+        while !std::fs::read_to_string(&path).unwrap().contains(words) {
+            assert!(begun.elapsed() < LONGEST, "it does not say {words:?}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The usual profile with other words for its greatest number of restarts.
+    fn profile(&self, most: &str) {
+        let text = PROFILE.replace("\"max_restarts\": 2", most);
+        std::fs::write(self.folder.join("profile.json"), text).unwrap();
+    }
+
+    /// How many main processes of this service run.
+    fn services(&self) -> usize {
+        let folder = self.folder.to_str().unwrap();
+        let all = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let services = pids.filter(|pid: &u32| {
+            let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            let line = line.unwrap_or_default();
+            line.starts_with("python3\0") && line.contains(folder) && lives(*pid)
+        });
+        services.count()
     }
 
     fn tell(&self, signal: &str) {

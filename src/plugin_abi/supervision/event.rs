@@ -117,7 +117,7 @@ const LAST_ERRNO: i32 = 4095;
 const LAST_SIGNAL: i32 = 127;
 
 fn unsound(what: &'static str, code: i32) -> Failure {
-    Failure::value(PR_EINVAL, what, u64::from(code.cast_unsigned()))
+    Failure::malformed(what, code)
 }
 
 fn port(code: i32) -> Result<Port, Failure> {

@@ -174,8 +174,22 @@ static void *make_and_end(void *nothing) {
     return nothing;
 }
 
+static void *begin_and_free_machines(void *nothing) {
+    while (!atomic_load(&stop)) {
+        pr_sup sup = 0;
+        EQ(api->sup_new(text(sup_profile), 1, &sup), PR_OK);
+        EQ(api->sup_deadline(sup, 1), PR_OK);
+        EQ(api->sup_free(sup), PR_OK);
+    }
+    return nothing;
+}
+
 static void child_of_many(void *with) {
     const struct world *world = with;
+    pr_sup sup = 0;
+    HERE(api->sup_deadline(world->sup, 1) == PR_EFORK);
+    HERE(api->sup_new(text(sup_profile), 1, &sup) == PR_OK);
+    HERE(api->sup_free(sup) == PR_OK);
     pr_stats stats = {.size = sizeof stats};
     pr_endpoint endpoint;
     pr_txn txn;
@@ -196,10 +210,11 @@ static void a_child_is_not_held_up_by_what_other_threads_held(void) {
     return;
 #endif
     struct world world = make_world(IDLE);
-    pthread_t caller, maker;
+    pthread_t caller, maker, worker;
     atomic_store(&stop, 0);
     EQ(pthread_create(&caller, NULL, call_on, &world), 0);
     EQ(pthread_create(&maker, NULL, make_and_end, NULL), 0);
+    EQ(pthread_create(&worker, NULL, begin_and_free_machines, NULL), 0);
     for (uint32_t round = 0; round < rounds(100); round++) {
         trying("fork %u", round);
         in_child(child_of_many, &world);
@@ -207,6 +222,7 @@ static void a_child_is_not_held_up_by_what_other_threads_held(void) {
     atomic_store(&stop, 1);
     EQ(pthread_join(caller, NULL), 0);
     EQ(pthread_join(maker, NULL), 0);
+    EQ(pthread_join(worker, NULL), 0);
     EQ(stats_of(world.ctx).poisoned, 0);
     end_world(&world);
 }

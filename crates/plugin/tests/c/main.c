@@ -69,7 +69,7 @@ static int load(const char *so) {
 
 int main(int argc, char **argv) {
     static const struct test *const lists[] = {handshake_tests, matrix_tests, sizes_tests, ids_tests, ports_tests, hosts_tests,
-                                        texts_tests, threads_tests, fork_tests, random_tests, descriptors_tests};
+                                        texts_tests, threads_tests, fork_tests, random_tests, descriptors_tests, watching_tests, machines_tests, bounds_tests, loaded_tests, ledger_tests};
     if (argc < 2 || load(argv[1]) != PR_OK) return fprintf(stderr, "cases SO [-l | -s] [NAME...]\n"), 2;
     int from = 2;
     const int list_only = argc > from && strcmp(argv[from], "-l") == 0;

@@ -21,7 +21,7 @@ struct test {
 
 /* One list per file, ended by a NULL. */
 extern const struct test handshake_tests[], matrix_tests[], sizes_tests[], ids_tests[], ports_tests[], hosts_tests[], texts_tests[],
-    threads_tests[], fork_tests[], random_tests[], descriptors_tests[];
+    threads_tests[], fork_tests[], random_tests[], descriptors_tests[], watching_tests[], machines_tests[], bounds_tests[], loaded_tests[], ledger_tests[];
 
 /* What is tried now: a failed check prints it, and so does a fault. */
 void trying(const char *format, ...) __attribute__((format(printf, 1, 2)));
