@@ -126,3 +126,30 @@ fn the_memory_of_a_context_is_counted_by_its_maxima_its_hosts_and_its_grants() {
     small.pump(0);
     assert!(bytes(&small) > hosts);
 }
+
+#[test]
+fn those_who_only_look_neither_wait_for_a_call_at_work_nor_keep_one_from_its_work() {
+    // Once `dump` held what decides while it wrote, so that a scheduler's txn_begin was refused for it.
+    let caller = at_work();
+    let handle = Handle::read(caller.ctx, Kind::Context).unwrap();
+    let found = contexts::find(handle).unwrap();
+    let at_work = found.context().unwrap().hot().unwrap();
+    let held = "  job 1 step 0 replica 0 incarnation 0 of profile 0 on host 0: 8080 20000; held";
+    has(&caller.dump(), &["counts: 2 hosts, 2 grants", held]);
+    assert!(caller.dump().contains("sound; no transaction is open\n"));
+    assert_eq!(caller.listed("web.alice"), 0);
+    // SAFETY: all zeros are stats without room.
+    let mut stats: PrStats = unsafe { std::mem::zeroed() };
+    stats.size = size(&stats);
+    // SAFETY: live stats of the size that they say.
+    let code = unsafe { (caller.api.stats)(caller.ctx, &raw mut stats) };
+    assert_eq!((code, stats.allocs), (PR_OK, 2));
+    let (mut told, mut flags) = (9, 9);
+    let (ctx, next) = (caller.ctx, caller.api.wait_next);
+    // SAFETY: no room is asked for, and live locals.
+    let code = unsafe { next(ctx, null_mut(), 0, &raw mut told, &raw mut flags) };
+    assert_eq!((code, told), (PR_OK, 0));
+    drop(at_work);
+    let txn = caller.begin(2000);
+    assert_eq!(caller.abort(txn), PR_OK);
+}
