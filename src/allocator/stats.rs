@@ -43,6 +43,8 @@ impl Allocator {
     #[must_use]
     pub fn stats(&self) -> AllocatorStats {
         let (grants, tentative) = self.placements.counts();
+        // Before the sets are locked: who changes them holds a host's lock, as this takes each.
+        let bytes = self.bytes();
         let sets = self.census.read();
         AllocatorStats {
             hosts: sets.known.len(),
@@ -52,7 +54,7 @@ impl Allocator {
             grants,
             tentative,
             waiting: self.waiting.count() as u64,
-            bytes: self.bytes(),
+            bytes,
             watched: self.watches.count() as u64,
         }
     }
