@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -324,9 +325,12 @@ static void load(const char *plugin) {
 
 static int listen_at(const char *path) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct stat earlier;
+    if (strlen(path) >= sizeof at.sun_path) { fprintf(stderr, "feed: %s: too long for a socket\n", path); exit(1); }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
-    unlink(path);
+    /* What an earlier life left; anything else that stands there is not ours to remove. */
+    if (lstat(path, &earlier) == 0 && S_ISSOCK(earlier.st_mode)) unlink(path);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, READERS) != 0) { perror(path); exit(1); }
     return fd;
 }

@@ -5,7 +5,7 @@
  *
  *   hosts:  NAME CPUS ADDRESS                    n1 4 10.0.0.1
  *   kinds:  NAME SERVICE PORT...                 web web.alice http=any rpc=any*4 admin=8080 dns=5353/udp
- *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS
+ *   jobs:   ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS       1 0 web 2 1 5 60000     priorities are 0 to 9
  *   log:    what was decided, a line each, synced before it is true; read again at the start. `run/` stands for the nodes: a file per started replica.
  *
  * What a reader should take from it:
@@ -33,7 +33,7 @@
 #include <unistd.h>
 #include "portreeve.h"
 
-enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, TICK_MS = 1000, COOL_MS = 60000 };
+enum { HOSTS = 64, KINDS = 16, JOBS = 256, REPLICAS = 16, NUMBERS = 64, PORTS = 8, PRIORITIES = 10, TICK_MS = 1000, COOL_MS = 60000 };
 enum state { PENDING, RUNNING, STOPPING, DONE };
 
 struct host { char name[64], address[64]; uint32_t cpus, used; };
@@ -158,18 +158,24 @@ static void ended(struct job *job) {
     else job->state = DONE;
 }
 
+static char *next_word(char **rest) {
+    char *word = strtok_r(NULL, " ", rest);
+    if (word == NULL) die("log", "a line has too few words");
+    return word;
+}
+
 static void replay_line(char *line) {
-    char *save, *word = strtok_r(line, " ", &save);
-    now = strtoull(word, NULL, 10);
-    const char *what = strtok_r(NULL, " ", &save);
-    struct job *job = job_of(strtoull(strtok_r(NULL, " ", &save), NULL, 10));
+    char *save = line;
+    now = strtoull(next_word(&save), NULL, 10);
+    const char *what = next_word(&save);
+    struct job *job = job_of(strtoull(next_word(&save), NULL, 10));
     if (strcmp(what, "end") == 0) { ended(job); return; }
     if (strcmp(what, "stop") == 0) {
         job->state = STOPPING;
-        job->behind = strtoull(strtok_r(NULL, " ", &save), NULL, 10);
+        job->behind = strtoull(next_word(&save), NULL, 10);
         return;
     }
-    job->incarnation = (uint32_t)strtoul(strtok_r(NULL, " ", &save), NULL, 10);
+    job->incarnation = (uint32_t)strtoul(next_word(&save), NULL, 10);
     job->state = RUNNING;
     job->started = now;
     char *numbers;
@@ -230,16 +236,18 @@ static void take_kind(char *line) {
     struct kind *kind = &kinds[n_kinds];
     pr_port ports[PORTS];
     uint32_t n = 0;
+    if (n_kinds == KINDS) die("kinds: more than there is room for", line);
     char *save, *word = strtok_r(line, " \t", &save);
     snprintf(kind->name, sizeof kind->name, "%s", word);
-    if (n_kinds++ == KINDS || (word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds: too many, or one without a SERVICE", line);
+    n_kinds++;
+    if ((word = strtok_r(NULL, " \t", &save)) == NULL) die("kinds: one without a SERVICE", line);
     snprintf(kind->service, sizeof kind->service, "%s", word);
     while ((word = strtok_r(NULL, " \t", &save)) != NULL) {
         char *want = word, *name = strsep(&want, "="), *udp = want ? strstr(want, "/udp") : NULL, *block = want ? strchr(want, '*') : NULL;
         if (want == NULL || n == PORTS) die("kinds: too many ports, or one that is not NAME=NUMBER or NAME=any", word);
         pr_port port = {.name = text(name), .count = 1, .proto = udp ? PR_UDP : PR_TCP};
         if (strncmp(want, "any", 3) != 0 && (port.fixed = (uint16_t)strtoul(want, NULL, 10)) == 0) die("kinds: neither any nor a number", want);
-        if (block != NULL) port.count = (uint16_t)strtoul(block + 1, NULL, 10);
+        if (block != NULL && (port.count = (uint16_t)strtoul(block + 1, NULL, 10)) == 0) die("kinds: a block of nothing", want);
         kind->numbers += port.count;
         ports[n++] = port;
     }
@@ -256,8 +264,8 @@ static void take_job(char *line) {
         die("jobs: too many, or this is no ID AT_MS KIND REPLICAS CPUS PRIORITY RUNTIME_MS", line);
     job->id = id, job->at = at, job->runtime = runtime;
     while (job->kind < n_kinds && strcmp(kinds[job->kind].name, kind) != 0) job->kind++;
-    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0)
-        die("jobs: an unknown kind, too many replicas, or no replicas or cpus", line);
+    if (job->kind == n_kinds || job->replicas == 0 || job->replicas > REPLICAS || job->cpus == 0 || job->priority >= PRIORITIES)
+        die("jobs: an unknown kind, too many replicas, no replicas or cpus, or a priority above 9", line);
     n_jobs++;
 }
 
@@ -480,7 +488,7 @@ static void cycle(void) {
     pr_txn txn;
     end_jobs();
     must(api->txn_begin(ctx, 0, now, &txn), "txn_begin");
-    for (uint32_t priority = 10; priority-- > 0;) {
+    for (uint32_t priority = PRIORITIES; priority-- > 0;) {
         for (uint32_t j = 0; j < n_jobs; j++) {
             struct job *job = &jobs[j];
             if (job->state != PENDING || job->at > now || job->priority != priority) continue;

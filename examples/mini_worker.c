@@ -7,6 +7,9 @@
  *   cc -Wall -Wextra -Iinclude examples/mini_worker.c -o mini_worker
  *   ./mini_worker target/release/libportreeve_plugin.so target/release/portreeve profile.json state 20007 python3 -m http.server 20007
  *
+ * A profile.json to begin with:
+ *   {"name": "web", "command": ["-"], "ports": {"http": "any"}, "readiness": {"tcp": {"port": "http"}, "interval": "1s"}}
+ *
  * One line on stdout per report, such as "run 1 READY". TERM and INT stop the service by the profile's rule, HUP restarts it.
  * Exit code: 0 stopped or succeeded, 1 failed or gave up, 75 a stranger has the port, 2 it could not begin.
  *

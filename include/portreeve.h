@@ -1,7 +1,7 @@
 /* portreeve.h - the C contract of the port allocator. C99..C17, C++11..C++20; 64-bit Linux, one layout for all builds.
  * docs/abi.md tells how a scheduler uses it, call by call.
  *
- * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY).
+ * Classes   [C] control: may allocate and block; never while a transaction is open (PR_EBUSY; only destroy then aborts it).
  *           [H] hot: no syscall, no log, no waiting; no allocation once warm. One thread at a time: a second caller
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
  *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
@@ -516,7 +516,7 @@ typedef struct pr_api {
   /* C: control --------------------------------------------------------------------------------------------------------------- */
 
   /* [C] Makes a context; it begins in the restore phase (unless PR_CFG_NO_RESTORE). Its id goes to *ctx; end it with destroy.
-   * log and ud are kept until destroy has returned.
+   * log and ud are kept until destroy has returned, and every call of another thread that was in this context then.
    *   PR_E2BIG    config uses a field that we do not know
    *   PR_ELIMIT   a maximum is too large, or 256 contexts exist
    *   PR_ENOMEM   nothing was made; whichever block of memory the system refuses, if the thread is warm
@@ -863,8 +863,8 @@ typedef struct pr_api {
    * At most 65,536 per process. now_ms: CLOCK_MONOTONIC or a like one, one line per pr_sup. PR_EPOISON and PR_EFORK are of one pr_sup, the
    * others go on; sup_free also ends a poisoned one. These calls may allocate; they start, read and write nothing ------------- */
 
-  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md, of which it reads and refuses everything and
-   * keeps the rules of supervision. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
+  /* [S] A machine that has not begun, by a profile in JSON with the fields of docs/profile.md: all of it is checked, and its rules of
+   * supervision are kept. seed decides jitter and spread alone. Its id goes to *sup; end it with sup_free.
    *   PR_EINVAL   the profile is refused; last_error has every error with line, column, field and what is allowed
    *   PR_ELIMIT   65,536 machines exist */
   int32_t (*sup_new)(pr_str profile_json, uint64_t seed, pr_sup *sup);

@@ -329,26 +329,29 @@ impl Allocator {
         if !self.deadlines.may_be_due(now) {
             return now;
         }
-        let mut work = self.spares.take(self.no);
-        let changed = &mut work.changed;
         while let Some((at, id)) = self.deadlines.pop_due(now) {
             self.hosts.with(id, |host| {
                 if host.queued == Some(at) {
                     host.queued = None;
                 }
-                let freed = host
-                    .pool
-                    .end_due(now, &mut |side, range| changed.push((side, range)));
-                self.note(id, host, changed);
-                changed.clear();
-                if freed {
+                if self.end_due(id, host, now) {
                     self.census.free(id);
                 }
                 self.recount(id, host);
             });
         }
-        self.spares.keep(work);
         now
+    }
+
+    /// Ends what is due by `now` on a host, under its lock. Whether numbers can be had again. However much it is,
+    /// no list of it is made.
+    fn end_due(&self, id: HostId, host: &mut Host, now: Monotonic) -> bool {
+        let mut freed = false;
+        while let Some(over) = host.pool.end_next_due(now) {
+            self.watches.note(id, &host.pool, over.side, over.numbers);
+            freed |= over.has_freed;
+        }
+        freed
     }
 
     /// Says how the changed numbers of a host stand now. Called under its lock.

@@ -148,6 +148,14 @@ impl Allocator {
         true
     }
 
+    /// Whether `replica` holds a number on `host` that another replica holds there too: a [`Conflict::Shared`] that
+    /// lasts. Takes the host's lock, allocates nothing.
+    #[must_use]
+    pub fn shares_numbers(&self, host: HostId, replica: ReplicaId) -> bool {
+        let shares = |there: &mut Host| there.pool.shares_numbers(replica);
+        self.hosts.with(host, shares).unwrap_or(false)
+    }
+
     /// Lets numbers rest that records say rest, from `now`. Numbers that are held stay held. Returns
     /// the records of unknown hosts.
     pub fn restore_cooling(

@@ -43,7 +43,9 @@ impl Allocator {
     #[must_use]
     pub fn stats(&self) -> AllocatorStats {
         let (grants, tentative) = self.placements.counts();
-        // Before the sets are locked: who changes them holds a host's lock, as this takes each.
+        let waiting = self.waiting.count() as u64;
+        let watched = self.watches.count() as u64;
+        // Before the sets are read: they are changed under a host's lock, so nobody waits for a host beside them.
         let bytes = self.bytes();
         let sets = self.census.read();
         AllocatorStats {
@@ -53,9 +55,9 @@ impl Allocator {
             hosts_resting: sets.resting.len(),
             grants,
             tentative,
-            waiting: self.waiting.count() as u64,
+            waiting,
             bytes,
-            watched: self.watches.count() as u64,
+            watched,
         }
     }
 }

@@ -96,9 +96,7 @@ impl Allocator {
         let now = self.now();
         if host.pool.next_deadline().is_some_and(|due| due <= now) {
             // What came back to rest was over while the transaction was open.
-            let changed = &mut work.changed;
-            host.pool
-                .end_due(now, &mut |side, range| changed.push((side, range)));
+            self.end_due(step.host, host, now);
             self.census.free(step.host);
         }
         if self.census.looks() != work.looks {

@@ -35,6 +35,8 @@ pub(super) struct Requests {
     anywhere: Awaited,
     /// A copy of them that searches share, and its version.
     published: (u64, Arc<Awaited>),
+    /// Earlier copies, to be written over when no search has them any more.
+    earlier: Vec<Arc<Awaited>>,
 }
 
 /// One who waits.
@@ -44,6 +46,10 @@ pub(super) struct Wait {
     pub(super) wanted: Option<HostId>,
     pub(super) request: PortRequest,
     age: u64,
+}
+
+fn new_copy() -> Arc<Awaited> {
+    Arc::new(Awaited::roomy())
 }
 
 impl Waiting {
@@ -65,7 +71,7 @@ impl Waiting {
         // Under the lock it does not change.
         let version = self.version.load(Ordering::Acquire);
         if requests.published.0 != version {
-            requests.published = (version, Arc::new(requests.anywhere.clone()));
+            requests.publish(version);
         }
         seen.version = version;
         seen.numbers = Arc::clone(&requests.published.1);
@@ -77,7 +83,35 @@ impl Waiting {
     }
 }
 
+/// How many copies are kept for searches that have one still: one each, mostly.
+const COPIES: usize = 8;
+/// How many of them are made when somebody begins to wait, so that no search has to.
+const COPIES_AHEAD: usize = 2;
+
 impl Requests {
+    /// Makes a copy of the numbers awaited anywhere, in the memory of an earlier one.
+    fn publish(&mut self, version: u64) {
+        let unused = |copy: &mut Arc<Awaited>| Arc::get_mut(copy).is_some();
+        let at = self.earlier.iter_mut().position(unused);
+        let mut copy = at.map_or_else(new_copy, |at| self.earlier.swap_remove(at));
+        if let Some(awaited) = Arc::get_mut(&mut copy) {
+            awaited.copy_numbers(&self.anywhere);
+        }
+        let (first, before) = std::mem::replace(&mut self.published, (version, copy));
+        // The very first is none of ours.
+        if first > 0 && self.earlier.len() < COPIES {
+            self.earlier.push(before);
+        }
+    }
+
+    /// Makes copies for searches to come.
+    fn make_copies(&mut self) {
+        self.earlier.reserve(COPIES - self.earlier.len());
+        while self.earlier.len() < COPIES_AHEAD {
+            self.earlier.push(new_copy());
+        }
+    }
+
     /// The numbers that requests name which want `host`.
     pub(super) fn wished_of(&self, host: HostId) -> Awaited {
         let lowest = ReplicaId {
@@ -140,7 +174,12 @@ impl Allocator {
         requests.waits.insert(replica, wait);
         requests.by_age.insert(age, replica);
         match host {
-            None => requests.anywhere.add(request),
+            None => {
+                requests.anywhere.add(request);
+                if !requests.anywhere.is_empty() {
+                    requests.make_copies();
+                }
+            }
             Some(id) => {
                 requests.wished.insert((id, replica));
                 self.hosts.with(id, |host| {

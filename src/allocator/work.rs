@@ -53,6 +53,14 @@ impl Work {
         }
     }
 
+    /// Makes room for so many takes, and for the numbers of one grant.
+    fn make_room(&mut self, takes: usize) -> Result<(), TryReserveError> {
+        const NUMBERS: usize = 512;
+        self.steps.try_reserve_exact(takes)?;
+        self.undo.try_reserve(takes)?;
+        self.changed.try_reserve(NUMBERS.min(takes))
+    }
+
     pub(super) fn is_blank(&self) -> bool {
         self.steps.is_empty() && self.undo.is_empty()
     }
@@ -99,7 +107,11 @@ impl Marks {
 
 /// Work that nobody uses at the moment: a few places, so that threads seldom meet at one.
 #[derive(Debug, Default)]
-pub(super) struct Spares([Spare; SPARES]);
+pub(super) struct Spares {
+    places: [Spare; SPARES],
+    /// For how many takes work has room when it is made.
+    room: usize,
+}
 
 const SPARES: usize = 8;
 
@@ -117,12 +129,17 @@ struct Spare(
 impl Spares {
     /// With work that has room for `takes` takes, unless that is 0.
     pub(super) fn with_room(home: u64, takes: u32) -> Result<Self, TryReserveError> {
-        let spares = Self::default();
+        let mut spares = Self {
+            room: usize::try_from(takes).unwrap_or(0),
+            ..Self::default()
+        };
         if takes > 0 {
+            // Each thread keeps it in a place of its own.
+            for spare in &mut spares.places {
+                spare.0.get_mut().try_reserve(1)?;
+            }
             let mut work = Box::new(Work::new(home));
-            let takes = usize::try_from(takes).unwrap_or(0);
-            work.steps.try_reserve_exact(takes)?;
-            work.undo.try_reserve(takes)?;
+            work.make_room(spares.room)?;
             spares.keep(work);
         }
         Ok(spares)
@@ -132,12 +149,15 @@ impl Spares {
     pub(super) fn take(&self, home: u64) -> Box<Work> {
         let begin = hint();
         for offset in 0..SPARES {
-            let spare = &self.0[(begin + offset) % SPARES];
+            let spare = &self.places[(begin + offset) % SPARES];
             if let Some(work) = spare.0.try_lock().and_then(|mut works| works.pop()) {
                 return work;
             }
         }
-        Box::new(Work::new(home))
+        let mut work = Box::new(Work::new(home));
+        // Without the memory it grows while it is used.
+        let _ = work.make_room(self.room);
+        work
     }
 
     /// Keeps `work`, which is blank, for the next transaction.
@@ -148,7 +168,7 @@ impl Spares {
         work.scratch.listed.host = None;
         let begin = hint();
         for offset in 0..SPARES {
-            let spare = &self.0[(begin + offset) % SPARES];
+            let spare = &self.places[(begin + offset) % SPARES];
             if let Some(mut works) = spare.0.try_lock() {
                 works.push(work);
                 return;

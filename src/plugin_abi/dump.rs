@@ -178,7 +178,7 @@ fn grants(context: &Context, to: &mut String) -> fmt::Result {
         slot = register.some_living(from, |handle| {
             total += 1;
             if total <= MOST
-                && let Ok((record, numbers)) = record_of(&register, handle)
+                && let Ok((record, numbers)) = record_of(context.allocator(), &register, handle)
             {
                 all.push((record, numbers.collect::<Vec<u16>>()));
             }
@@ -242,7 +242,7 @@ fn key(who: &PrWant, to: &mut String) -> fmt::Result {
 }
 
 fn waits(context: &Context, to: &mut String) -> fmt::Result {
-    let (all, total) = context.register().waiting(MOST);
+    let (all, total) = context.register().waits.listed(MOST);
     writeln!(to, "waits: {total}")?;
     for who in &all {
         write!(to, "  ")?;

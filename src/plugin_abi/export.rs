@@ -201,7 +201,7 @@ impl Cycle {
             let register = context.register();
             slot = register.some_living(from, |handle| {
                 // It lives, as the register said.
-                if let Ok((record, numbers)) = record_of(&register, handle)
+                if let Ok((record, numbers)) = record_of(context.allocator(), &register, handle)
                     && !piece.push(record, numbers)
                 {
                     full = Some(Place::Grants(handle.slot()));

@@ -250,7 +250,7 @@ impl fmt::Display for Detail {
             Self::Size(what, size, known) => {
                 write!(
                     f,
-                    ": {what} has size {size}, where {known} to 4096 can be read"
+                    ": {what} has size {size}: write its sizeof, {known} to 4096"
                 )
             }
             Self::Told(words) => write!(f, ": {words}"),

@@ -1,6 +1,6 @@
 //! What a person reads who asks `last_error`: what was refused, its value, and what can stand there.
 
-use super::caller_test::*;
+use crate::plugin_abi::caller_test::*;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::pr_get_api;
 use crate::plugin_abi::types::*;
@@ -58,6 +58,19 @@ fn one_bad_host_among_many_is_found_by_its_place() {
     said(
         "an argument is malformed: hosts[0]: host.flags: PR_HOST_LOWEST and PR_HOST_RANDOM exclude each other",
     );
+}
+
+#[test]
+fn who_forgot_a_size_is_told_to_write_it() {
+    let mut ctx = 0;
+    let forgotten = PrConfig {
+        size: 0,
+        ..config()
+    };
+    // SAFETY: every pointer is to a live local.
+    let code = in_turn(|| unsafe { (api().create)(&raw const forgotten, &raw mut ctx) });
+    assert_eq!(code, PR_EINVAL);
+    said("an argument is malformed: config has size 0: write its sizeof, 80 to 4096");
 }
 
 #[test]

@@ -619,8 +619,12 @@ fn records_come_back_under_new_ids_and_conflicts_are_kept_and_counted() {
         all.iter().filter(|e| e.state == PR_E_UNCONFIRMED).count(),
         4
     );
-    // A replica that says again what it said before is believed.
-    assert_eq!(again.report(grants[0].id, 2, 9, PR_E_READY), PR_OK);
+    // What was said before the record, and arrives late, is not; a replica that says again what it said last is believed.
+    let report = |run, seq, state| again.report(grants[0].id, run, seq, state);
+    assert_eq!(report(2, 8, PR_E_NOT_READY), PR_ESTALE);
+    assert_eq!(report(1, 10, PR_E_NOT_READY), PR_ESTALE);
+    assert_eq!(report(2, 9, PR_E_READY), PR_OK);
+    assert_eq!(report(2, 9, PR_E_NOT_READY), PR_ESTALE);
     let txn = again.begin(5000);
     assert_eq!(again.reserve(txn, want(1, 0, web, 0)).0, PR_EEXIST);
     assert_eq!(again.commit(txn), PR_OK);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::identity::{HostName, Incarnation};
+use crate::allocator::Allocator;
+use crate::identity::{HostId, HostName, Incarnation};
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::entry::{Class, inside};
 use crate::plugin_abi::failure::Failure;
@@ -62,7 +63,7 @@ pub(super) unsafe extern "C" fn grant_get(
         let handle = Handle::read(id, Kind::Alloc)?;
         let _alone = context.hot()?;
         let register = context.register();
-        let (found, numbers) = record_of(&register, handle)?;
+        let (found, numbers) = record_of(context.allocator(), &register, handle)?;
         need.set(found.n_ports);
         ports.fits(found.n_ports)?;
         ports.fill(numbers);
@@ -72,13 +73,16 @@ pub(super) unsafe extern "C" fn grant_get(
 }
 
 /// A grant as a record, and every number of it.
-pub(super) fn record_of(
-    register: &Register,
+pub(super) fn record_of<'a>(
+    allocator: &Allocator,
+    register: &'a Register,
     handle: Handle,
-) -> Result<(PrRec, impl Iterator<Item = u16> + use<'_>), Failure> {
+) -> Result<(PrRec, impl Iterator<Item = u16> + use<'a>), Failure> {
     let entered = register.get(handle)?;
     let host = register.hosts.get(&entered.host);
-    let shared = register.conflicts.contains(&entered.replica);
+    // Only those can that ever did.
+    let shared = register.conflicts.contains(&entered.replica)
+        && host.is_some_and(|host| allocator.shares_numbers(HostId(host.index), entered.replica));
     let reported = entered.reported;
     let record = PrRec {
         who: PrWant {

@@ -100,7 +100,7 @@ fn wrong_sizes_flags_and_limits_make_no_context() {
     let refused = |config: PrConfig| {
         let mut ctx = 7;
         // SAFETY: every pointer is to a live local.
-        let code = unsafe { (api().create)(&raw const config, &raw mut ctx) };
+        let code = in_turn(|| unsafe { (api().create)(&raw const config, &raw mut ctx) });
         assert_eq!(ctx, 7, "an output was written on refusal");
         code
     };
@@ -449,22 +449,42 @@ fn a_malformed_profile_is_refused_with_its_reason() {
     assert_eq!(caller.try_profile("web.alice", &[]), Ok(0));
 }
 
+/// Keeps level, code and length of the last line in `ud`.
+unsafe extern "C" fn keep_line(
+    ud: *mut std::ffi::c_void,
+    level: i32,
+    code: i32,
+    _: *const std::ffi::c_char,
+    n: u64,
+) {
+    // SAFETY: `ud` is a live local of the test.
+    unsafe { ud.cast::<(i32, i32, u64)>().write((level, code, n)) };
+}
+
+#[test]
+fn a_call_that_outlives_its_context_tells_the_log_no_more() {
+    let mut logged = (0, 0, 0_u64);
+    let caller = Caller::with(&PrConfig {
+        ud: (&raw mut logged).cast(),
+        log: Some(keep_line),
+        ..config()
+    });
+    let code: i32 = inside(caller.ctx, Kind::Context, Class::Report, |context, _| {
+        context.log(6, PR_OK, "before");
+        assert_eq!(destroy(caller.ctx), PR_OK);
+        context.log(6, PR_OK, "afterwards");
+        Ok(PR_OK)
+    });
+    assert_eq!(code, PR_OK);
+    assert_eq!(logged, (6, PR_OK, 6));
+}
+
 #[test]
 fn a_caught_panic_poisons_its_context_and_no_other() {
-    unsafe extern "C" fn log(
-        ud: *mut std::ffi::c_void,
-        level: i32,
-        code: i32,
-        _: *const std::ffi::c_char,
-        n: u64,
-    ) {
-        // SAFETY: `ud` is the live local below.
-        unsafe { ud.cast::<(i32, i32, u64)>().write((level, code, n)) };
-    }
     let mut logged = (0, 0, 0_u64);
     let poisoned = Caller::with(&PrConfig {
         ud: (&raw mut logged).cast(),
-        log: Some(log),
+        log: Some(keep_line),
         ..config()
     });
     let sound = Caller::new();

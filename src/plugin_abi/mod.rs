@@ -21,10 +21,13 @@ mod caller_test;
 pub mod constants;
 mod context;
 mod contexts;
+#[cfg(test)]
+mod contract_test;
 mod cushion;
 mod dump;
 #[cfg(test)]
 mod dump_test;
+mod entered;
 mod entry;
 mod eventfd;
 mod explain;
@@ -76,9 +79,12 @@ mod text_test;
 mod trial;
 mod txn;
 pub mod types;
+mod waiting;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+#[cfg(test)]
+mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;

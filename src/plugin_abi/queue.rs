@@ -1,7 +1,10 @@
 //! What calls of any thread leave for the next cycle, in order.
 //!
 //! What hot calls leave has its room from the start: the stop and the end of each grant, each at most once before
-//! the queue is taken, and the end of each wait. Reports bring the room for theirs.
+//! the queue is taken, and the end of each wait. Reports bring the room for theirs, and a newer one takes the place of
+//! an older one about the same: however often hosts report while no cycle begins, each is here once.
+
+use std::collections::BTreeMap;
 
 use crate::allocator::HostState;
 use crate::identity::{HostId, HostName, ReplicaId};
@@ -25,7 +28,19 @@ pub(super) enum Queued {
     Networks(HostName, Option<NetworkSet>),
     Foreign(Box<(HostName, Vec<Foreign>)>),
     Conflict(Box<RefusedBind>),
-    Wait(Box<(ReplicaId, Option<HostId>, PortRequest)>),
+    Wait(Box<Wait>),
+    /// A newer report about the same came after it.
+    Superseded,
+}
+
+/// One who waits from now on.
+#[derive(Clone, Debug)]
+pub(super) struct Wait {
+    pub(super) replica: ReplicaId,
+    pub(super) host: Option<HostId>,
+    pub(super) request: PortRequest,
+    /// The pools have never heard of it.
+    pub(super) is_new: bool,
 }
 
 /// A number that a replica could not bind.
@@ -38,7 +53,35 @@ pub(super) struct RefusedBind {
     pub(super) at: Monotonic,
 }
 
+/// What a report is about: of two about the same, only the newer one counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    State(HostName),
+    Networks(HostName),
+    Foreign(HostName),
+    Conflict(HostName, Port, Protocol),
+    Wait(ReplicaId),
+}
+
 impl Queued {
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::State(host, _) => Some(Subject::State(host.clone())),
+            Self::Networks(host, _) => Some(Subject::Networks(host.clone())),
+            Self::Foreign(report) => Some(Subject::Foreign(report.0.clone())),
+            Self::Conflict(refused) => {
+                let (port, protocol) = (refused.port, refused.protocol);
+                Some(Subject::Conflict(refused.host.clone(), port, protocol))
+            }
+            Self::Wait(wait) => Some(Subject::Wait(wait.replica)),
+            _ => None,
+        }
+    }
+
+    const fn is_superseded(&self) -> bool {
+        matches!(self, Self::Superseded)
+    }
+
     /// The slot of a grant that it is about.
     const fn slot(&self) -> Option<u32> {
         match self {
@@ -56,6 +99,9 @@ pub(super) struct Queue {
     hot: usize,
     /// How many of theirs there can be.
     most_hot: usize,
+    /// Where the newest report about each subject is.
+    newest: BTreeMap<Subject, usize>,
+    superseded: usize,
 }
 
 impl Queue {
@@ -68,11 +114,23 @@ impl Queue {
             entries: room::list(most_hot, "room for releases")?,
             hot: 0,
             most_hot,
+            newest: BTreeMap::new(),
+            superseded: 0,
         })
     }
 
-    /// What a report leaves.
+    /// What a report leaves. Of two about the same the newer one stays, at the end; of two waits the older one, which
+    /// keeps its place.
     pub(super) fn push(&mut self, queued: Queued) {
+        if let Some(subject) = queued.subject() {
+            let is_wait = matches!(queued, Queued::Wait(_));
+            match self.newest.get(&subject).copied() {
+                Some(_) if is_wait => return,
+                Some(older) => self.supersede(older),
+                None => {}
+            }
+            self.newest.insert(subject, self.entries.len());
+        }
         // Hot calls find their room behind it.
         let still = self.most_hot.saturating_sub(self.hot);
         self.entries.reserve(still + 1);
@@ -85,8 +143,38 @@ impl Queue {
         self.entries.push(queued);
     }
 
+    /// One who waited does not any more, as a report says.
+    pub(super) fn stop_waiting(&mut self, replica: ReplicaId) {
+        if let Some(at) = self.newest.remove(&Subject::Wait(replica)) {
+            let is_new = matches!(&self.entries[at], Queued::Wait(wait) if wait.is_new);
+            self.supersede(at);
+            if is_new {
+                return;
+            }
+        }
+        self.push(Queued::StopWaiting(replica));
+    }
+
+    /// What stands there counts no more. Once most do not, they are taken out.
+    fn supersede(&mut self, at: usize) {
+        self.entries[at] = Queued::Superseded;
+        self.superseded += 1;
+        if self.superseded > FEW && self.superseded > self.entries.len() / 2 {
+            self.entries.retain(|queued| !queued.is_superseded());
+            self.superseded = 0;
+            self.find_newest();
+        }
+    }
+
+    fn find_newest(&mut self) {
+        let subjects = self.entries.iter().map(Queued::subject).zip(0..);
+        self.newest = subjects
+            .filter_map(|(subject, at)| Some((subject?, at)))
+            .collect();
+    }
+
     pub(super) const fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.superseded
     }
 
     /// Takes out everything about the grants of some slots.
@@ -95,8 +183,12 @@ impl Queue {
         self.entries
             .retain(|queued| !queued.slot().is_some_and(&is_lost));
         self.hot = self.hot.saturating_sub(before - self.entries.len());
+        self.find_newest();
     }
 }
+
+/// So many superseded entries are not worth moving the others.
+const FEW: usize = 64;
 
 impl Cycle {
     /// Lets the allocator know what calls of other threads left in the register.
@@ -109,6 +201,8 @@ impl Cycle {
         }
         self.queue.entries = entries;
         self.queue.hot = 0;
+        self.queue.newest.clear();
+        self.queue.superseded = 0;
     }
 
     /// Whether the allocator knew what it is about.
@@ -153,12 +247,12 @@ impl Cycle {
                 })
             }
             Queued::Wait(wait) => {
-                let (replica, host, request) = &*wait;
-                allocator.wait(*replica, *host, request);
+                allocator.wait(wait.replica, wait.host, &wait.request);
                 // What it waits for may have come free before it said so.
                 allocator.look_again();
                 true
             }
+            Queued::Superseded => true,
         }
     }
 }

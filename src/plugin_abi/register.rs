@@ -7,178 +7,35 @@
 //! ended keeps its slot until the allocator knows, and stays there to be looked at (for the numbers that
 //! its replica had) until the slot is used again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::allocator::AfterRelease;
-use crate::identity::{HostId, HostName, Incarnation, NetworkName, ReplicaId};
+use crate::identity::{HostName, NetworkName, ReplicaId};
 use crate::plugin_abi::board::{Chosen, HostNo};
 use crate::plugin_abi::constants::{PR_ANY, PR_ENOENT, PR_ESTATE};
 use crate::plugin_abi::context::Limits;
+pub(super) use crate::plugin_abi::entered::{
+    Entered, Entry, Key, Numbers, Placed, Reported, Stage, replica_id,
+};
 use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::{Handle, Kind, SLOTS, Slots};
+use crate::plugin_abi::handle::{Handle, Kind, Slots};
 use crate::plugin_abi::key_index::{JobIndex, KeyIndex};
 use crate::plugin_abi::network::Addresses;
 use crate::plugin_abi::profile::Profile;
 use crate::plugin_abi::queue::{Queue, Queued};
 use crate::plugin_abi::room;
 use crate::plugin_abi::types::PrWant;
+use crate::plugin_abi::waiting::Waits;
 use crate::port::PortRange;
-use crate::port_pool::{GrantedPort, PortGrant};
+use crate::port_pool::{PortGrant, SpareRooms};
 use crate::time::Monotonic;
-
-/// What a scheduler calls a replica; its incarnations share it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    pub(super) job: u64,
-    pub(super) step: u32,
-    pub(super) replica: u32,
-}
-
-impl From<&PrWant> for Key {
-    fn from(want: &PrWant) -> Self {
-        Self {
-            job: want.job,
-            step: want.step,
-            replica: want.replica,
-        }
-    }
-}
-
-/// The numbers of each port of a profile, in its order.
-pub(super) type Numbers = SmallVec<[PortRange; 4]>;
-
-/// Room for more numbers than a slot has, lent to those slots that need it.
-#[derive(Debug)]
-struct Rooms {
-    spare: Vec<Numbers>,
-    made: usize,
-}
-
-impl Rooms {
-    fn new(most: u32) -> Result<Self, Failure> {
-        Ok(Self {
-            spare: room::list(most as usize, "room for numbers")?,
-            made: 0,
-        })
-    }
-
-    /// Holds `numbers` in the place of those that the slot held `before`. Allocates if more slots than ever need
-    /// more room than they have, and then for as many again.
-    fn keep(&mut self, mut before: Numbers, numbers: &[PortRange]) -> Numbers {
-        before.clear();
-        let is_large = numbers.len() > before.inline_size();
-        if is_large && !before.spilled() {
-            if self.spare.is_empty() {
-                let most = self.spare.capacity().saturating_sub(self.made);
-                let more = self.made.clamp(1, most.max(1));
-                let room = || Numbers::with_capacity(numbers.len().next_power_of_two());
-                self.spare.extend(std::iter::repeat_with(room).take(more));
-                self.made += more;
-            }
-            before = self.spare.pop().unwrap_or_default();
-        } else if !is_large && before.spilled() {
-            self.spare.push(std::mem::take(&mut before));
-        }
-        before.extend_from_slice(numbers);
-        before
-    }
-}
-
-/// A grant from reserve to release.
-#[derive(Debug)]
-pub(super) struct Entered {
-    pub(super) key: Key,
-    pub(super) incarnation: u32,
-    pub(super) host: HostNo,
-    pub(super) profile: Arc<Profile>,
-    pub(super) numbers: Numbers,
-    pub(super) replica: ReplicaId,
-    pub(super) stage: Stage,
-    pub(super) reported: Reported,
-    /// How it ended, until the allocator knows.
-    leaving: Option<(Monotonic, AfterRelease)>,
-    /// Whether it ended and is found by its key.
-    is_former: bool,
-    /// Whether readers are yet to be told of the slot.
-    is_dirty: bool,
-}
-
-impl Entered {
-    /// Its numbers with their names.
-    pub(super) fn ports(&self) -> impl Iterator<Item = GrantedPort> + '_ {
-        let wanted = self.profile.request.as_slice().iter();
-        wanted
-            .zip(&self.numbers)
-            .map(|(wanted, numbers)| GrantedPort {
-                name: wanted.name.clone(),
-                protocol: wanted.protocol,
-                numbers: *numbers,
-            })
-    }
-}
-
-/// A new grant, without its numbers.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) incarnation: u32,
-    pub(super) host: HostNo,
-    pub(super) profile: Arc<Profile>,
-}
-
-/// A grant as readers share it.
-#[derive(Debug)]
-pub(super) struct Placed {
-    pub(super) handle: Handle,
-    pub(super) key: Key,
-    pub(super) incarnation: u32,
-    pub(super) host: HostNo,
-    pub(super) profile: Arc<Profile>,
-    pub(super) grant: PortGrant,
-}
-
-/// What the allocator calls the grant under `handle`. Not the scheduler's own numbers: one service
-/// may have a replica 0 in each of many jobs.
-pub(super) fn replica_id(profile: &Profile, handle: Handle) -> ReplicaId {
-    ReplicaId {
-        service: profile.service_id,
-        index: handle.slot(),
-        incarnation: Incarnation(handle.generation()),
-    }
-}
-
-/// How firm a grant is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Tentative,
-    Held,
-    Releasing,
-}
-
-/// The newest report of a replica, for its record.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reported {
-    pub(super) seq: u64,
-    pub(super) run: u32,
-    pub(super) state: u32,
-    pub(super) restarts: u32,
-}
 
 /// Where a host stands.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) name: HostName,
     pub(super) index: u32,
-}
-
-/// One who waits.
-#[derive(Debug)]
-struct Waiting {
-    want: PrWant,
-    replica: ReplicaId,
 }
 
 /// The grants of one context.
@@ -188,12 +45,10 @@ pub(super) struct Register {
     pub(super) profiles: Vec<Option<Arc<Profile>>>,
     /// Dropped, but of use to a grant still. A hot call that lets go of one is never the last.
     dropped: Vec<Arc<Profile>>,
-    waits: Slots<Waiting>,
-    waits_by_key: BTreeMap<(Key, u32), Handle>,
-    /// Who waits and fits, until it is told; each once.
-    woken: VecDeque<Handle>,
+    pub(super) waits: Waits,
     allocs: Slots<Entered>,
-    rooms: Rooms,
+    /// Room for more numbers than a slot has, lent to those slots that need it.
+    rooms: SpareRooms<PortRange>,
     by_key: KeyIndex,
     by_job: JobIndex,
     /// Grants that ended: those that leave, and the newest of each key.
@@ -229,11 +84,9 @@ impl Register {
         Ok(Self {
             profiles: Vec::new(),
             dropped: Vec::new(),
-            waits: Slots::new(Kind::Wait, context, limits.waits)?,
-            waits_by_key: BTreeMap::new(),
-            woken: VecDeque::new(),
+            waits: Waits::new(context, limits.waits)?,
             allocs: Slots::new(Kind::Alloc, context, most)?,
-            rooms: Rooms::new(most)?,
+            rooms: SpareRooms::for_most(most as usize),
             by_key: KeyIndex::new(most)?,
             by_job: JobIndex::new(most)?,
             former: KeyIndex::new(most)?,
@@ -350,17 +203,21 @@ impl Register {
         } = entry;
         let rooms = &mut self.rooms;
         let entered = self.allocs.insert_with(|ended| {
-            let (before, is_dirty) = match ended {
+            let (mut room, is_dirty) = match ended {
                 Some(ended) => (ended.numbers, ended.is_dirty),
                 None => (Numbers::new(), false),
             };
+            // In the place of those that the slot held before.
+            room.clear();
+            rooms.fit(&mut room, numbers.len());
+            room.extend_from_slice(numbers);
             Entered {
                 replica: replica_id(&profile, handle),
                 key,
                 incarnation,
                 host,
                 profile,
-                numbers: rooms.keep(before, numbers),
+                numbers: room,
                 stage: Stage::Tentative,
                 reported: Reported::default(),
                 leaving: None,
@@ -380,7 +237,7 @@ impl Register {
             entered.stage = Stage::Held;
             let place = (entered.key, entered.incarnation);
             self.touch(handle.slot());
-            if let Some(replica) = self.stop_waiting(place) {
+            if let Some(replica) = self.waits.take(place) {
                 self.queue.push_hot(Queued::StopWaiting(replica));
             }
         }
@@ -394,89 +251,17 @@ impl Register {
         self.addresses.insert(chosen.host, chosen.addresses);
     }
 
-    /// Notes that a key waits; said again, it keeps its place among those who wait for the same.
+    /// Notes that a key waits.
     pub(super) fn wait(&mut self, want: &PrWant, profile: &Profile) -> Result<(), Failure> {
-        let place = (Key::from(want), want.incarnation);
-        let known = self.waits_by_key.get(&place).copied();
-        let known = known.and_then(|handle| self.waits.get(handle));
-        let replica = match known {
-            Some(it) if it.want.profile == want.profile && it.want.host == want.host => it.replica,
-            _ => {
-                let before = self.stop_waiting(place).map(Queued::StopWaiting);
-                before
-                    .into_iter()
-                    .for_each(|queued| self.queue.push(queued));
-                let handle = self.waits.next()?;
-                let replica = ReplicaId {
-                    service: profile.service_id,
-                    // Above those of all grants.
-                    index: SLOTS + handle.slot(),
-                    incarnation: Incarnation(handle.generation()),
-                };
-                let want = *want;
-                self.waits.insert(Waiting { want, replica })?;
-                self.waits_by_key.insert(place, handle);
-                replica
-            }
-        };
-        let host = (want.host != PR_ANY).then_some(HostId(want.host));
-        let wait = (replica, host, profile.request.clone());
-        self.queue.push(Queued::Wait(Box::new(wait)));
-        Ok(())
+        self.waits.put(want, profile, &mut self.queue)
     }
 
-    /// Forgets that a key waits; who the allocator is to be told of, if it did.
-    fn stop_waiting(&mut self, place: (Key, u32)) -> Option<ReplicaId> {
-        let handle = self.waits_by_key.remove(&place)?;
-        self.waits.remove(handle).map(|waiting| waiting.replica)
-    }
-
-    /// As the scheduler wishes.
+    /// Forgets that a key waits, as the scheduler wishes.
     pub(super) fn drop_wait(&mut self, want: &PrWant) -> Result<(), Failure> {
-        let replica = self.stop_waiting((Key::from(want), want.incarnation));
+        let replica = self.waits.take((Key::from(want), want.incarnation));
         let replica = replica.ok_or(Failure::value(PR_ENOENT, "job", want.job))?;
-        self.queue.push(Queued::StopWaiting(replica));
+        self.queue.stop_waiting(replica);
         Ok(())
-    }
-
-    /// Who waits, by key, `most` of them, and how many there are.
-    pub(super) fn waiting(&self, most: usize) -> (Vec<PrWant>, usize) {
-        let all = self.waits_by_key.values();
-        let all = all.filter_map(|handle| self.waits.get(*handle));
-        let told = all.map(|waiting| waiting.want).take(most);
-        (told.collect(), self.waits_by_key.len())
-    }
-
-    /// Whether anybody waits.
-    pub(super) fn has_waits(&self) -> bool {
-        !self.waits_by_key.is_empty()
-    }
-
-    /// Who waits and fits now, oldest first, to be told.
-    pub(super) fn wake(&mut self, context: Handle, woken: Vec<ReplicaId>) {
-        for replica in woken {
-            let slot = replica.index.wrapping_sub(SLOTS);
-            let handle = context.wait(slot, replica.incarnation.0);
-            if self.waits.get(handle).is_some() && !self.woken.contains(&handle) {
-                self.woken.push_back(handle);
-            }
-        }
-    }
-
-    /// The next one to be told that it fits. Who waits no more is left out.
-    pub(super) fn next_woken(&mut self) -> Option<PrWant> {
-        while let Some(handle) = self.woken.pop_front() {
-            if let Some(waiting) = self.waits.get(handle) {
-                return Some(waiting.want);
-            }
-        }
-        None
-    }
-
-    /// Whether somebody is left to be told.
-    pub(super) fn has_woken(&self) -> bool {
-        let mut woken = self.woken.iter();
-        woken.any(|handle| self.waits.get(*handle).is_some())
     }
 
     /// Lets `release` act on every grant of a job, of one step of it or of any.

@@ -28,11 +28,12 @@ pub(super) unsafe extern "C" fn pump(ctx: PrCtx, now_ms: u64, next_ms: *mut u64)
             let mut cycle = context.between()?;
             if cycle.open.is_none() {
                 cycle.apply_queue(context);
-                if context.register().has_waits() {
+                let nobody_waits = context.register().waits.is_empty();
+                if !nobody_waits {
                     let woken = cycle.allocator.take_woken(now);
                     let mut register = context.register();
-                    register.wake(context.handle(), woken);
-                    if register.has_woken() {
+                    register.waits.wake(context.handle(), woken);
+                    if register.waits.has_woken() {
                         drop(register);
                         context.doorbell.tell();
                     }

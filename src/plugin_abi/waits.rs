@@ -106,12 +106,12 @@ pub(super) unsafe extern "C" fn wait_next(
         let mut register = context.register();
         let mut told = 0;
         while told < cap
-            && let Some(want) = register.next_woken()
+            && let Some(want) = register.waits.next_woken()
         {
             room.set(told, want);
             told += 1;
         }
-        let is_left = register.has_woken();
+        let is_left = register.waits.has_woken();
         drop(register);
         if is_left {
             context.doorbell.tell();
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C" fn wait_fd(ctx: PrCtx, fd: *mut i32) -> i32 {
         let fd = unsafe { Output::new(fd, "fd") }?;
         let number = context.doorbell.number()?;
         // Whom a pump found before there was a bell.
-        if context.register().has_woken() {
+        if context.register().waits.has_woken() {
             context.doorbell.tell();
         }
         fd.set(number);

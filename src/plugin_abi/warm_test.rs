@@ -17,6 +17,8 @@ const WORDS: u32 = 8;
 const USED: u32 = 8;
 const FIRST: u16 = 20_000;
 const LAST: u16 = 20_399;
+/// One of those, which a profile names.
+const FIXED: u16 = 20_007;
 /// Far fewer than come and go, so that slots are used again.
 const MOST_ALLOCS: u32 = 1_000;
 
@@ -129,9 +131,17 @@ impl Scheduler {
             caller.profile("fix.alice", &[fixed("http", 8080), any("rpc")]),
             caller.profile("mix.alice", &[block, udp, pair, narrowed]),
             caller.profile("db.bob", &[any("sql")]),
-            caller.profile("in.bob", &[fixed("low", 20_007), pair]),
+            caller.profile("in.bob", &[fixed("low", FIXED), pair]),
             caller.profile("big.bob", &many),
             caller.profile("none.bob", &[]),
+            caller.profile("six.bob", &many[..6]),
+            caller.profile(
+                "one.carol",
+                &[PrPort {
+                    proto: PR_TCP_UDP,
+                    ..any("one")
+                }],
+            ),
         ];
         Self {
             caller,
@@ -442,6 +452,103 @@ impl Scheduler {
         }
     }
 
+    /// Takes what the profile asks for on a host until nothing is left, `most` grants at most.
+    fn fill(&mut self, host: u32, profile: u32, most: usize) -> Vec<(PrAlloc, PrWant)> {
+        let txn = self.begin();
+        let mut taken = Vec::new();
+        while taken.len() < most {
+            self.next_job += 1;
+            let want = want(1_000_000 + self.next_job, 0, profile, host);
+            if self.reserve(txn, "reserve", 0, &[want], 256) != PR_OK {
+                break;
+            }
+            taken.push((self.grants[0].id, want));
+        }
+        self.commit(txn);
+        taken
+    }
+
+    /// Ends grants one millisecond after the other.
+    fn end(&mut self, grants: impl IntoIterator<Item = (PrAlloc, PrWant)>, flags: u32) {
+        for (id, _) in grants {
+            self.now += 1;
+            let (mut rc, now) = (0, self.now);
+            let confirm = self.caller.api.release_confirm;
+            // SAFETY: one live id, and room for its code.
+            let code =
+                unsafe { confirm(self.caller.ctx, &raw const id, 1, flags, now, &raw mut rc) };
+            assert_eq!(code, PR_OK, "{}", last_error());
+        }
+    }
+
+    /// A cycle in which nothing is asked, later.
+    fn later(&mut self, ms: u64) {
+        self.now += ms;
+        let txn = self.begin();
+        self.commit(txn);
+    }
+
+    /// Each host has the greatest number of grants that can be, of numbers that cool, and of runs of free and of
+    /// cooling ones; each slot the most ports; the numbers that are asked for cool for each service at once.
+    fn make_warm(&mut self) {
+        const LONG: u64 = 10_000;
+        let last = *self.profiles.last().unwrap();
+        for host in 0..USED {
+            let all = self.fill(host, last, usize::MAX);
+            assert_eq!(all.len(), usize::from(LAST - FIRST) + 1);
+            self.end(all, 0);
+            self.later(LONG);
+            let all = self.fill(host, last, usize::MAX);
+            self.end(all.iter().step_by(2).copied(), PR_REL_NO_COOL);
+            self.later(1);
+            self.end(all.iter().skip(1).step_by(2).copied(), 0);
+            self.later(LONG);
+        }
+        let with_many = [self.profiles[5], self.profiles[7]];
+        for profile in with_many {
+            for _ in 0..6 {
+                let mut all = Vec::new();
+                for host in 0..USED {
+                    all.extend(self.fill(host, profile, 33));
+                }
+                assert_eq!(all.len(), 33 * USED as usize);
+                self.end(all, PR_REL_NO_COOL);
+                self.later(1);
+            }
+        }
+        let profiles = self.profiles.clone();
+        let mut cooling = Vec::new();
+        for (host, profile) in (0..USED).zip(profiles) {
+            // Only one number is left that "any" may have, the one that somebody asks for as fixed; that of those
+            // who need more is among the first.
+            let all = self.fill(host, last, usize::MAX);
+            let is_kept = |number: u16| (FIXED..FIXED + 40).contains(&number);
+            let (kept, others): (Vec<_>, Vec<_>) = all
+                .into_iter()
+                .partition(|(id, _)| is_kept(self.first_number(*id)));
+            self.end(kept, PR_REL_NO_COOL);
+            self.later(1);
+            cooling.extend(self.fill(host, profile, usize::MAX.min(40)));
+            self.end(others, PR_REL_NO_COOL);
+            self.later(1);
+        }
+        self.end(cooling, 0);
+        self.later(1);
+        self.later(LONG);
+    }
+
+    fn first_number(&mut self, id: PrAlloc) -> u16 {
+        let (mut record, mut need) = (no_record(), 0);
+        let (ctx, ports) = (self.caller.ctx, self.ports.as_mut_ptr());
+        let get = self.caller.api.grant_get;
+        // SAFETY: room for so many numbers.
+        assert_eq!(
+            unsafe { get(ctx, id, &raw mut record, ports, 256, &raw mut need) },
+            PR_OK
+        );
+        self.ports[0]
+    }
+
     /// What is not hot: readers are told, a host's state changes.
     fn rest(&mut self) {
         self.caller.pump(self.now);
@@ -486,21 +593,37 @@ fn no_record() -> PrRec {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may be told to take longer"
+)]
 fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
     last_error();
-    // Each host has more of everything than it will have later, and more of it cools at once: what it needs grows
-    // with that alone.
-    scheduler.turns(6_000, 450);
+    scheduler.make_warm();
+    // The room that one cycle needs for itself.
+    scheduler.turns(600, 250);
     scheduler.counted.clear();
     let turns = if std::env::var_os("PORTREEVE_LONG").is_some() {
         1_000_000
-    } else {
+    } else if cfg!(debug_assertions) {
         3_000
+    } else {
+        100_000
     };
-    scheduler.pace = 40;
-    scheduler.turns(turns, 250);
+    // Any load, and any course of the clock: numbers cool for long and many at once, or hardly at all.
+    for (pace, peak) in [
+        (40, 250),
+        (1, 300),
+        (15, 120),
+        (400, 250),
+        (5_000, 30),
+        (3, 300),
+    ] {
+        scheduler.pace = pace;
+        scheduler.turns(turns / 6, peak);
+    }
     println!(
         "{turns} cycles: {:#?}, {:?}",
         scheduler.counted, scheduler.same

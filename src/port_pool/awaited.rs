@@ -11,6 +11,8 @@ use super::{PortRequest, Side};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Awaited {
     counts: BTreeMap<(Side, u16), u32>,
+    /// How many numbers have a count.
+    many: usize,
     numbers: [NumberSet; 2],
 }
 
@@ -21,6 +23,11 @@ impl Awaited {
             let number = port.number();
             *self.counts.entry((*side, number)).or_default() += 1;
             self.numbers[side.index()].insert(Span::single(number));
+        }
+        self.many = self.counts.len();
+        // Who stops waiting may leave a gap in a run.
+        for numbers in &mut self.numbers {
+            numbers.make_room(self.many);
         }
     }
 
@@ -36,12 +43,21 @@ impl Awaited {
                 }
             }
         }
+        self.many = self.counts.len();
+    }
+
+    /// No number, with room for any: it may become a copy of every other without more memory.
+    pub(crate) fn roomy() -> Self {
+        let mut roomy = Self::default();
+        roomy.numbers.iter_mut().for_each(NumberSet::flatten);
+        roomy
     }
 
     /// Becomes the same to who searches: the numbers, without how many wait for each. Allocates nothing once
     /// there is the room.
     pub(crate) fn copy_numbers(&mut self, from: &Self) {
         self.counts.clear();
+        self.many = from.many;
         self.numbers.clone_from(&from.numbers);
     }
 
@@ -54,13 +70,13 @@ impl Awaited {
     /// How many numbers are awaited, each side for itself.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.counts.len()
+        self.many
     }
 
     /// Whether nobody waits for a number.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+        self.many == 0
     }
 
     /// The awaited numbers of one side.

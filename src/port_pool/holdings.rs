@@ -1,13 +1,12 @@
 //! What replicas hold on one host: compact slots that are used again, found by replica.
 
-use smallvec::SmallVec;
-
 use crate::identity::ReplicaId;
 use crate::port::Protocol;
 
 use super::number_runs::refill;
 use super::replica_index::ReplicaIndex;
 use super::span::Span;
+use super::spare_rooms::{Room, SpareRooms};
 use super::{GrantedPort, Phase, PortGrant, PortRequest, Side};
 
 /// What one replica holds. Fits in a cache line: who holds a number is found by a walk over all.
@@ -24,7 +23,7 @@ pub(super) struct Holding {
 }
 
 /// The numbers of a few ports inside the slot, of more beside it.
-type Spans = SmallVec<[Span; 4]>;
+type Spans = Room<Span>;
 
 /// Every holding of a host.
 #[derive(Debug, Default)]
@@ -32,9 +31,7 @@ pub(super) struct Holdings {
     slots: Vec<Holding>,
     vacant: Vec<u32>,
     /// Room for the numbers of many ports that is not in use, whichever slot it was made for.
-    spare_rooms: Vec<Spans>,
-    /// How many such rooms there are, used and spare.
-    rooms: usize,
+    spare_rooms: SpareRooms<Span>,
     /// How many are being released: mostly none, and then who holds is known to hold.
     releasing: u32,
     index: ReplicaIndex,
@@ -116,8 +113,9 @@ impl Holdings {
         // Of each slot an entry of the index, which keeps a third of its places free.
         const INDEXED: usize = 24;
         let rooms = self.slots.iter().map(|slot| &slot.spans);
-        let rooms = rooms.chain(&self.spare_rooms).filter(|room| room.spilled());
+        let rooms = rooms.filter(|room| room.spilled());
         let rooms: usize = rooms.map(|room| room.capacity() * size_of::<Span>()).sum();
+        let rooms = rooms + self.spare_rooms.bytes();
         self.slots.capacity() * (size_of::<Holding>() + INDEXED) + rooms
     }
 
@@ -165,7 +163,7 @@ impl Holdings {
                 replica,
                 request: request.clone(),
                 is_in_use: false,
-                spans: SmallVec::new(),
+                spans: Spans::new(),
                 phase,
             });
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 replicas fit in memory")
@@ -176,19 +174,7 @@ impl Holdings {
         self.index.insert(replica, slot);
         let holding = &mut self.slots[slot as usize];
         let ports = request.as_slice().len();
-        if ports > holding.spans.inline_size() {
-            if self.spare_rooms.is_empty() {
-                // Twice as many, as a vector grows: a load that sways a little needs no more.
-                let more = self.rooms.max(1);
-                let room = || Spans::with_capacity(ports);
-                self.spare_rooms
-                    .extend(std::iter::repeat_with(room).take(more));
-                self.rooms += more;
-                let most = self.rooms.saturating_sub(self.spare_rooms.len());
-                self.spare_rooms.reserve(most);
-            }
-            holding.spans = self.spare_rooms.pop().unwrap_or_default();
-        }
+        self.spare_rooms.fit(&mut holding.spans, ports);
         if !holding.request.is_same(request) {
             holding.request = request.clone();
         }
@@ -236,13 +222,7 @@ impl Holdings {
         let Slot(slot) = slot;
         let spans = &mut self.slots[slot as usize].spans;
         spans.clear();
-        if spans.spilled() {
-            let room = std::mem::take(spans);
-            // That of a record was not made here.
-            if self.spare_rooms.len() < self.rooms {
-                self.spare_rooms.push(room);
-            }
-        }
+        self.spare_rooms.fit(spans, 0);
         self.vacant.push(slot);
     }
 
@@ -265,8 +245,7 @@ impl Holdings {
         for holding in self.slots.iter_mut().filter(|holding| !holding.is_in_use) {
             holding.request = PortRequest::recorded(&[]);
         }
-        self.rooms = self.rooms.saturating_sub(self.spare_rooms.len());
-        self.spare_rooms = Vec::new();
+        self.spare_rooms.compact();
         self.slots.shrink_to_fit();
         self.vacant.shrink_to_fit();
         self.index.compact();
@@ -308,14 +287,12 @@ impl Clone for Holdings {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let inline = Spans::new().inline_size();
-        // Rooms whose slot needs none now are kept for those that do.
+        // What a slot needs no more is kept for those that need it.
         for (at, slot) in self.slots.iter_mut().enumerate() {
             let needs = source.slots.get(at).map_or(0, |from| from.spans.len());
-            if slot.spans.spilled() && needs <= inline {
-                let mut room = std::mem::take(&mut slot.spans);
-                room.clear();
-                self.spare_rooms.push(room);
+            if needs <= slot.spans.inline_size() {
+                slot.spans.clear();
+                self.spare_rooms.fit_one(&mut slot.spans, 0);
             }
         }
         self.slots.truncate(source.slots.len());
@@ -324,36 +301,24 @@ impl Clone for Holdings {
         self.slots.reserve(most - self.slots.len());
         for (at, from) in source.slots.iter().enumerate() {
             let needs = from.spans.len();
-            let spare = |rooms: &mut Vec<Spans>| {
-                let room = || Spans::with_capacity(needs);
-                rooms.pop().unwrap_or_else(room)
-            };
-            match self.slots.get_mut(at) {
-                Some(slot) => {
-                    if needs > inline && !slot.spans.spilled() {
-                        slot.spans = spare(&mut self.spare_rooms);
-                    }
-                    slot.clone_from(from);
-                }
-                None => {
-                    let mut spans = Spans::new();
-                    if needs > inline {
-                        spans = spare(&mut self.spare_rooms);
-                    }
-                    spans.extend_from_slice(&from.spans);
-                    self.slots.push(Holding {
-                        replica: from.replica,
-                        request: from.request.clone(),
-                        is_in_use: from.is_in_use,
-                        spans,
-                        phase: from.phase,
-                    });
-                }
+            if let Some(slot) = self.slots.get_mut(at) {
+                slot.spans.clear();
+                self.spare_rooms.fit_one(&mut slot.spans, needs);
+                slot.clone_from(from);
+                continue;
             }
+            let mut spans = Spans::new();
+            self.spare_rooms.fit_one(&mut spans, needs);
+            spans.extend_from_slice(&from.spans);
+            self.slots.push(Holding {
+                replica: from.replica,
+                request: from.request.clone(),
+                is_in_use: from.is_in_use,
+                spans,
+                phase: from.phase,
+            });
         }
         refill(&mut self.vacant, &source.vacant);
-        let used = self.slots.iter().filter(|slot| slot.spans.spilled());
-        self.rooms = used.count() + self.spare_rooms.len();
         self.releasing = source.releasing;
         self.index.clone_from(&source.index);
     }

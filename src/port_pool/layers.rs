@@ -10,6 +10,15 @@ use super::number_set::NumberSet;
 use super::span::{Span, gaps, spans_of};
 use super::{Draw, Foreign, Phase, PoolRanges, PortPool, Side, Stranger};
 
+/// Numbers that rest no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Over {
+    pub(crate) side: Side,
+    pub(crate) numbers: PortRange,
+    /// Whether they can be had again.
+    pub(crate) has_freed: bool,
+}
+
 impl PortPool {
     /// Puts other ranges in force. Who holds a number keeps it, also outside of them. Any number may
     /// have another status afterwards.
@@ -89,35 +98,47 @@ impl PortPool {
     /// `changed`. Whether any was. Cost: constant if none was.
     pub fn end_due(&mut self, now: Monotonic, changed: &mut dyn FnMut(Side, PortRange)) -> bool {
         let mut ended = false;
+        while let Some(over) = self.end_next_due(now) {
+            changed(over.side, over.numbers);
+            ended |= over.has_freed;
+        }
+        ended
+    }
+
+    /// Ends one rest that is over by `now`. Called until nothing is left, it is [`Self::end_due`] for who looks at
+    /// the numbers of each as it ends.
+    pub(crate) fn end_next_due(&mut self, now: Monotonic) -> Option<Over> {
         for side in Side::BOTH {
-            while self
-                .cooling_on(side)
-                .next_deadline()
-                .is_some_and(|until| until <= now)
-            {
-                let numbers = self.numbers_mut(side);
-                if let Some(cooled) = numbers.cooling.pop_due(now) {
-                    numbers.rests.remove(cooled.span);
-                    self.settle(side, cooled.span);
-                    changed(side, cooled.span.into());
-                    ended = true;
-                }
+            if (self.cooling_on(side).next_deadline()).is_none_or(|until| until > now) {
+                continue;
+            }
+            let numbers = self.numbers_mut(side);
+            if let Some(cooled) = numbers.cooling.pop_due(now) {
+                numbers.rests.remove(cooled.span);
+                self.settle(side, cooled.span);
+                return Some(Over {
+                    side,
+                    numbers: cooled.span.into(),
+                    has_freed: true,
+                });
             }
         }
         self.strangers.end_due(now);
-        while let Some((side, number)) = self.strangers.next_ended() {
-            let span = Span::single(number);
-            if self.holder(side, number, |_| true).is_none() {
-                if self.cooling_on(side).at(number).is_none() {
-                    self.settle(side, span);
-                } else if self.is_bare(side, span) {
-                    self.numbers_mut(side).rests.insert(span);
-                }
-                ended = true;
+        let (side, number) = self.strangers.next_ended()?;
+        let span = Span::single(number);
+        let is_held = self.holder(side, number, |_| true).is_some();
+        if !is_held {
+            if self.cooling_on(side).at(number).is_none() {
+                self.settle(side, span);
+            } else if self.is_bare(side, span) {
+                self.numbers_mut(side).rests.insert(span);
             }
-            changed(side, span.into());
         }
-        ended
+        Some(Over {
+            side,
+            numbers: span.into(),
+            has_freed: !is_held,
+        })
     }
 
     /// Takes numbers out of what can be had: something stands on them from now on.

@@ -35,6 +35,7 @@ mod request;
 mod search;
 mod side;
 mod span;
+mod spare_rooms;
 mod strangers;
 mod take;
 mod walk;
@@ -63,6 +64,7 @@ pub use request::{
     FixedTwice, GrantedPort, PortGrant, PortRequest, PortRequestError, Want, WantedPort,
 };
 pub use side::Side;
+pub(crate) use spare_rooms::{Room, SpareRooms};
 pub use strangers::{Foreign, Stranger};
 pub use take::{Clash, UndoLog};
 
@@ -286,6 +288,20 @@ impl PortPool {
     #[must_use]
     pub fn grant(&self, replica: ReplicaId) -> Option<PortGrant> {
         self.holdings.get(replica).map(holdings::Holding::grant)
+    }
+
+    /// Whether `replica` holds a number here that another holds too, as records said. Cost: one look-up where no
+    /// number has two holders, else one for each of its numbers. Allocates nothing.
+    #[must_use]
+    pub fn shares_numbers(&self, replica: ReplicaId) -> bool {
+        let shared = |side, range: PortRange| {
+            let mut numbers = range.iter();
+            numbers.any(|port| self.contested.contains(side, port.number()))
+        };
+        !self.contested.is_empty()
+            && self
+                .numbers_of(replica)
+                .any(|(side, range)| shared(side, range))
     }
 
     /// How firm the grant of `replica` is; `None` if it has none here. Cost: one look-up.

@@ -131,6 +131,17 @@ impl NumberSet {
         })
     }
 
+    /// Makes room for so many runs more: as many as that many numbers that go can leave.
+    pub(super) fn make_room(&mut self, more: usize) {
+        if let Form::Runs(list) = &mut self.0 {
+            if list.runs.len() + more > MOST_RUNS {
+                self.as_bits();
+            } else {
+                list.runs.reserve(more);
+            }
+        }
+    }
+
     /// Adds the numbers of `span`. Returns how many are new.
     pub(super) fn insert(&mut self, span: Span) -> u32 {
         match &mut self.0 {
@@ -168,8 +179,7 @@ impl NumberSet {
         }
     }
 
-    /// Becomes a bitmap, as many runs would make it.
-    #[cfg(test)]
+    /// Becomes a bitmap, as many runs would make it: one that never needs more memory.
     pub(super) fn flatten(&mut self) {
         self.as_bits();
     }

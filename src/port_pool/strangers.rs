@@ -118,6 +118,7 @@ impl Strangers {
         for ((side, number), _) in &self.reported {
             self.numbers[side.index()].insert(Span::single(*number));
         }
+        self.make_room();
         gone
     }
 
@@ -136,6 +137,16 @@ impl Strangers {
             }
         }
         self.numbers[side.index()].insert(Span::single(number));
+        self.make_room();
+    }
+
+    /// Makes room for the end of every rest.
+    fn make_room(&mut self) {
+        let resting = self.resting.len();
+        self.ended.reserve(resting);
+        for numbers in &mut self.numbers {
+            numbers.make_room(resting);
+        }
     }
 
     /// When the first rest is over. Cost: constant.

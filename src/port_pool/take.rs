@@ -89,7 +89,8 @@ impl UndoLog {
     ///
     /// [`TryReserveError`] if there is no memory for it.
     pub fn try_reserve(&mut self, takes: usize) -> Result<(), TryReserveError> {
-        self.steps.try_reserve_exact(takes)
+        self.steps.try_reserve_exact(takes)?;
+        self.cut.try_reserve_exact(takes)
     }
 
     /// Forgets every step: they stay.

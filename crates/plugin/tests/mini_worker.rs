@@ -145,6 +145,10 @@ fn a_state_of_another_boot_is_no_state_and_a_damaged_one_is_refused() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the instant of a kill is a time and no condition; nothing is hoped for meanwhile"
+)]
 fn a_worker_that_is_killed_at_any_instant_never_runs_a_second_service() {
     let mut replica = Replica::new("instants");
     replica.profile("\"max_restarts\": 1000");
