@@ -77,6 +77,8 @@ mod waiting;
 mod waits;
 #[cfg(test)]
 mod waits_test;
+#[cfg(test)]
+mod warm_test;
 mod watch;
 #[cfg(test)]
 mod what_if_test;
