@@ -6,9 +6,11 @@
  *               gets PR_EBUSY at once. release_begin and release_confirm alone may come from any thread at any moment.
  *               A thread is warm after last_error(NULL, 0, &n); a context from create on, whose maxima say what is taken
  *               there; a host once it has had its greatest number of grants, of numbers that cool and of runs of free ones.
- *               Grants of more than 4 ports, and services that have one fixed number cooling, count likewise: more at once
- *               than ever before take memory once. txn_begin may take some for what R calls queued (waits, strangers, refused
- *               binds); a pump before it takes that instead.
+ *               Grants of 5 to 8 ports, of 9 to 16 and so on (also those that ended, while their slot keeps the numbers for
+ *               PREFER), and services that have one fixed number cooling, count likewise: more at once than ever before take
+ *               memory once. How many rests end at once, in which order, and which threads turn the cycles does not matter.
+ *               txn_begin may take some for what R calls queued (waits, strangers, refused binds); a pump before it takes that
+ *               instead.
  *           [R] report: any thread, bounded, may allocate; publishes what it and earlier H calls changed.
  *           [A] any thread; readers never wait for a writer.
  *           [S] supervision: each pr_sup by one thread at a time.

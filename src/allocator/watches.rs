@@ -63,6 +63,8 @@ struct Entry {
     cools: HostSet,
     /// The same by the service it cools for; emptied ones are used again for other services.
     own: Vec<Own>,
+    /// Below which number there may be hosts, as far as room was made for them.
+    end: u32,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,7 @@ impl Watches {
         directory.slots.reserve(more);
         for entry in &self.entries {
             let mut entry = entry.lock();
+            entry.end = end;
             entry.busy.reserve(end);
             entry.cools.reserve(end);
             if entry.own.is_empty() {
@@ -332,9 +335,12 @@ impl Entry {
         let at = same
             .or_else(|| self.own.iter().position(|own| own.count == 0))
             .unwrap_or_else(|| {
+                // All of its room at once: it does not grow with each host.
+                let mut hosts = HostSet::new();
+                hosts.reserve(self.end);
                 self.own.push(Own {
                     service,
-                    hosts: HostSet::new(),
+                    hosts,
                     count: 0,
                 });
                 self.own.len() - 1
