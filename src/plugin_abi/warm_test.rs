@@ -518,38 +518,6 @@ impl Scheduler {
                 self.later(1);
             }
         }
-<<<<<<< HEAD
-        let profiles = self.profiles.clone();
-        let mut cooling = Vec::new();
-        for (host, profile) in (0..USED).zip(profiles) {
-            // Only one number is left that "any" may have, the one that somebody asks for as fixed; that of those
-            // who need more is among the first.
-            let all = self.fill(host, last, usize::MAX);
-            let is_kept = |number: u16| (FIXED..FIXED + 40).contains(&number);
-            let (kept, others): (Vec<_>, Vec<_>) = all
-                .into_iter()
-                .partition(|(id, _)| is_kept(self.first_number(*id)));
-            self.end(kept, PR_REL_NO_COOL);
-            self.later(1);
-            cooling.extend(self.fill(host, profile, 40));
-            self.end(others, PR_REL_NO_COOL);
-            self.later(1);
-        }
-        self.end(cooling, 0);
-        self.later(1);
-        self.later(LONG);
-    }
-
-    fn first_number(&mut self, id: PrAlloc) -> u16 {
-        let (mut record, mut need) = (no_record(), 0);
-        let (ctx, ports) = (self.caller.ctx, self.ports.as_mut_ptr());
-        let get = self.caller.api.grant_get;
-        // SAFETY: room for so many numbers.
-        let code = unsafe { get(ctx, id, &raw mut record, ports, 256, &raw mut need) };
-        assert_eq!(code, PR_OK);
-        self.ports[0]
-=======
->>>>>>> origin/h/w-warm
     }
 
     /// What is not hot: readers are told, a host's state changes.
@@ -598,9 +566,8 @@ fn no_record() -> PrRec {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "a test may be told to take longer"
+    reason = "how many cycles the test counts is the caller's choice"
 )]
-#[expect(clippy::print_stdout, reason = "it is shown only if the test fails")]
 fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
     let mut scheduler = Scheduler::new();
     // Makes this thread warm.
@@ -630,10 +597,6 @@ fn a_warm_cycle_allocates_nothing_in_any_hot_call() {
         scheduler.pace = pace;
         scheduler.turns(turns / 6, peak);
     }
-    println!(
-        "{turns} cycles: {:#?}, {:?}",
-        scheduler.counted, scheduler.same
-    );
     let names = [
         "abort_",
         "commit",

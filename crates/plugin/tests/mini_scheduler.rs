@@ -60,7 +60,7 @@ impl World {
 
     fn arguments(&self) -> Vec<PathBuf> {
         let files = ["hosts", "kinds", "jobs", "log", "run"].map(|name| self.0.join(name));
-        let mut all = vec![SCHEDULER.clone(), shared_object().to_owned()];
+        let mut all = vec![SCHEDULER.clone(), shared_object()];
         all.extend(files);
         all
     }
