@@ -3,7 +3,7 @@
 use crate::identity::{HostId, ReplicaId};
 use crate::port::PortRange;
 use crate::port_pool::{
-    Cause, CauseCode, Causes, ListedPorts, PortGrant, PortPool, PortRequest, UndoLog, Why,
+    Cause, CauseCode, Causes, ListedPorts, Phase, PortGrant, PortPool, PortRequest, UndoLog, Why,
 };
 use crate::time::Monotonic;
 
@@ -288,6 +288,12 @@ impl WhatIf<'_> {
             // Who does not fit is told so without a copy.
             None => {
                 let there = allocator.hosts.with(id, |host| {
+                    // Placed by another thread since its claim was looked at.
+                    match host.pool.phase(replica) {
+                        None => {}
+                        Some(Phase::Tentative) => return Err(Attempt::Claimed(ClaimError::Busy)),
+                        Some(_) => return Err(Attempt::Claimed(ClaimError::Placed(id))),
+                    }
                     fits(host)?;
                     copies.make(id, host);
                     Ok(())
