@@ -67,8 +67,6 @@ struct Scheduler {
     /// Keys whose grant has ended, for those that come back.
     ended: Vec<PrWant>,
     counted: BTreeMap<&'static str, Counted>,
-    /// What gangs with the same numbers were answered.
-    same: BTreeMap<i32, u64>,
     grants: Vec<PrGrant>,
     ports: Vec<u16>,
     words: Vec<u64>,
@@ -154,7 +152,6 @@ impl Scheduler {
             held: Vec::new(),
             ended: Vec::new(),
             counted: BTreeMap::new(),
-            same: BTreeMap::new(),
             grants: vec![no_grant(); 8],
             ports: vec![0; 256],
             words: vec![0; WORDS as usize],
@@ -416,7 +413,6 @@ impl Scheduler {
             }
             let flags = PR_RESERVE_ALL | PR_RESERVE_SAME;
             let code = self.reserve(txn, "reserve same", flags, &wants, 256);
-            *self.same.entry(code).or_default() += 1;
             if code == PR_OK {
                 let new = self
                     .grants
