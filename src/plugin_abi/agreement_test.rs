@@ -4,8 +4,8 @@
 use proptest::prelude::{Just, ProptestConfig, Strategy, any as random, prop_oneof, proptest};
 
 use super::caller_test::*;
-use super::network_test::{inside, network};
-use super::waits_test::listener;
+use super::control::network_test::{inside, network};
+use super::reports::waits_test::listener;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 

@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use allocation_counter::measure;
 
 use super::caller_test::*;
-use super::waits_test::listener;
+use super::reports::waits_test::listener;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;
 

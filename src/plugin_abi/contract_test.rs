@@ -6,7 +6,7 @@
 )]
 
 use super::caller_test::*;
-use super::waits_test::listener;
+use super::reports::waits_test::listener;
 use super::watch::follower_test::is_readable;
 use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::*;

@@ -8,9 +8,9 @@
 use std::ptr::{null, null_mut};
 
 use super::caller_test::*;
+use crate::plugin_abi::border::entry::{Class, inside};
+use crate::plugin_abi::border::handle::Kind;
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::entry::{Class, inside};
-use crate::plugin_abi::handle::Kind;
 use crate::plugin_abi::pr_get_api;
 use crate::plugin_abi::types::*;
 

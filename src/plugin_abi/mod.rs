@@ -7,90 +7,44 @@
 //!   alignment, size and count.
 //! * No thread, no clock, no file, no environment: time and reports are arguments.
 //!
-//! This is the only place with unsafe code, and most of it is in `memory`. The decisions are elsewhere:
+//! This is the only place with unsafe code, and most of it is in `border::memory`. The decisions are elsewhere:
 //! pools in [`crate::allocator`], endpoints in [`crate::endpoints`], names of variables in
 //! [`crate::variables`].
+//!
+//! `table`, `types`, `constants` and `words` are the header in Rust; `border` stands between C and the rest; `state` is
+//! what a context keeps. Then the calls, by their class: `control`, `cycle`, `reports`, `reading` with `watch`, and
+//! `supervision`.
 
 #[cfg(test)]
 mod agreement_test;
 #[cfg(test)]
 mod asking_warm_test;
-mod board;
+mod border;
 #[cfg(test)]
 mod caller_test;
 pub mod constants;
-mod context;
-mod contexts;
 #[cfg(test)]
 mod contract_test;
-mod cushion;
-mod dump;
-#[cfg(test)]
-mod dump_test;
-mod entered;
-mod entry;
-mod eventfd;
-mod explain;
-#[cfg(test)]
-mod explain_test;
-mod export;
-#[cfg(test)]
-mod export_test;
-mod failure;
-#[cfg(test)]
-mod failure_test;
+mod control;
+mod cycle;
 #[cfg(test)]
 mod flow_test;
-mod gang;
-mod grants;
-mod handle;
-mod host;
-mod injected;
-mod key_index;
 #[cfg(test)]
 mod lives_test;
-mod memory;
 #[cfg(test)]
 mod misuse_test;
-mod network;
-#[cfg(test)]
-mod network_test;
-mod process;
-mod profile;
-mod queue;
-#[cfg(test)]
-mod readers_test;
-mod register;
-mod release;
-mod report;
-mod reserve;
-mod resolve;
-mod restore;
-mod room;
-mod scratch;
-mod snap;
-#[cfg(test)]
-mod snap_test;
+mod reading;
+mod reports;
+mod state;
 mod supervision;
 mod table;
-mod text;
-#[cfg(test)]
-mod text_test;
-mod trial;
-mod txn;
 pub mod types;
-mod waiting;
-mod waits;
-#[cfg(test)]
-mod waits_test;
 #[cfg(test)]
 mod warm_test;
 mod watch;
-#[cfg(test)]
-mod what_if_test;
 mod words;
 
-pub use cushion::Cushioned;
+pub use border::cushion::Cushioned;
 #[cfg(feature = "panic-injection")]
-pub use injected::pr_panic_at;
+pub use border::injected::pr_panic_at;
 pub use table::pr_get_api;

@@ -1,14 +1,17 @@
 //! The table, and the one function that hands it out.
 
+use crate::plugin_abi::border::entry::outside;
+use crate::plugin_abi::border::failure;
+use crate::plugin_abi::border::failure::Failure;
+use crate::plugin_abi::border::memory::{Output, read_sized};
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::entry::outside;
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::memory::{Output, read_sized};
+use crate::plugin_abi::control::{export, host, network, profile, restore};
+use crate::plugin_abi::cycle::{explain, grants, release, reserve, trial, txn};
+use crate::plugin_abi::reading::{dump, resolve, snap, text};
+use crate::plugin_abi::reports::{report, waits};
+use crate::plugin_abi::state::context;
 use crate::plugin_abi::types::{PrApi, PrHostinfo};
-use crate::plugin_abi::{
-    context, dump, explain, export, failure, grants, host, network, profile, release, report,
-    reserve, resolve, restore, snap, supervision, text, trial, txn, waits, watch, words,
-};
+use crate::plugin_abi::{supervision, watch, words};
 
 /// What we can do.
 const CAPABILITIES: u64 = PR_CAP_ENDPOINTS | PR_CAP_SUPERVISION;

@@ -10,7 +10,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::plugin_abi::memory::Plain;
+use crate::plugin_abi::border::memory::Plain;
 
 pub type PrCtx = u64;
 pub type PrTxn = u64;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::identity::Run;
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::profile::proto;
+use crate::plugin_abi::control::profile::proto;
 use crate::plugin_abi::types::PrSupEffect;
 use crate::supervision::{
     Config, Effect, ExitStatus, Final, ProbeKind, ProbeNumber, Reason, Report, StartFailure, Then,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::identity::Run;
+use crate::plugin_abi::border::failure::Failure;
 use crate::plugin_abi::constants::*;
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::profile::protocol;
+use crate::plugin_abi::control::profile::protocol;
 use crate::plugin_abi::types::PrSupEvent;
 use crate::port::Port;
 use crate::supervision::{Event, ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome, StartFailure};

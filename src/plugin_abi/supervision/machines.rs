@@ -11,12 +11,12 @@ use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::supervised::Supervised;
+use crate::plugin_abi::border::entry::{outside, said};
+use crate::plugin_abi::border::failure::Failure;
+use crate::plugin_abi::border::handle::{Handle, Kind, LAST_GENERATION};
+use crate::plugin_abi::border::injected;
+use crate::plugin_abi::border::process::ProcessMark;
 use crate::plugin_abi::constants::{PR_EBUSY, PR_EFORK, PR_EPOISON};
-use crate::plugin_abi::entry::{outside, said};
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::{Handle, Kind, LAST_GENERATION};
-use crate::plugin_abi::injected;
-use crate::plugin_abi::process::ProcessMark;
 use crate::plugin_abi::types::PrSup;
 
 /// How many machines one process may have.

@@ -24,12 +24,12 @@ mod worker_test;
 
 use std::ffi::c_void;
 
-use crate::plugin_abi::constants::*;
-use crate::plugin_abi::entry::outside;
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::memory::{
+use crate::plugin_abi::border::entry::outside;
+use crate::plugin_abi::border::failure::Failure;
+use crate::plugin_abi::border::memory::{
     Output, Room, SizedOutput, read_bytes, read_sized, read_text, write_bytes,
 };
+use crate::plugin_abi::constants::*;
 use crate::plugin_abi::types::{PrStr, PrSup, PrSupEffect, PrSupEvent};
 use crate::profile::{MAX_JSON, Profile};
 use crate::supervision::Config;

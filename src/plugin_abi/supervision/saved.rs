@@ -10,8 +10,8 @@
 //! The frame is that of every version, so a newer state is told from a damaged one.
 
 use super::supervised::Supervised;
+use crate::plugin_abi::border::failure::Failure;
 use crate::plugin_abi::constants::{PR_EINVAL, PR_ESTATE, PR_EVERSION};
-use crate::plugin_abi::failure::Failure;
 use crate::supervision::Config;
 
 /// More than any state takes: 10,000 granted restarts and 256 effects included.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::effect;
 use crate::identity::Run;
+use crate::plugin_abi::border::failure::Failure;
 use crate::plugin_abi::constants::{PR_EAGAIN, PR_ESTATE, PR_NEVER};
-use crate::plugin_abi::failure::Failure;
 use crate::plugin_abi::types::PrSupEffect;
 use crate::supervision::{Config, Effect, Event, Machine};
 use crate::time::Monotonic;

@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::plugin_abi::eventfd::Eventfd;
+use crate::plugin_abi::border::eventfd::Eventfd;
 
 /// What a sleeper sleeps on.
 pub(in crate::plugin_abi) trait Ring {

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::endpoints::{EndpointTable, Journal};
 use crate::identity::{ServiceId, ServiceName};
-use crate::plugin_abi::board::Member;
 use crate::plugin_abi::constants::{PR_ANY, PR_CH_REMOVE, PR_CH_SERVICE_GONE, PR_CH_UPSERT};
-use crate::plugin_abi::register::Key;
-use crate::plugin_abi::resolve::rows;
+use crate::plugin_abi::reading::resolve::rows;
+use crate::plugin_abi::state::board::Member;
+use crate::plugin_abi::state::register::Key;
 use crate::plugin_abi::types::{PrChange, PrEndpoint};
 
 /// The newest changes of all services of a context.

@@ -24,14 +24,14 @@ use std::sync::atomic::Ordering;
 
 use crate::endpoints::EndpointTable;
 use crate::identity::ServiceName;
-use crate::plugin_abi::board::Member;
+use crate::plugin_abi::border::entry::{Class, inside};
+use crate::plugin_abi::border::eventfd::Eventfd;
+use crate::plugin_abi::border::failure::Failure;
+use crate::plugin_abi::border::handle::{Handle, Kind};
+use crate::plugin_abi::border::memory::{Output, Room};
 use crate::plugin_abi::constants::{PR_OK, PR_RESET};
-use crate::plugin_abi::entry::{Class, inside};
-use crate::plugin_abi::eventfd::Eventfd;
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::{Handle, Kind};
-use crate::plugin_abi::memory::{Output, Room};
-use crate::plugin_abi::resolve::read_service;
+use crate::plugin_abi::reading::resolve::read_service;
+use crate::plugin_abi::state::board::Member;
 use crate::plugin_abi::types::{PrChange, PrCtx, PrStr, PrWatch};
 
 use feed::Feed;

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::endpoints::EndpointTable;
 use crate::identity::ServiceName;
-use crate::plugin_abi::board::Member;
+use crate::plugin_abi::border::eventfd::Eventfd;
+use crate::plugin_abi::border::memory::Room;
 use crate::plugin_abi::constants::{PR_MORE, PR_RESET};
-use crate::plugin_abi::eventfd::Eventfd;
-use crate::plugin_abi::memory::Room;
+use crate::plugin_abi::state::board::Member;
 use crate::plugin_abi::types::PrChange;
 use crate::plugin_abi::watch::bell::Bell;
 use crate::plugin_abi::watch::feed::{Feed, Noted};

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::identity::ServiceName;
+use crate::plugin_abi::border::failure::Failure;
+use crate::plugin_abi::border::handle::{Handle, Kind, Slots};
 use crate::plugin_abi::constants::PR_ESTALE;
-use crate::plugin_abi::failure::Failure;
-use crate::plugin_abi::handle::{Handle, Kind, Slots};
 use crate::plugin_abi::watch::watcher::Watch;
 
 #[derive(Debug)]
