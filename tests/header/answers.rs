@@ -233,11 +233,12 @@ impl Room {
 }
 
 impl Written {
-    /// Whether it is in the same file, or in the same folder of the room.
+    /// Whether it is in the same file, or in the same folder of those that are one part in several files.
     fn is_beside(&self, other: &Self) -> bool {
         let folder = Path::new(&self.file).parent();
-        let is_folder = folder.is_some_and(|folder| !folder.ends_with("plugin_abi"));
-        self.file == other.file || (is_folder && folder == Path::new(&other.file).parent())
+        let parts = ["watch", "supervision"];
+        let is_part = folder.is_some_and(|folder| parts.iter().any(|part| folder.ends_with(part)));
+        self.file == other.file || (is_part && folder == Path::new(&other.file).parent())
     }
 
     /// Whether it is in the file or folder of a module.
