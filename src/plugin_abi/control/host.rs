@@ -1,10 +1,11 @@
 //! Hosts: the name is the host, the index is where it stands now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::allocator::{HostSpec, HostState, PutHostError, Removal, RemoveHostError};
-use crate::identity::HostId;
+use crate::identity::{HostId, HostName};
 use crate::plugin_abi::border::entry::{Class, inside};
 use crate::plugin_abi::border::failure::Failure;
 use crate::plugin_abi::border::handle::Kind;
@@ -38,58 +39,89 @@ fn put(context: &Context, hosts: Vec<Written>) -> Result<(), Failure> {
     let mut cycle = context.control()?;
     // What was confirmed before this call must not stand in its way.
     cycle.apply_queue(context);
-    let states: Vec<_> = hosts
-        .iter()
-        .map(|h| (h.index, h.spec.name.clone(), h.state))
-        .collect();
+    let mut concerned = Concerned::default();
+    for host in &hosts {
+        concerned.place(&cycle, host.index);
+        concerned.name(&cycle, &host.spec.name);
+    }
+    let states: Vec<_> = hosts.iter().map(|h| (h.index, h.state)).collect();
     let specs = hosts.into_iter().map(|host| (host.index, host.spec));
     cycle
         .allocator
         .put_hosts(specs.collect())
         .map_err(|refused| Failure::told(code_of(&refused), refused))?;
-    for (index, _, state) in &states {
+    for (index, state) in states {
         // The host was put just now.
-        let known = cycle.allocator.set_host_state(*index, *state);
+        let known = cycle.allocator.set_host_state(index, state);
         debug_assert!(known.is_ok(), "{index} was put but is unknown");
     }
-    stand(context, &mut cycle);
+    concerned.stand(context, &mut cycle);
     Ok(())
 }
 
-/// Lets everybody know which hosts there are now, and where.
-fn stand(context: &Context, cycle: &mut Cycle) {
-    let standing = cycle.allocator.hosts().into_iter();
-    let standing: Vec<_> = standing
-        .map(|(index, name, state)| (index.0, name, state))
-        .collect();
-    cycle.room_for_networks();
-    cycle.end_of_hosts = standing.last().map_or(0, |(index, _, _)| index + 1);
-    let named = standing
-        .iter()
-        .map(|(index, name, _)| (*index, name.clone()));
-    context.names().stand(named.collect());
-    let mut at = BTreeMap::new();
-    for (index, name, _) in &standing {
-        at.insert(*index, cycle.number_of_host(name));
+/// The places and names that a call may change, gathered before it does: all others stay as they are known, so
+/// that hosts which are put one by one cost no more than in one list.
+#[derive(Default)]
+struct Concerned {
+    places: BTreeSet<HostId>,
+    names: BTreeSet<HostName>,
+}
+
+impl Concerned {
+    /// A place, and who stands there.
+    fn place(&mut self, cycle: &Cycle, place: HostId) {
+        self.places.insert(place);
+        self.names.extend(cycle.allocator.host_name(place));
     }
-    // Who was displaced is no host any more.
-    let numbers: BTreeSet<_> = at.values().copied().collect();
-    cycle.hosts.retain(|_, host| numbers.contains(host));
-    let here = standing.iter().map(|(index, name, _)| {
-        let (name, index) = (name.clone(), *index);
-        (at[&index], Standing { name, index })
-    });
-    context.register().hosts = here.collect();
-    context.report(|board| {
-        for (index, name, state) in &standing {
-            board.put_host(at[index], name, *index, *state);
+
+    /// A host, and where it stands.
+    fn name(&mut self, cycle: &Cycle, name: &HostName) {
+        self.places.extend(cycle.allocator.host_id(name));
+        self.names.insert(name.clone());
+    }
+
+    /// Lets everybody know who stands where now, and who is no host any more.
+    fn stand(self, context: &Context, cycle: &mut Cycle) {
+        cycle.room_for_networks();
+        let allocator = Arc::clone(&cycle.allocator);
+        let (mut here, mut gone) = (Vec::new(), Vec::new());
+        for name in self.names {
+            if let Some(place) = allocator.host_id(&name) {
+                here.push((cycle.number_of_host(&name), name, place));
+            } else {
+                gone.extend(cycle.hosts.remove(&name));
+            }
         }
-        context
-            .register()
-            .addresses
-            .retain(|host, _| numbers.contains(host));
-        board.stand(at);
-    });
+        for place in &self.places {
+            context.names().stand(place.0, allocator.host_name(*place));
+        }
+        {
+            let mut register = context.register();
+            for host in &gone {
+                register.hosts.remove(host);
+                register.addresses.remove(host);
+            }
+            let standing = here.iter().map(|(host, name, place)| {
+                let (name, index) = (name.clone(), place.0);
+                (*host, Standing { name, index })
+            });
+            register.hosts.extend(standing);
+        }
+        cycle.end_of_hosts = context.report(|board| {
+            for host in gone {
+                board.forget(host);
+            }
+            for place in self.places {
+                board.leave(place.0);
+            }
+            for (host, name, place) in here {
+                // It stands there, so it has a state.
+                let state = allocator.host_state(place).unwrap_or_default();
+                board.put_host(host, &name, place.0, state);
+            }
+            board.end_of_hosts()
+        });
+    }
 }
 
 /// See `host_remove` in the header.
@@ -103,6 +135,8 @@ pub(crate) unsafe extern "C" fn host_remove(ctx: PrCtx, host: u32, flags: u32) -
         let mut cycle = context.control()?;
         // What was confirmed before this call must not stand in its way.
         cycle.apply_queue(context);
+        let mut concerned = Concerned::default();
+        concerned.place(&cycle, HostId(host));
         {
             // Held until the grants are forgotten, so that nobody queues a release of one that is gone.
             let mut register = context.register();
@@ -118,7 +152,7 @@ pub(crate) unsafe extern "C" fn host_remove(ctx: PrCtx, host: u32, flags: u32) -
             })?;
             register.lose(context.handle(), &lost);
         }
-        stand(context, &mut cycle);
+        concerned.stand(context, &mut cycle);
         Ok(PR_OK)
     })
 }

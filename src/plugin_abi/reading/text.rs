@@ -1,10 +1,9 @@
 //! The names behind the numbers in answers. Read without a lock.
 
-use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 
 use crate::identity::{HostName, ServiceName};
 use crate::plugin_abi::border::entry::{Class, inside};
@@ -44,8 +43,9 @@ pub(crate) unsafe extern "C" fn text(
             }
             PR_TEXT_PORT => answer(names.ports.get(number).ok_or(unknown("port"))?.as_str()),
             PR_TEXT_HOST => {
-                let hosts = names.hosts.load();
-                answer(hosts.get(&number).ok_or(unknown("host"))?.as_str())
+                let place = names.hosts.get(number).ok_or(unknown("host"))?;
+                let host = place.load();
+                answer(host.as_deref().ok_or(unknown("host"))?.as_str())
             }
             other => Err(Failure::none_of(
                 "kind of text",
@@ -62,7 +62,7 @@ pub(crate) struct Names {
     services: Numbered<ServiceName>,
     ports: Numbered<PortName>,
     /// By index, as hosts stand now.
-    hosts: ArcSwap<BTreeMap<u32, HostName>>,
+    hosts: Numbered<ArcSwapOption<HostName>>,
 }
 
 impl Names {
@@ -77,9 +77,14 @@ impl Names {
         }
     }
 
-    /// Where hosts stand from now on.
-    pub(crate) fn stand(&self, hosts: BTreeMap<u32, HostName>) {
-        self.hosts.store(hosts.into());
+    /// Who stands at an index from now on.
+    pub(crate) fn stand(&self, index: u32, host: Option<HostName>) {
+        if self.hosts.get(index).is_none() {
+            self.hosts.put(index, ArcSwapOption::empty());
+        }
+        if let Some(place) = self.hosts.get(index) {
+            place.store(host.map(Arc::new));
+        }
     }
 }
 

@@ -209,15 +209,21 @@ impl Board {
         self.touched.entry(id).or_default();
     }
 
-    /// Where hosts stand from now on; whom the list leaves out is forgotten.
-    pub(crate) fn stand(&mut self, at: BTreeMap<u32, HostNo>) {
-        let known: BTreeSet<HostNo> = at.values().copied().collect();
-        let forgotten = self.hosts.extract_if(.., |host, _| !known.contains(host));
-        let forgotten: Vec<HostNo> = forgotten.map(|(host, _)| host).collect();
-        for host in forgotten {
+    /// A host is no host any more.
+    pub(crate) fn forget(&mut self, host: HostNo) {
+        if self.hosts.remove(&host).is_some() {
             self.touch_host(host);
         }
-        self.at = at;
+    }
+
+    /// Nobody stands at an index, until a host is put there.
+    pub(crate) fn leave(&mut self, index: u32) {
+        self.at.remove(&index);
+    }
+
+    /// Above every index at which a host stands.
+    pub(crate) fn end_of_hosts(&self) -> u32 {
+        self.at.last_key_value().map_or(0, |(index, _)| index + 1)
     }
 
     /// Who stands at an index.
@@ -240,6 +246,7 @@ impl Board {
         });
         posted.index = index;
         posted.state = state;
+        self.at.insert(index, host);
         self.touch_host(host);
     }
 
