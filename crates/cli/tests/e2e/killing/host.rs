@@ -195,7 +195,13 @@ impl Host {
             let token = format!("Bearer {}", lodger.replica.tokens.worker);
             let put = Put::new(path, Some(token), &lodger.status)?;
             put.put(self.wire()?)?;
-            sound(self.wire()?.answer()?)?;
+            let answer = self.wire()?.answer()?;
+            // The end was kept and its answer died with the controller; the next one knows of a deletion, and of
+            // the replica no more. A worker takes that for told, too.
+            let is_forgotten = answer.head.status == 404 && !self.lodgers[&name].lives();
+            if !is_forgotten {
+                sound(answer)?;
+            }
             self.told += 1;
             if let Some(lodger) = self.lodgers.get_mut(&name) {
                 lodger.told = true;
