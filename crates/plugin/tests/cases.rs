@@ -149,16 +149,26 @@ fn under_valgrind() {
     if !is_there("valgrind") {
         return;
     }
-    run(Command::new("valgrind")
-        .args([
-            "-q",
-            "--error-exitcode=9",
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite",
-        ])
-        .arg(&*CASES)
-        .arg(shared_object())
-        .arg("-s"));
+    let names = run(Command::new(&*CASES).arg(shared_object()).arg("-l"));
+    let names: Vec<_> = names.lines().collect();
+    // Valgrind uses one core, so two of them share the tests; every other one, as neighbours cost alike.
+    let under = |first: usize| {
+        run(Command::new("valgrind")
+            .args([
+                "-q",
+                "--error-exitcode=9",
+                "--leak-check=full",
+                "--errors-for-leak-kinds=definite",
+            ])
+            .arg(&*CASES)
+            .arg(shared_object())
+            .arg("-s")
+            .args(names.iter().skip(first).step_by(2)))
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| under(0));
+        under(1);
+    });
 }
 
 /// A host under the address and undefined-behaviour sanitizers.
