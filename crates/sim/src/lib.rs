@@ -26,6 +26,11 @@
 //! assert!(played.unmet.is_empty());
 //! ```
 
+#[expect(
+    dead_code,
+    reason = "what the parts of the cluster agree on; they follow"
+)]
+mod cluster;
 mod expectation;
 mod replica;
 mod scenario;
