@@ -15,8 +15,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use portreeve::host_addr::Networks;
 use portreeve::registry::{self, Registry, Seats, Silence, Store};
+use portreeve::residency::lease;
+use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
-use portreeve_api::{Target, lease};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 

@@ -153,7 +153,10 @@ mod tests {
     fn a_grace_that_is_too_short_is_told_with_the_sum_and_its_parts() {
         let refused = StartError::GraceTooShort {
             host_grace: Duration::from_secs(20),
-            parts: portreeve_api::lease::restart_and_rejoin(portreeve_api::lease::PERIOD).into(),
+            parts: portreeve::residency::lease::restart_and_rejoin(
+                portreeve::residency::lease::PERIOD,
+            )
+            .into(),
         };
         assert_eq!(
             refused.to_string(),
