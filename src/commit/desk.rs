@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::identity::ServiceId;
 use crate::registry::Desired;
-use crate::residency::ReplicaName;
+
+use super::Speaker;
 
 /// A host's wanted set at one revision.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,15 +93,16 @@ impl<E> Desk<E> {
 
     /// Whether the host was told of this incarnation, whatever is wanted of it there.
     ///
-    /// Cost: a search among what is wanted of the host.
+    /// Cost: a look at all that is wanted of the host.
     #[must_use]
-    pub fn was_told_of(&self, name: &ReplicaName, service: ServiceId) -> bool {
-        let replicas = self.orders.iter().flat_map(|orders| &orders.replicas);
-        let mut named = replicas.filter(|desired| {
-            (desired.index, desired.incarnation) == (name.index, name.incarnation)
+    pub fn was_told_of(&self, speaker: &Speaker) -> bool {
+        let name = &speaker.name;
+        let mut replicas = self.orders.iter().flat_map(|orders| &orders.replicas);
+        replicas.any(|desired| {
+            (desired.service_id, desired.index, desired.incarnation)
+                == (speaker.service_id, name.index, name.incarnation)
                 && desired.service == name.service
-        });
-        named.any(|desired| desired.service_id == service)
+        })
     }
 }
 

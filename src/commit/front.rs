@@ -153,10 +153,7 @@ impl Front {
         view: &View,
     ) -> Result<Told, Unheard> {
         self.asks(now, &host, agent, view)?;
-        Ok(Told {
-            input: Input::Lease { host, skew_ms },
-            is_truth: false,
-        })
+        Ok(Told::news(Input::Lease { host, skew_ms }))
     }
 
     /// The machine of `host` goes down in order. Acknowledged once that is decided, so that what the agent ends then is
@@ -173,10 +170,7 @@ impl Front {
         view: &View,
     ) -> Result<Told, Unheard> {
         self.asks(now, &host, agent, view)?;
-        Ok(Told {
-            input: Input::HostShutdown { host },
-            is_truth: false,
-        })
+        Ok(Told::news(Input::HostShutdown { host }))
     }
 
     /// An agent asks for what is wanted of `host`: it may take it from the host's [`super::Desk`].
@@ -215,26 +209,25 @@ impl Front {
 }
 
 impl Told {
-    /// A worker tells the newest status of the incarnation that it speaks for; `sent` is what its clock showed then.
-    /// `told_of` finds the host whose [`super::Desk::was_told_of`] it, and is asked where the view does not tell.
-    ///
-    /// # Errors
-    ///
-    /// [`Unheard`]: nothing of it is taken.
+    /// What may be forgotten by who tells it once readers see it.
+    #[must_use]
+    pub const fn news(input: Input) -> Self {
+        Self {
+            input,
+            is_truth: false,
+        }
+    }
+
+    /// A worker tells the newest status of the incarnation that it speaks for, which is on `host`: see
+    /// [`Speaker::place`]. `sent` is what its clock showed then.
+    #[must_use]
     pub fn status(
         now: WallClock,
+        host: HostName,
         speaker: Speaker,
         status: Status,
         sent: Option<WallClock>,
-        view: &View,
-        told_of: impl FnOnce(&Speaker) -> Option<HostName>,
-    ) -> Result<Self, Unheard> {
-        // A worker does not say where it runs, we do. After another took its place it is on its way out: its end frees
-        // its numbers.
-        let host = speaker.placed_at(view).or_else(|| told_of(&speaker));
-        let Some(host) = host else {
-            return Err(Unheard::UnknownReplica(speaker.name));
-        };
+    ) -> Self {
         let status = match sent.and_then(|sent| ahead(now, sent)) {
             Some(ahead_ms) => status.by_a_clock_behind(ahead_ms),
             None => status,
@@ -254,12 +247,27 @@ impl Told {
             grant: None,
             status,
         });
-        Ok(Self { input, is_truth })
+        Self { input, is_truth }
     }
 }
 
 impl Speaker {
-    /// Where its incarnation is placed.
+    /// Where the incarnation is: a worker does not say where it runs, we do. `told_of` finds the host of which
+    /// [`super::Desk::was_told_of`] is true; it is asked where the view does not tell, as of an incarnation that is on
+    /// its way out after another took its place: its end frees its numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`Unheard::UnknownReplica`]
+    pub fn place(
+        &self,
+        view: &View,
+        told_of: impl FnOnce(&Self) -> Option<HostName>,
+    ) -> Result<HostName, Unheard> {
+        let place = self.placed_at(view).or_else(|| told_of(self));
+        place.ok_or_else(|| Unheard::UnknownReplica(self.name.clone()))
+    }
+
     fn placed_at(&self, view: &View) -> Option<HostName> {
         let service = view.services.get(&self.name.service)?;
         let replica = service.replicas.of(self.name.index)?;

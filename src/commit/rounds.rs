@@ -13,7 +13,7 @@ use crate::registry::{
 use crate::rights::Caller;
 use crate::time::{Monotonic, Now};
 
-use super::{Orders, Step};
+use super::{Orders, Step, Told};
 
 /// Owns the registry and keeps apart what its store has, what waits for that, and who waits for what.
 ///
@@ -141,16 +141,16 @@ impl<C, T> Rounds<C, T> {
         self.take_in(now, input);
     }
 
-    /// Takes in what `from` tells, who is acknowledged once it is shown, or, if it `is_truth`, once what it changed is
+    /// Takes in what `from` tells, who is acknowledged once it is shown, or, if it is truth, once what it changed is
     /// durable.
-    pub fn tell(&mut self, now: Now, input: Input, is_truth: bool, from: T) {
-        let waiting = if is_truth {
+    pub fn tell(&mut self, now: Now, told: Told, from: T) {
+        let waiting = if told.is_truth {
             &mut self.behind
         } else {
             &mut self.taken_in
         };
         waiting.push(from);
-        self.take_in(now, input);
+        self.take_in(now, told.input);
     }
 
     /// Whether the round has to end before more is taken in.

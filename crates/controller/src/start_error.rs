@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use portreeve::commit::GraceTooShort;
 use portreeve::registry::{LoadError, StoreError};
 use portreeve::time::Spelled;
 
@@ -118,6 +119,15 @@ impl From<TakeError> for StartError {
         match cause {
             TakeError::InUse { path, pid } => Self::DataInUse { path, pid },
             TakeError::Io { path, reason } => Self::Data { path, reason },
+        }
+    }
+}
+
+impl From<GraceTooShort> for StartError {
+    fn from(cause: GraceTooShort) -> Self {
+        Self::GraceTooShort {
+            host_grace: cause.host_grace,
+            parts: cause.parts.into(),
         }
     }
 }
