@@ -120,7 +120,7 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    fn new(scripts: Vec<RunScript>) -> Self {
+    pub(crate) fn new(scripts: Vec<RunScript>) -> Self {
         let mut last = 0;
         let mut by_last_run = Vec::with_capacity(scripts.len());
         for script in scripts {
@@ -166,15 +166,12 @@ pub(crate) struct RunScript {
     /// How long others of its group outlive the main process; `None`: for ever.
     pub(crate) leftover: Option<Duration>,
     /// Whether those others keep the ports of the run until they are gone.
-    #[expect(dead_code, reason = "the virtual host follows")]
     pub(crate) leftover_listens: bool,
     /// From then on no probe is answered that needs the process: http and command. A port still listens.
     pub(crate) hangs: Option<Duration>,
     /// Which numbers it listens on.
-    #[expect(dead_code, reason = "the virtual host follows")]
     pub(crate) binds: Binds,
     /// How long after the spawn it does. A number that somebody else has by then ends it with exit code 1.
-    #[expect(dead_code, reason = "the virtual host follows")]
     pub(crate) binds_after: Duration,
     /// Later ones win; a probe nothing is said of succeeds at once.
     pub(crate) probes: Vec<ProbeScript>,
@@ -208,7 +205,7 @@ impl Default for RunScript {
 
 /// Which numbers a process listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "the virtual host follows")]
+#[cfg_attr(not(test), expect(dead_code, reason = "scenario files follow"))]
 pub(crate) enum Binds {
     /// Those it was granted.
     Granted,

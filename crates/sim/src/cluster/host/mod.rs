@@ -4,7 +4,10 @@
 //! processes do, is scripted. Nothing on a host waits for anything of another host: what it says leaves as
 //! [`HostOut`], what it hears comes by [`Host::reply`].
 
+mod agenda;
 mod ports;
+mod process;
+mod strangers;
 
 use std::sync::Arc;
 
