@@ -59,7 +59,7 @@ impl Spec {
             .map(|no| host(seed, no, &dynamic, &fixed))
             .collect();
 
-        let numbers: Vec<_> = dynamic.clone().take(3).chain(fixed).collect();
+        let numbers: Vec<_> = dynamic.take(3).chain(fixed).collect();
         let numbers: Vec<_> = numbers.into_iter().filter_map(port).collect();
         let silence = config.silence.unwrap_or_default();
         let telling = [

@@ -65,8 +65,8 @@ impl Draw {
         let drawn = self.within(ms.clone());
         let round = match drawn {
             _ if self.once_in(2) => drawn,
-            ..1_000 => drawn / 100 * 100,
-            ..20_000 => drawn / 1_000 * 1_000,
+            0..1_000 => drawn / 100 * 100,
+            1_000..20_000 => drawn / 1_000 * 1_000,
             _ => drawn / 5_000 * 5_000,
         };
         Duration::from_millis(round.max(*ms.start()))
