@@ -3,7 +3,7 @@
 //!
 //! * `spec` says what a cluster is made of, `act` what can be done to it, `wire` what its parts say to each other, `sight` what is seen of it.
 
-mod act;
-mod sight;
-mod spec;
-mod wire;
+pub(crate) mod act;
+pub(crate) mod sight;
+pub(crate) mod spec;
+pub(crate) mod wire;
