@@ -274,3 +274,6 @@ pub(crate) struct Stranger {
     pub(crate) from: Monotonic,
     pub(crate) to: Monotonic,
 }
+
+#[cfg(test)]
+mod read_test;
