@@ -4,6 +4,7 @@ use std::fmt;
 
 use portreeve::time::{Monotonic, parse_duration};
 
+use crate::claim::Claim;
 use crate::timeline::{Entry, Seconds, What};
 
 /// What a scenario expects of what is seen.
@@ -15,6 +16,8 @@ pub(crate) struct Expectations {
     pub(crate) never: Vec<Expectation>,
     /// Whether every report must be among the expected.
     pub(crate) complete: bool,
+    /// What is so at a time.
+    pub(crate) holds: Vec<Claim>,
 }
 
 /// One line: `TIME [@WHO ]WORDS`, where the words need only begin what is seen, and `TIME..TIME` is any moment of these.
@@ -122,7 +125,7 @@ impl Expectation {
 }
 
 /// `2m`, or `2m..3m`: both ends belong to it.
-fn times(text: &str) -> Result<(Monotonic, Monotonic), String> {
+pub(crate) fn times(text: &str) -> Result<(Monotonic, Monotonic), String> {
     let moment = |text| {
         parse_duration(text)
             .map(|span| Monotonic::default() + span)
@@ -157,6 +160,7 @@ pub(crate) fn unmet(seen: &[Entry], expectations: &Expectations) -> (Vec<Unmet>,
         seen: expected,
         never,
         complete,
+        ..
     } = expectations;
     let mut unmet = Vec::new();
     let mut met = vec![false; seen.len()];
@@ -257,6 +261,7 @@ mod tests {
             seen: parse(expected, true),
             never: parse(never, false),
             complete,
+            holds: Vec::new(),
         };
         let (unmet, _) = unmet(&seen, &expectations);
         unmet.iter().map(ToString::to_string).collect()

@@ -151,6 +151,22 @@ impl Names {
         found
     }
 
+    /// The only service that is called so.
+    pub(super) fn service_no(&self, name: &str) -> Option<ServiceNo> {
+        self.services.get(name).copied().flatten()
+    }
+
+    /// The host that is called so.
+    pub(super) fn host_called(&self, name: &str) -> Option<HostName> {
+        let name = name.parse().ok()?;
+        self.hosts.contains_key(&name).then_some(name)
+    }
+
+    /// Whether names may be missing.
+    pub(super) const fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+
     /// Whether somebody is called so: `web`, `web.alice`, `n1`, `controller`, or one of these with `/0` behind.
     pub(super) fn knows(&self, who: &str) -> bool {
         let service = who.split_once('/').map_or(who, |(service, _)| service);

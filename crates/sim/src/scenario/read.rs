@@ -16,6 +16,7 @@ use super::table::{Notes, Problem, Table};
 use super::workload::workload;
 use super::world::{self, Usual};
 use super::{Alone, MAX_SCENARIO, RunScript, Scenario, ScenarioErrors, Scripts, Stranger};
+use crate::claim::{Claim, Named};
 use crate::cluster::act::{Act, PersonAct, Planned, ServiceNo};
 use crate::cluster::spec::{DiskSpec, NetworkSpec, ServiceSpec, Spec};
 use crate::expectation::{Expectation, Expectations};
@@ -116,6 +117,7 @@ fn scenario(root: &Table<'_, '_>, services: Services) -> Option<Scenario> {
         seen: lines(root, "expect", MOST_TABLES, &names, true),
         never: lines(root, "never", MOST_HELD, &names, false),
         complete: root.flag("complete").unwrap_or(false),
+        holds: claims(root, &names, &services),
     };
     if services.incomplete {
         return None;
@@ -277,6 +279,26 @@ fn lines(
                 None => read.push(one),
             },
             Err(problem) => root.note(span.start, key, problem),
+        }
+    }
+    read
+}
+
+fn claims(root: &Table<'_, '_>, names: &Names, services: &Services) -> Vec<Claim> {
+    let named = |name: &str| match name {
+        "all" => Some(Named::All),
+        _ => match names.service_no(name) {
+            Some(place) => Some(Named::Service(services.all[place].name.clone())),
+            None => names.host_called(name).map(Named::Host),
+        },
+    };
+    let mut read = Vec::new();
+    for (text, span) in root.texts("holds", MOST_HELD) {
+        match Claim::parse(text, named) {
+            Ok(claim) => read.push(claim),
+            // Who is meant is not known where that could not be read.
+            Err(_) if names.is_incomplete() => {}
+            Err(problem) => root.note(span.start, "holds", problem),
         }
     }
     read
