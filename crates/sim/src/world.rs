@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use portreeve::profile::Replicas;
 use portreeve::supervision::{Report, State};
 use portreeve::time::Monotonic;
 
@@ -53,7 +54,11 @@ pub struct Outcome {
 ///
 /// [`PlayError`]: the scenario does not end within bounds.
 pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
-    let replicas = (0..scenario.replicas).map(|index| Replica::new(scenario, index));
+    let count = match scenario.spec.services[0].profile.replicas {
+        Replicas::Count(count) => count,
+        Replicas::PerHost => 1,
+    };
+    let replicas = (0..count).map(|index| Replica::new(scenario, index));
     let mut replicas: Vec<_> = replicas.collect();
     let wakes = replicas.iter().enumerate();
     let wakes = wakes.filter_map(|(index, replica)| Some((replica.next()?, index)));
@@ -61,7 +66,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
     let mut timeline = Vec::new();
     let mut steps = 0_u64;
     while let Some((now, index)) = wakes.pop_first()
-        && now <= scenario.until
+        && now <= scenario.spec.until
     {
         let replica = &mut replicas[index];
         let mut at_once = 0;
@@ -78,14 +83,9 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
             return Err(PlayError::TooLong { at: now });
         }
     }
-    let (unmet, more_unmet) = expectation::unmet(
-        &timeline,
-        &scenario.expected,
-        &scenario.never,
-        scenario.complete,
-    );
+    let (unmet, more_unmet) = expectation::unmet(&timeline, &scenario.expectations);
     Ok(Played {
-        outcomes: outcomes(&replicas, &timeline, scenario.until),
+        outcomes: outcomes(&replicas, &timeline, scenario.spec.until),
         timeline,
         unmet,
         more_unmet,
@@ -96,7 +96,9 @@ fn outcomes(replicas: &[Replica], timeline: &[Entry], until: Monotonic) -> Vec<O
     let mut since = vec![None; replicas.len()];
     let mut ready_for = vec![Duration::ZERO; replicas.len()];
     for entry in timeline {
-        let place = entry.replica as usize;
+        let Some(place) = entry.replica.map(|replica| replica as usize) else {
+            continue;
+        };
         match entry.what {
             What::Report(Report::Ready) => since[place] = Some(entry.at),
             What::Report(Report::NotReady(_)) => {

@@ -71,8 +71,8 @@ fn one_seed_is_one_run_and_another_seed_another() {
         own.map(|line| line.split_whitespace().next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert!(backoffs("0").len() > 3);
-    assert_ne!(backoffs("0"), backoffs("1"));
+    assert!(backoffs("web/0").len() > 3);
+    assert_ne!(backoffs("web/0"), backoffs("web/1"));
 }
 
 #[test]
