@@ -3,6 +3,11 @@
 //! Each kind of promise has a file and judges plain observations, so that a test can show it a broken world.
 
 mod coverage;
+mod follower;
+mod lives;
+mod numbers;
+mod rests;
+mod revisions;
 
 pub(crate) use coverage::Coverage;
 
