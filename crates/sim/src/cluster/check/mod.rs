@@ -8,6 +8,8 @@ mod lives;
 mod numbers;
 mod rests;
 mod revisions;
+#[cfg(test)]
+mod stage;
 
 pub(crate) use coverage::Coverage;
 

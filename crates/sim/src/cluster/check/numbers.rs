@@ -268,3 +268,124 @@ pub(super) fn overlap(one: PortRange, other: PortRange) -> Option<PortRange> {
     let (first, last) = (one.first().max(other.first()), one.last().min(other.last()));
     PortRange::new(first, last)
 }
+
+#[cfg(test)]
+mod tests {
+    use portreeve::port_pool::{GrantedPort, Stranger};
+
+    use super::super::stage::{Stage, host};
+    use super::*;
+
+    /// A registry with two replicas, each alive, and what is seen of it.
+    struct World {
+        stage: Stage,
+        pool: PoolAudit,
+        placed: Vec<Placed>,
+        living: Vec<Life>,
+        numbers: Numbers,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut stage = Stage::new("20000-20009");
+            stage.submit(
+                "web",
+                "replicas = 2\n[ports]\nhttp = \"any\"\nrpc = { any = 2, protocol = \"tcp+udp\" }\n",
+            );
+            let placed = stage.placed();
+            let living = placed.iter().map(|it| Life {
+                name: it.name.clone(),
+                run: Run(1),
+                is_main: true,
+            });
+            Self {
+                pool: stage.registry.pool_audit(&host()).unwrap(),
+                living: living.collect(),
+                placed,
+                stage,
+                numbers: Numbers::default(),
+            }
+        }
+
+        fn check(&mut self) -> Result<(), &'static str> {
+            let id = self.pool.host;
+            let registry = &self.stage.registry;
+            let who = |by| registry.holder_audit(id, by);
+            let seen = Seen {
+                host: "n1",
+                pool: &self.pool,
+                placed: &self.placed,
+                living: &self.living,
+                who: &who,
+            };
+            let found = self.numbers.check(&seen);
+            found.map_err(|violation| violation.invariant)
+        }
+    }
+
+    #[test]
+    fn what_is_granted_and_runs_is_as_it_shall_be() {
+        let mut world = World::new();
+        assert_eq!(world.placed.len(), 2);
+        assert_eq!(world.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_number_with_two_holders_is_found() {
+        let mut world = World::new();
+        let mut twice = world.pool.ports[0].clone();
+        twice.state = PortState::Held {
+            by: world.placed[1].id,
+        };
+        world.pool.ports.insert(0, twice);
+        assert_eq!(world.check(), Err("one holder"));
+        // After the store was set back both are kept until one ends.
+        world.numbers.set_back();
+        assert_ne!(world.check(), Err("one holder"));
+    }
+
+    #[test]
+    fn a_number_that_two_have_on_disk_is_found() {
+        let mut world = World::new();
+        let port: GrantedPort = world.placed[0].grant.ports[0].clone();
+        world.placed[1].grant.ports.push(port);
+        assert_eq!(world.check(), Err("one holder on disk"));
+    }
+
+    #[test]
+    fn a_number_that_is_free_while_its_process_lives_is_found_also_once_the_disk_forgot_it() {
+        let mut world = World::new();
+        assert_eq!(world.check(), Ok(()));
+        // Its end is believed, but a leftover of it lives.
+        let gone = world.placed[0].name.clone();
+        world.stage.becomes(&gone, 1, State::Final(Final::Stopped));
+        world.pool = world.stage.registry.pool_audit(&host()).unwrap();
+        world.placed = world.stage.placed();
+        world.living[0].is_main = false;
+        assert_eq!(world.check(), Err("none free while bound"));
+        world.pool.state = HostState::Lost;
+        assert_eq!(world.check(), Ok(()));
+        world.pool.state = HostState::Up;
+        world.numbers.forswear([gone]);
+        assert_eq!(world.check(), Ok(()));
+    }
+
+    #[test]
+    fn sums_that_do_not_add_up_are_found() {
+        let mut world = World::new();
+        world.pool.counts.free_udp += 1;
+        assert_eq!(world.check(), Err("sums of numbers"));
+        let mut world = World::new();
+        world.pool.ports.push(ListedPorts {
+            numbers: PortRange::single(20_009.try_into().unwrap()),
+            protocol: Protocol::Tcp,
+            state: PortState::Foreign(Stranger {
+                pid: None,
+                comm: None,
+            }),
+        });
+        assert_eq!(world.check(), Err("sums of numbers"));
+    }
+
+    use portreeve::supervision::{Final, State};
+}

@@ -269,3 +269,136 @@ fn port_with(
         numbers.contains(&number) && Side::of(port.protocol).any(|of| of == side)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use portreeve::supervision::{Final, State};
+
+    use super::super::stage::{Stage, host};
+    use super::*;
+
+    const COOLING: Duration = Duration::from_secs(60);
+
+    fn look(rests: &mut Rests, stage: &Stage, pool: &PoolAudit) -> Result<(), &'static str> {
+        let view = stage.registry.view();
+        let asks = |name: &ReplicaName, port: &PortName| {
+            let service = view.services.get(&name.service)?;
+            let ports = service.profile.ports.iter();
+            ports
+                .clone()
+                .find(|it| it.name == *port)
+                .map(|it| it.wanted())
+        };
+        let seen = Seen {
+            host: "n1",
+            now: stage.now.mono,
+            pool,
+            placed: &stage.placed(),
+            asks: &asks,
+            awaited: &PortRanges::default(),
+        };
+        rests.check(&seen).map_err(|it| it.invariant)
+    }
+
+    fn pool(stage: &Stage) -> PoolAudit {
+        stage.registry.pool_audit(&host()).unwrap()
+    }
+
+    /// A service whose only replica ended a moment ago.
+    fn ended() -> (Stage, Rests) {
+        let mut stage = Stage::new("20000-20003");
+        let mut rests = Rests::new(COOLING);
+        stage.submit(
+            "web",
+            "[restart]\npolicy = \"never\"\n[ports]\nhttp = { any = 2 }\n",
+        );
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.pass(1000);
+        let name = stage.placed()[0].name.clone();
+        stage.becomes(&name, 1, State::Final(Final::Succeeded));
+        (stage, rests)
+    }
+
+    #[test]
+    fn a_number_rests_for_the_whole_time_and_is_then_free() {
+        let (mut stage, mut rests) = ended();
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.pass(59_000);
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.pass(1000);
+        assert!(pool(&stage).ports.is_empty());
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+    }
+
+    #[test]
+    fn a_number_that_does_not_rest_or_rests_too_briefly_is_found() {
+        let (stage, mut rests) = ended();
+        let mut forgotten = pool(&stage);
+        forgotten.ports.clear();
+        let found = look(&mut rests, &stage, &forgotten);
+        assert_eq!(found, Err("freed numbers rest"));
+        let (mut stage, mut rests) = ended();
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.pass(30_000);
+        let mut brief = pool(&stage);
+        for entry in &mut brief.ports {
+            if let PortState::Cooling { until, .. } = &mut entry.state {
+                *until = Monotonic::from_millis(until.as_millis() - 1);
+            }
+        }
+        let found = look(&mut rests, &stage, &brief);
+        assert_eq!(found, Err("freed numbers rest"));
+    }
+
+    #[test]
+    fn a_resting_number_is_given_where_nothing_else_is_left_and_not_before() {
+        let (mut stage, mut rests) = ended();
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        // Two are free and two rest.
+        stage.submit("db", "replicas = 3\n[ports]\nsql = \"any\"\n");
+        assert_eq!(stage.placed().len(), 3);
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        let (mut stage, mut rests) = ended();
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.submit("db", "[ports]\nsql = \"any\"\n");
+        assert_eq!(look(&mut rests, &stage, &pool(&stage)), Ok(()));
+        stage.pass(1000);
+        // As if it had taken the first of those that rest, and not the first that is free.
+        stage.submit("other", "[ports]\nsql = \"any\"\n");
+        let mut early = pool(&stage);
+        let mut placed = stage.placed();
+        let at = placed
+            .iter()
+            .position(|it| it.name.service.to_string() == "other.alice");
+        let (taken, rested) = (placed[at.unwrap()].clone(), 20_000.try_into().unwrap());
+        placed[at.unwrap()].grant.ports[0].numbers = PortRange::single(rested);
+        for entry in &mut early.ports {
+            if holder(entry) == Some(taken.id) {
+                entry.numbers = PortRange::single(rested);
+            } else if matches!(entry.state, PortState::Cooling { .. }) {
+                entry.numbers = PortRange::single(20_001.try_into().unwrap());
+            }
+        }
+        early.ports.sort_by_key(|it| it.numbers.first());
+        let asks = |_: &ReplicaName, _: &PortName| {
+            Some(WantedPort {
+                name: "sql".parse().unwrap(),
+                protocol: portreeve::port::Protocol::Tcp,
+                want: Want::Any {
+                    count: std::num::NonZeroU16::MIN,
+                },
+                within: None,
+            })
+        };
+        let seen = Seen {
+            host: "n1",
+            now: stage.now.mono,
+            pool: &early,
+            placed: &placed,
+            asks: &asks,
+            awaited: &PortRanges::default(),
+        };
+        let found = rests.check(&seen).unwrap_err();
+        assert_eq!(found.invariant, "freed numbers rest");
+    }
+}
