@@ -8,10 +8,12 @@ mod lives;
 mod numbers;
 mod rests;
 mod revisions;
+mod settling;
 #[cfg(test)]
 mod stage;
 
 pub(crate) use coverage::Coverage;
+pub(crate) use settling::Settling;
 
 use std::fmt;
 
