@@ -6,6 +6,8 @@ mod coverage;
 mod follower;
 mod lives;
 mod numbers;
+mod oracle;
+mod restarts;
 mod rests;
 mod revisions;
 mod settling;
