@@ -146,7 +146,7 @@ mod retention_test;
 #[cfg(test)]
 mod revision_test;
 #[cfg(test)]
-mod rig;
+pub(crate) mod rig;
 #[cfg(test)]
 mod roll_test;
 #[cfg(test)]
