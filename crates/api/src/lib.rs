@@ -11,7 +11,6 @@ pub mod client;
 pub mod containment;
 mod flow;
 pub mod host_limits;
-pub mod lease;
 pub mod local;
 mod log_parts;
 pub mod moment;
@@ -25,5 +24,6 @@ pub mod stream;
 mod target;
 
 pub use client::{Client, ClientError, SENT_HEADER};
+pub use portreeve::residency::lease;
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};
