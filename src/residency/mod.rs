@@ -8,13 +8,14 @@
 //!
 //! * `uplink` says what is told to the controller and asked of it, and when.
 //! * `household` says what is done about the replicas that live here, one thing after another, and what came of it.
-//! * `lease` is how often a host gives a sign of life.
+//! * `lease` is how often a host gives a sign of life, `skew` how far its display clock is ahead of the controller's.
 
 mod action;
 pub mod household;
 pub mod lease;
 mod pace;
 mod resident;
+pub mod skew;
 pub mod uplink;
 
 use std::collections::BTreeMap;

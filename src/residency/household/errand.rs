@@ -120,10 +120,6 @@ pub enum Word {
     NotStarted(StartFailure),
     /// Its worker, this process, is gone.
     WorkerGone(u32),
-    /// Its worker does not answer.
-    Silent,
-    /// Its worker refuses this, with these words.
-    Refuses(String),
     /// No worker can take it over: its processes were ended by force.
     Forced,
     /// Its assignment is lost and nobody wants it: it is left alone.

@@ -53,8 +53,7 @@ impl<A: Assigned> Household<A> {
             Hindrance::NotNow => self.later(now.mono + ASK_AGAIN),
             Hindrance::Failed(why) if !takes_over => self.fail(now, name, why),
             // Its service may run: it is tried again for ever.
-            Hindrance::Failed(why) => {
-                self.say(name, Word::NotStarted(why));
+            Hindrance::Failed(_) => {
                 if let Some(keeping) = self.keeping.get_mut(name) {
                     let moment = keeping.next_start(now.mono).max(now.mono + AFTER_FAILURE);
                     keeping.start_after = Some(moment);

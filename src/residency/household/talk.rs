@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Household;
 use super::assigned::{Assigned, Order};
-use super::errand::{Answer, Errand, Talk, Word};
+use super::errand::{Answer, Errand, Talk};
 use crate::residency::{Life, ReplicaName};
 use crate::supervision::Status;
 use crate::time::{Monotonic, Now};
@@ -38,22 +38,20 @@ impl<A: Assigned> Household<A> {
         let Some(answer) = answer else {
             let again = now.mono + AGAIN;
             keeping.talk_after = Some(again);
-            self.later(again);
-            return self.say(name, Word::Silent);
+            return self.later(again);
         };
         let was_final = resident.is_final();
         resident.status = newer(resident.status.take(), answer.status);
         let has_ended = resident.is_final() && !was_final;
         self.changed |= has_ended;
-        if let Some(refusal) = answer.refused {
+        if answer.refused.is_some() {
             let again = now.mono + AFTER_REFUSAL;
             let wait = match talk {
                 Talk::Renew(_) => &mut keeping.renew_after,
                 _ => &mut keeping.talk_after,
             };
             *wait = Some(again);
-            self.later(again);
-            return self.say(name, Word::Refuses(refusal));
+            return self.later(again);
         }
         match talk {
             Talk::Ask | Talk::Newest => {

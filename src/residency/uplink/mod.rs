@@ -8,13 +8,12 @@
 mod contact;
 mod outgoing;
 mod poll;
-mod skew;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lease;
 use super::resident::ReplicaName;
+use super::{lease, skew};
 use crate::time::{Monotonic, Now, WallClock};
 
 use contact::{Contact, Heard};

@@ -1,4 +1,4 @@
-//! How far the display clock here is ahead of the controller's.
+//! How far the display clock of a host is ahead of the controller's.
 
 use std::time::Duration;
 
@@ -9,14 +9,16 @@ const WARNED_MS: u64 = 2000;
 /// An answer that took longer says too little about when it was written.
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// Whether people are to be warned of it.
-pub(super) const fn is_off(skew_ms: i64) -> bool {
+/// Whether it is so much that people are to be warned of it: more than 2 s.
+#[must_use]
+pub const fn is_off(skew_ms: i64) -> bool {
     skew_ms.unsigned_abs() > WARNED_MS
 }
 
-/// How far ahead a clock is that showed `asked` when it was asked, and what the other one said in the answer that has
-/// just come, taken to be written half-way; `None` if it took too long.
-pub(super) fn skew_ms(asked: Now, now: Now, theirs: WallClock) -> Option<i64> {
+/// How far, in milliseconds, the clock is ahead that showed `asked` when it was asked, of one that said `theirs` in the
+/// answer that has just come, taken to be written half-way; `None` if it took more than 2 s.
+#[must_use]
+pub fn skew_ms(asked: Now, now: Now, theirs: WallClock) -> Option<i64> {
     let took = now.mono.since(asked.mono);
     let half = i64::try_from((took / 2).as_millis()).ok()?;
     let ours = i64::try_from(asked.wall.as_unix_millis()).ok()? + half;
