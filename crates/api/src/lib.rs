@@ -25,6 +25,5 @@ pub mod stream;
 mod target;
 
 pub use client::{Client, ClientError, SENT_HEADER};
-pub use portreeve::residency::lease;
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};

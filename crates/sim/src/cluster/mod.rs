@@ -4,6 +4,7 @@
 //! * `spec` says what a cluster is made of, `act` what can be done to it, `wire` what its parts say to each other, `sight` what is seen of it.
 
 mod act;
+mod host;
 mod sight;
 mod spec;
 mod wire;
