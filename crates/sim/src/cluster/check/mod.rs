@@ -4,13 +4,17 @@
 
 mod coverage;
 mod follower;
+mod listing;
 mod lives;
 mod numbers;
 mod oracle;
+mod refusals;
 mod restarts;
 mod rests;
 mod revisions;
+mod settled;
 mod settling;
+mod silence;
 #[cfg(test)]
 mod stage;
 

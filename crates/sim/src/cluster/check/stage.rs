@@ -22,6 +22,7 @@ pub(super) struct Stage {
     pub(super) registry: Registry,
     pub(super) table: EndpointTable,
     pub(super) now: Now,
+    pub(super) batches: u64,
     store: MemoryStore,
     answers: BTreeMap<u64, Result<Answer, Refusal>>,
     tickets: u64,
@@ -46,6 +47,7 @@ impl Stage {
             table: EndpointTable::new("epoch".to_owned(), registry.revision()),
             registry,
             now,
+            batches: 0,
             store,
             answers: BTreeMap::new(),
             tickets: 0,
@@ -149,6 +151,7 @@ impl Stage {
         for effect in effects {
             match effect {
                 Effect::Commit(batch) => {
+                    self.batches += 1;
                     self.store.commit(&batch).unwrap();
                     let mut out = Vec::new();
                     self.registry.committed(batch.number, &mut out);
