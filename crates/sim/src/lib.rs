@@ -39,11 +39,7 @@ mod cluster;
 mod expectation;
 mod replica;
 mod scenario;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "nothing plays what it makes yet")
-)]
-mod swarm;
+pub mod swarm;
 mod timeline;
 mod world;
 
