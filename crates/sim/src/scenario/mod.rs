@@ -125,7 +125,7 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    fn new(scripts: Vec<RunScript>) -> Self {
+    pub(crate) fn new(scripts: Vec<RunScript>) -> Self {
         let mut last = 0;
         let mut by_last_run = Vec::with_capacity(scripts.len());
         for script in scripts {
