@@ -85,7 +85,10 @@ pub(crate) fn outcomes(view: Option<&View>, timeline: &[Entry], ended: Monotonic
 }
 
 /// How long each replica was ready.
-fn ready_times(timeline: &[Entry], ended: Monotonic) -> BTreeMap<(&ServiceName, u32), Duration> {
+pub(crate) fn ready_times(
+    timeline: &[Entry],
+    ended: Monotonic,
+) -> BTreeMap<(&ServiceName, u32), Duration> {
     let mut since = BTreeMap::new();
     let mut ready_for = BTreeMap::<_, Duration>::new();
     for entry in timeline {
