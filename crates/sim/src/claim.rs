@@ -272,10 +272,7 @@ fn services<'v>(view: &'v View, who: &'v Named) -> impl Iterator<Item = &'v Serv
         Named::Service(name) => (None, view.services.get(name)),
         Named::Host(_) => (None, None),
     };
-    all.into_iter()
-        .flatten()
-        .chain(one)
-        .map(AsRef::as_ref)
+    all.into_iter().flatten().chain(one).map(AsRef::as_ref)
 }
 
 fn of_a_service(service: &ServiceView, counted: Counted) -> u64 {
@@ -384,5 +381,89 @@ impl<'s> Claims<'s> {
             self.unmet.push(claim.unmet(at, &instead));
             self.now.retain(|one| !std::ptr::eq(*one, claim));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Claim, String> {
+        Claim::parse(text, |name| match name {
+            "all" => Some(Named::All),
+            "web" => Some(Named::Service("web.me".parse().ok()?)),
+            "n1" => Some(Named::Host("n1".parse().ok()?)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_line_says_of_whom_it_speaks_and_what_is_so() {
+        for text in [
+            "1m web listed 3",
+            "1m..2m web listed >= 3",
+            "1m all restarts <= 2",
+            "1m web settled",
+            "1m all settled",
+            "1m web is running",
+            "1m web/0 is gave up",
+            "1m web/0 on n1",
+            "1m web/0 not on n1",
+            "1m n1 is lost",
+            "1m n1 free 3",
+            "1m hosts up 3",
+            "1m hosts not reported >= 3",
+        ] {
+            assert!(read(text).is_ok(), "{text}: {:?}", read(text));
+        }
+        for text in [
+            "",
+            "1m",
+            "1m web",
+            "1m web listed",
+            "1m web listed > 3",
+            "1m web free 3",
+            "1m n1 listed 3",
+            "1m wbe listed 3",
+            "1m web/x is ready",
+            "1m web/0 at n1",
+            "1m web/0 on n2",
+            "2m..1m web listed 3",
+            "1m all is running",
+            "1m hosts 3",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_not_so_at_a_moment_and_not_refuted_meanwhile() {
+        let moment = read("1m web listed 0").expect("a claim");
+        let meanwhile = read("1m..2m web listed 0").expect("a claim");
+        let all = [moment, meanwhile];
+        let mut claims = Claims::new(&all);
+        let at = |s: u64| Monotonic::from_millis(s * 1000);
+        assert!(!claims.is_due(Some(at(60))));
+        assert!(claims.is_due(Some(at(61))));
+        claims.look(Some(at(61)), None);
+        claims.hold(at(90), None);
+        claims.look(Some(at(121)), Some(&View::default()));
+        claims.look(None, Some(&View::default()));
+        assert_eq!(
+            claims.unmet,
+            ["holds: 1m web listed 0\n instead at 60.000: the controller is not there"]
+        );
+    }
+
+    #[test]
+    fn a_claim_is_refuted_once_and_by_what_is_so_at_the_end_of_an_instant() {
+        let lasting = [read("1m..2m hosts up 1").expect("a claim")];
+        let mut claims = Claims::new(&lasting);
+        let at = |s: u64| Monotonic::from_millis(s * 1000);
+        claims.hold(at(30), Some(&View::default()));
+        assert!(claims.unmet.is_empty());
+        claims.look(Some(at(70)), Some(&View::default()));
+        claims.hold(at(80), Some(&View::default()));
+        assert_eq!(claims.unmet.len(), 1);
     }
 }

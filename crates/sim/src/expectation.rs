@@ -147,6 +147,12 @@ pub(crate) fn times(text: &str) -> Result<(Monotonic, Monotonic), String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet(String);
 
+impl Unmet {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -1,5 +1,6 @@
 //! What was seen, and when.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +8,9 @@ use portreeve::identity::{HostName, Incarnation, Run, ServiceName};
 use portreeve::supervision::{ExitStatus, Report};
 use portreeve::time::Monotonic;
 use serde::Serialize;
+
+use crate::cluster::sight::{Seen, Sight, Subject};
+use crate::cluster::spec::{ServiceSpec, Spec};
 
 /// One thing that was seen of a replica, a service, a host or the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -136,6 +140,98 @@ impl Entry {
             _ => false,
         };
         replica_fits && (self.shown.as_deref() == Some(of) || service.to_string() == of)
+    }
+}
+
+/// What services and hosts are called in a timeline.
+pub(crate) struct Names {
+    services: BTreeMap<ServiceName, Arc<str>>,
+    hosts: Vec<HostName>,
+}
+
+impl Names {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let names: Vec<_> = spec.services.iter().map(ServiceSpec::name).collect();
+        let mut labels = BTreeMap::<_, u32>::new();
+        for name in &names {
+            *labels.entry(name.label().clone()).or_default() += 1;
+        }
+        let shown = |name: ServiceName| {
+            let shown = match labels.get(name.label()) {
+                Some(1) => Arc::from(name.label().as_str()),
+                _ => Arc::from(name.to_string()),
+            };
+            (name, shown)
+        };
+        Self {
+            services: names.into_iter().map(shown).collect(),
+            hosts: spec.hosts.iter().map(|host| host.name.clone()).collect(),
+        }
+    }
+
+    /// The same sight, in words for people.
+    pub(crate) fn entry(&self, sight: &Sight) -> Entry {
+        let mut entry = Entry {
+            at: sight.at,
+            service: None,
+            shown: None,
+            replica: None,
+            incarnation: None,
+            run: None,
+            host: None,
+            what: What::of(&sight.what),
+        };
+        match &sight.of {
+            Subject::Replica {
+                service,
+                index,
+                incarnation,
+                run,
+                host,
+            } => {
+                entry.service = Some(service.clone());
+                entry.replica = Some(*index);
+                entry.incarnation = Some(*incarnation);
+                entry.run = (*run != Run::default()).then_some(*run);
+                entry.host = self.hosts.get(*host).cloned();
+            }
+            Subject::Service(service) => entry.service = Some(service.clone()),
+            Subject::Host(host) => entry.host = self.hosts.get(*host).cloned(),
+            Subject::Controller => {}
+        }
+        entry.shown = entry.service.as_ref().map(|name| self.shown(name));
+        entry
+    }
+
+    fn shown(&self, name: &ServiceName) -> Arc<str> {
+        let known = self.services.get(name).cloned();
+        known.unwrap_or_else(|| name.to_string().into())
+    }
+}
+
+impl What {
+    fn of(seen: &Seen) -> Self {
+        match seen {
+            Seen::Report(report) => Self::Report(report.clone()),
+            Seen::Spawned => Self::Spawned,
+            Seen::Term => Self::Term,
+            Seen::Kill => Self::Kill,
+            Seen::Exited(status) => Self::Exited(*status),
+            Seen::Person(words) => Self::User(words.clone()),
+            Seen::Worker(what) => Self::Worker(what),
+            Seen::Agent(what) => Self::Agent(what),
+            Seen::Befell(words) => Self::Befell(words.clone()),
+            Seen::Place(words) => Self::Place(words.clone()),
+            Seen::Listed {
+                revision,
+                listed,
+                desired,
+            } => Self::Listed {
+                revision: *revision,
+                listed: *listed,
+                desired: *desired,
+            },
+        }
     }
 }
 
