@@ -374,6 +374,7 @@ mod tests {
     mod backup;
     mod conditions;
     mod described;
+    mod door;
     mod epoch;
     mod golden;
     mod host_orders;
