@@ -140,3 +140,110 @@ fn shortened(wait: Duration, chance: u32) -> Duration {
     let off = (u128::from(most) * u128::from(chance)) >> 32;
     wait.saturating_sub(Duration::from_millis(u64::try_from(off).unwrap_or(most)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_millis(ms)
+    }
+
+    /// One try that fails at `now`; when the next one is.
+    fn fails(telling: &mut Telling, now: u64, chance: u32) -> u64 {
+        assert_eq!(telling.next(at(now)), Next::Send);
+        telling.sending(false);
+        assert_eq!(telling.next(at(now)), Next::Rest, "one message at a time");
+        telling.heard(at(now), Heard::Nothing, chance);
+        match telling.next(at(now)) {
+            Next::At(next) => next.as_millis() - now,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_while_nothing_changes() {
+        let mut telling = Telling::default();
+        assert_eq!(telling.next(at(0)), Next::Rest);
+        telling.news();
+        assert_eq!(telling.next(at(0)), Next::Send);
+        telling.sending(false);
+        telling.heard(at(5), Heard::Taken, 0);
+        assert_eq!(telling.next(at(1_000_000)), Next::Rest);
+    }
+
+    #[test]
+    fn waits_double_up_to_a_bound_lose_at_most_a_quarter_and_begin_anew_after_a_success() {
+        let mut telling = Telling::default();
+        telling.news();
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            waits.push(fails(&mut telling, now, 0));
+            now += waits[waits.len() - 1];
+        }
+        let doubled = [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000];
+        assert_eq!(waits, doubled);
+        let shortest = fails(&mut telling, now, u32::MAX);
+        assert!((11_250..11_260).contains(&shortest), "{shortest}");
+        now += shortest;
+        telling.sending(false);
+        telling.heard(at(now), Heard::Taken, 0);
+        telling.news();
+        assert_eq!(fails(&mut telling, now, 0), 250);
+    }
+
+    #[test]
+    fn news_during_a_message_follow_it_and_news_during_a_wait_go_with_the_next_try() {
+        let mut telling = Telling::default();
+        telling.news();
+        telling.sending(false);
+        telling.news();
+        telling.heard(at(0), Heard::Taken, 0);
+        assert_eq!(telling.next(at(0)), Next::Send);
+        let wait = fails(&mut telling, 0, 0);
+        telling.news();
+        assert_eq!(telling.next(at(0)), Next::At(at(wait)));
+        telling.sending(false);
+        telling.heard(at(wait), Heard::Taken, 0);
+        assert_eq!(telling.next(at(wait)), Next::Rest);
+    }
+
+    #[test]
+    fn another_token_is_told_again_and_at_once() {
+        let mut telling = Telling::default();
+        telling.renewed();
+        fails(&mut telling, 0, 0);
+        telling.renewed();
+        assert_eq!(telling.next(at(0)), Next::Send);
+        telling.sending(false);
+        telling.renewed();
+        telling.heard(at(0), Heard::Nothing, 0);
+        assert_eq!(telling.next(at(0)), Next::Send);
+    }
+
+    #[test]
+    fn a_replica_that_is_not_known_is_not_repeated_and_nothing_follows_an_end() {
+        let mut telling = Telling::default();
+        telling.news();
+        telling.sending(false);
+        telling.heard(at(0), Heard::Unknown, 0);
+        assert_eq!(telling.next(at(0)), Next::Rest);
+        telling.news();
+        telling.sending(true);
+        telling.heard(at(0), Heard::Nothing, 0);
+        telling.news();
+        telling.sending(true);
+        telling.heard(at(0), Heard::Taken, 0);
+        telling.news();
+        telling.renewed();
+        assert_eq!(telling.next(at(0)), Next::Done);
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_changes_nothing() {
+        let mut telling = Telling::default();
+        telling.heard(at(0), Heard::Nothing, 0);
+        assert_eq!(telling, Telling::default());
+    }
+}

@@ -493,3 +493,7 @@ impl Attendance {
         self.own.push(ProcessEvent::SpawnFailed { run, why });
     }
 }
+
+#[cfg(test)]
+#[path = "attendance_test.rs"]
+mod tests;
