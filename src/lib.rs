@@ -67,6 +67,7 @@
 
 pub mod allocator;
 pub mod attendance;
+pub mod commit;
 pub mod endpoints;
 pub mod host_addr;
 pub mod identity;

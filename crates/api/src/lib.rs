@@ -5,13 +5,13 @@
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
 
 mod account;
+mod assigned;
 pub mod attach;
 pub mod body;
 pub mod client;
 pub mod containment;
 mod flow;
 pub mod host_limits;
-pub mod lease;
 pub mod local;
 mod log_parts;
 pub mod moment;
