@@ -534,3 +534,7 @@ impl<A: Assigned> Household<A> {
         self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
     }
 }
+
+#[cfg(test)]
+#[path = "household_test.rs"]
+mod tests;
