@@ -495,6 +495,24 @@ fn a_worker_that_could_not_be_started_at_all_is_tried_again_for_ever() {
 }
 
 #[test]
+fn new_tokens_are_told_first_and_a_refusal_holds_up_nothing_else() {
+    let mut rig = Rig::new();
+    rig.want([(0, wish(Want::Run), 7)]);
+    rig.settle();
+    rig.answer = Some(Answer {
+        refused: Some("no".to_owned()),
+        ..Answer::default()
+    });
+    rig.want([(0, wish(Want::Run), 8)]);
+    assert_eq!(rig.settle(), ["0 renewed 8"]);
+    rig.answer = up();
+    rig.want([(0, wish(Want::Stop), 8)]);
+    assert_eq!(rig.settle(), ["0 told Stop 0", "0 written Stop 7"]);
+    assert_eq!(rig.wait(), 5_000);
+    assert_eq!(rig.settle(), ["0 renewed 8", "0 written Stop 8"]);
+}
+
+#[test]
 fn a_gathering_takes_the_newest_of_what_is_known() {
     let mut rig = Rig::new();
     rig.want([(0, wish(Want::Run), 7)]);
