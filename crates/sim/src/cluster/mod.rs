@@ -2,8 +2,22 @@
 //! processes. Everything that decides is production's: this folder only carries, delays, loses and breaks.
 //!
 //! * `spec` says what a cluster is made of, `act` what can be done to it, `wire` what its parts say to each other, `sight` what is seen of it.
+//! * `run` is the loop: `schedule` says who is next, `network` carries what they say, `controller` (with `store`, `desks` and `telling`) and `host`
+//!   are who they are; `people` and `workload` want something of them. All chance is drawn from `chance`, and `trace` keeps
+//!   what happened.
 
 mod act;
+mod chance;
+mod controller;
+mod desks;
+mod network;
+mod people;
+mod run;
+mod schedule;
 mod sight;
 mod spec;
+mod store;
+mod telling;
+mod trace;
 mod wire;
+mod workload;
