@@ -39,7 +39,7 @@ pub(crate) enum Act {
 }
 
 /// A person's order to the controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PersonAct {
     Submit(ServiceNo),
     /// Submit it with `generation` in its environment: another profile.

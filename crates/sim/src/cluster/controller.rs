@@ -10,9 +10,7 @@ use std::time::Duration;
 use portreeve::commit::{Rounds, Step};
 use portreeve::endpoints::EndpointTable;
 use portreeve::identity::ServiceName;
-use portreeve::registry::{
-    Answer, Batch, Command, Config, Refusal, Registry, StoreError, View,
-};
+use portreeve::registry::{Answer, Batch, Command, Config, Refusal, Registry, StoreError, View};
 use portreeve::rights::Caller;
 use portreeve::time::{Monotonic, Now, WallClock};
 
@@ -114,7 +112,9 @@ impl ControllerNode {
 
     /// What it decides with; `None`: it is down.
     pub(crate) fn registry(&self) -> Option<&Registry> {
-        self.process.as_ref().map(|process| process.rounds.registry())
+        self.process
+            .as_ref()
+            .map(|process| process.rounds.registry())
     }
 
     /// The same, for questions that take a mutable one and change nothing.
@@ -216,12 +216,9 @@ impl ControllerNode {
                     took_in,
                     ..
                 } = process.as_mut();
-                match desks.hear(now, asker, question, sent, view, out) {
-                    Some((asker, told)) => {
-                        rounds.tell(now, told.input, told.is_truth, asker);
-                        *took_in = true;
-                    }
-                    None => {}
+                if let Some((asker, told)) = desks.hear(now, asker, question, sent, view, out) {
+                    rounds.tell(now, told, asker);
+                    *took_in = true;
                 }
             }
             Arrived::Order(person, by, command) => {
@@ -265,7 +262,11 @@ impl ControllerNode {
             self.stored(now, ended, out);
         } else if process.took_in {
             self.flush(now, out);
-        } else if process.desks.next_deadline().is_some_and(|at| at <= now.mono) {
+        } else if process
+            .desks
+            .next_deadline()
+            .is_some_and(|at| at <= now.mono)
+        {
             process.desks.end_holds(now.mono, out);
         } else {
             let mut steps = Vec::new();
@@ -498,9 +499,10 @@ impl ControllerNode {
         saw(now, how, out);
         out.extend(process.inbox.into_iter().map(Arrived::broken));
         process.desks.break_off(out);
-        let (persons, askers) = process.rounds.waiting();
-        let lost = persons.map(|person| ControllerOut::Answered(person, Outcome::Lost));
-        out.extend(lost);
+        let (persons, askers) = process.rounds.break_off();
+        let persons = persons.into_iter();
+        out.extend(persons.map(|person| ControllerOut::Answered(person, Outcome::Lost)));
+        let askers = askers.into_iter();
         out.extend(askers.map(|asker| ControllerOut::Reply(asker, Reply::Unreachable)));
     }
 }

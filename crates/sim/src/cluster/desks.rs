@@ -35,11 +35,7 @@ struct HostDesk {
 impl Desks {
     /// Of a controller that starts now and whose readers see `view`.
     pub(crate) fn new(instance: String, silence: &Silence, view: &View, now: Monotonic) -> Self {
-        let terms = Terms::new(silence, true).unwrap_or_else(|_| Terms {
-            // A site could not start like this; a scenario may want to see what happens.
-            single_host: true,
-            ..Terms::new(&Silence::default(), true).expect("the default is long enough")
-        });
+        let terms = Terms::new(silence, false).expect("who makes a spec sees to the grace");
         Self {
             instance: instance.into(),
             front: Front::new(terms, view, now),
@@ -78,8 +74,8 @@ impl Desks {
                 status,
             } => {
                 let speaker = Speaker { name, service_id };
-                let told_of = |speaker: &Speaker| self.told_of(speaker);
-                Told::status(now.wall, speaker, *status, sent, view, told_of)
+                let host = speaker.place(view, |speaker| self.told_of(speaker));
+                host.map(|host| Told::status(now.wall, host, speaker, *status, sent))
             }
             Question::Wanted { host, agent, since } => {
                 match self.front.asks(now, &host, Some(&agent), view) {
@@ -102,7 +98,7 @@ impl Desks {
 
     fn told_of(&self, speaker: &Speaker) -> Option<HostName> {
         let mut desks = self.by_host.iter();
-        let told = desks.find(|(_, it)| it.desk.was_told_of(&speaker.name, speaker.service_id));
+        let told = desks.find(|(_, it)| it.desk.was_told_of(speaker));
         told.map(|(host, _)| host.clone())
     }
 
@@ -116,7 +112,10 @@ impl Desks {
     ) {
         let at = self.by_host.entry(host.clone()).or_default();
         match at.desk.take(since) {
-            Some(handout) => out.push(ControllerOut::Reply(asker, wanted(&self.instance, &handout))),
+            Some(handout) => out.push(ControllerOut::Reply(
+                asker,
+                wanted(&self.instance, &handout),
+            )),
             None => {
                 at.held.push((since, asker.clone()));
                 let until = now + Desk::<Errand>::HOLD;
@@ -137,7 +136,10 @@ impl Desks {
         let instance = &self.instance;
         at.held.retain(|(since, asker)| match at.desk.take(*since) {
             Some(handout) => {
-                out.push(ControllerOut::Reply(asker.clone(), wanted(instance, &handout)));
+                out.push(ControllerOut::Reply(
+                    asker.clone(),
+                    wanted(instance, &handout),
+                ));
                 false
             }
             None => true,
@@ -157,7 +159,10 @@ impl Desks {
             if let Some(place) = at.held.iter().position(|(_, one)| *one == asker) {
                 at.held.remove(place);
                 let handout = at.desk.take_all();
-                out.push(ControllerOut::Reply(asker, wanted(&self.instance, &handout)));
+                out.push(ControllerOut::Reply(
+                    asker,
+                    wanted(&self.instance, &handout),
+                ));
             }
         }
     }
@@ -184,7 +189,7 @@ fn wanted(instance: &Arc<str>, handout: &Handout<Errand>) -> Reply {
         instance: Arc::clone(instance),
         revision: handout.revision(),
         report_first: handout.report_first(),
-        replicas: handout.replicas(),
+        replicas: handout.shared_replicas(),
     }))
 }
 

@@ -10,12 +10,15 @@ mod act;
 mod chance;
 mod controller;
 mod desks;
+mod host;
 mod network;
 mod people;
 mod run;
 mod schedule;
 mod sight;
 mod spec;
+#[cfg(test)]
+mod stand_in;
 mod store;
 mod telling;
 mod trace;

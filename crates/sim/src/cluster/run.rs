@@ -8,12 +8,16 @@ use portreeve::time::{Monotonic, Now, WallClock};
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
-use super::host::{Host, HostOut};
+#[cfg(not(test))]
+use super::host::Host;
+use super::host::HostOut;
 use super::network::{Content, CutOff, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
+#[cfg(test)]
+use super::stand_in::Host;
 use super::trace::{Digest, Trace};
 use super::wire::Asker;
 use super::workload::{Looked, Working};
@@ -106,8 +110,34 @@ impl Cluster {
             from_host: Vec::new(),
             spec,
         };
-        cluster.schedule_all();
+        cluster.start();
         cluster
+    }
+
+    /// The controller is there first, as far as its disk is quick enough; what is seen of that comes with the first step.
+    fn start(&mut self) {
+        let now = self.controller_now();
+        while self
+            .controller
+            .next_deadline()
+            .is_some_and(|due| due <= now.mono)
+        {
+            self.controller.on_deadline(now, &mut self.from_controller);
+        }
+        for no in 0..self.hosts.len() {
+            self.schedule_host(no);
+        }
+        for no in 0..self.workloads.len() {
+            self.put(Actor::Workload(no), self.workloads[no].next());
+        }
+        self.schedule_world();
+        self.put(Actor::Controller, self.controller.next_deadline());
+    }
+
+    /// What is due is called now and not earlier: after whoever is before it in this instant.
+    fn put(&mut self, actor: Actor, next: Option<Monotonic>) {
+        let next = next.map(|next| next.max(self.now));
+        self.schedule.put(actor, next);
     }
 
     /// The same, and its trace keeps every word: for short runs.
@@ -154,8 +184,7 @@ impl Cluster {
             Actor::Controller => {
                 self.head(&step, format_args!("due"));
                 let now = self.controller_now();
-                self.controller
-                    .on_deadline(now, &mut self.from_controller);
+                self.controller.on_deadline(now, &mut self.from_controller);
             }
             Actor::Host(no) => {
                 self.head(&step, format_args!("due"));
@@ -253,8 +282,7 @@ impl Cluster {
             host: &|name| self.controller.telling().host_no(name),
         };
         let act = self.workloads[no].act(&looked);
-        self.schedule
-            .put(Actor::Workload(no), self.workloads[no].next());
+        self.put(Actor::Workload(no), self.workloads[no].next());
         match act {
             None => {
                 self.head(step, format_args!("nothing"));
@@ -270,7 +298,7 @@ impl Cluster {
 
     fn deliver(&mut self, step: &mut Step) {
         let arrived = self.network.arrive(self.now);
-        self.schedule.put(Actor::Network, self.network.next());
+        self.put(Actor::Network, self.network.next());
         let Some(message) = arrived else {
             self.head(step, format_args!("nothing arrives"));
             step.handed = Handed::Nothing;
@@ -430,31 +458,17 @@ impl Cluster {
         for sight in &step.sights {
             self.trace.line(format_args!("  {sight}"));
         }
-        self.schedule.put(Actor::Network, self.network.next());
-        self.schedule
-            .put(Actor::Controller, self.controller.next_deadline());
-    }
-
-    fn schedule_all(&mut self) {
-        for no in 0..self.hosts.len() {
-            self.schedule_host(no);
-        }
-        for (no, workload) in self.workloads.iter().enumerate() {
-            self.schedule.put(Actor::Workload(no), workload.next());
-        }
-        self.schedule_world();
-        self.schedule
-            .put(Actor::Controller, self.controller.next_deadline());
+        self.put(Actor::Network, self.network.next());
+        self.put(Actor::Controller, self.controller.next_deadline());
     }
 
     fn schedule_world(&mut self) {
         let next = self.spec.acts.get(self.next_act);
-        self.schedule.put(Actor::World, next.map(|next| next.at));
+        self.put(Actor::World, next.map(|next| next.at));
     }
 
     fn schedule_host(&mut self, no: HostNo) {
-        self.schedule
-            .put(Actor::Host(no), self.hosts[no].next_deadline());
+        self.put(Actor::Host(no), self.hosts[no].next_deadline());
     }
 }
 
@@ -471,3 +485,7 @@ fn clock_words(by_ms: i64) -> String {
     let way = if by_ms < 0 { "back" } else { "ahead" };
     format!("its clock jumps {by} {way}")
 }
+
+#[cfg(test)]
+#[path = "run_test.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! Who is next: every actor has one time at which it wants to be called, or none.
 //!
-//! In one instant actors are called in the order of [`Actor`]: what was done to the world first, then what arrived, then
-//! what the controller makes of all that arrived, then hosts by their numbers.
+//! In one instant actors are called in the order of [`Actor`]: what is done to the world first, then hosts by their
+//! numbers, then what arrives, and then what the controller makes of all that arrived.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ pub(crate) enum Actor {
     World,
     /// What people do at random, by its place in the spec.
     Workload(usize),
+    Host(HostNo),
     /// The network delivers.
     Network,
     /// The controller: a commit is through, something is due, or what it took in is to be decided.
     Controller,
-    Host(HostNo),
 }
 
 /// When each actor is next. Cost: logarithmic in the number of actors.
@@ -89,7 +89,7 @@ mod tests {
         schedule.put(Actor::Host(1), at(3));
         assert_eq!(schedule.first().unwrap().1, Actor::Host(1));
         schedule.put(Actor::Host(1), None);
-        for actor in [Actor::Controller, Actor::Host(0)] {
+        for actor in [Actor::Host(0), Actor::Controller] {
             assert_eq!(schedule.first().unwrap(), (at(5).unwrap(), actor));
             schedule.put(actor, None);
         }

@@ -113,7 +113,9 @@ impl VirtualStore {
     /// The process is gone: whether what it began is written, nobody knows before the next start.
     pub(crate) fn abandon(&mut self) {
         if let Some(work) = self.at_work.take()
-            && work.dies.unwrap_or_else(|| self.chance.hits(Chance::WHOLE / 2))
+            && work
+                .dies
+                .unwrap_or_else(|| self.chance.hits(Chance::WHOLE / 2))
         {
             // Refused or not, nobody hears of it.
             let _ = self.write(&work.batch);

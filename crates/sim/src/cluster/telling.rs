@@ -21,9 +21,25 @@ pub(crate) struct Telling {
     hosts_by_key: BTreeMap<String, HostName>,
 }
 
+/// The form of every record in the store.
 #[derive(Deserialize)]
-struct Named<T> {
-    name: T,
+struct Stored<T> {
+    record: T,
+}
+
+#[derive(Deserialize)]
+struct ServiceRecord {
+    name: ServiceName,
+}
+
+#[derive(Deserialize)]
+struct HostRecord {
+    facts: HostTold,
+}
+
+#[derive(Deserialize)]
+struct HostTold {
+    host: HostName,
 }
 
 /// What the worker's machine said is seen there, when it says it.
@@ -51,13 +67,13 @@ impl Telling {
             let Some(value) = &write.value else { continue };
             match write.table {
                 tables::SERVICES if !self.services_by_key.contains_key(&write.key) => {
-                    if let Ok(Named { name }) = serde_json::from_slice(value) {
+                    if let Some(ServiceRecord { name }) = record(value) {
                         self.services_by_key.insert(write.key.clone(), name);
                     }
                 }
                 tables::HOSTS if !self.hosts_by_key.contains_key(&write.key) => {
-                    if let Ok(Named { name }) = serde_json::from_slice(value) {
-                        self.hosts_by_key.insert(write.key.clone(), name);
+                    if let Some(HostRecord { facts }) = record(value) {
+                        self.hosts_by_key.insert(write.key.clone(), facts.host);
                     }
                 }
                 _ => {}
@@ -70,8 +86,9 @@ impl Telling {
                 continue;
             };
             let of = write.key.split_once('/').map_or("", |(of, _)| of);
-            let event = serde_json::from_slice::<EventView>(value);
-            let Ok(event) = event else { continue };
+            let Some(event) = record::<EventView>(value) else {
+                continue;
+            };
             if SEEN_ON_THE_HOST.contains(&event.kind.as_str()) {
                 continue;
             }
@@ -139,4 +156,9 @@ impl Telling {
             _ => Subject::Service(service),
         })
     }
+}
+
+fn record<T: serde::de::DeserializeOwned>(value: &[u8]) -> Option<T> {
+    let stored: Stored<T> = serde_json::from_slice(value).ok()?;
+    Some(stored.record)
 }

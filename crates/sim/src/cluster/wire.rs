@@ -119,7 +119,11 @@ impl fmt::Display for Question {
                 write!(f, "report ({full}, {foreign} foreign)")?;
                 for replica in &facts.replicas {
                     let (name, status) = (replica.name(), Told(&replica.status));
-                    write!(f, " {}/{}.{} {status}", name.service, name.index, name.incarnation)?;
+                    write!(
+                        f,
+                        " {}/{}.{} {status}",
+                        name.service, name.index, name.incarnation
+                    )?;
                 }
                 Ok(())
             }
