@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portreeve::time::{Monotonic, Now, WallClock};
 
-use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct};
+use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
 #[cfg(not(test))]
@@ -327,6 +327,11 @@ impl Cluster {
         match act {
             Act::Person(act) => self.order(act),
             Act::Host(no, act) => self.befall(*no, act, step),
+            Act::HostOf(whom, act) => {
+                if let Some(no) = self.host_of(*whom) {
+                    self.befall(no, act, step);
+                }
+            }
             Act::Controller(act) => {
                 if let ControllerAct::ClockJumps(by) = act {
                     self.controller_ahead = self.controller_ahead.saturating_add(*by);
@@ -350,6 +355,21 @@ impl Cluster {
             }
             Act::Heal => self.heal(step),
         }
+    }
+
+    /// Where a replica is placed, or else lives.
+    fn host_of(&self, whom: Whom) -> Option<HostNo> {
+        let name = self.people.service(whom.service);
+        let view = self.controller.view();
+        let service = view.and_then(|view| view.services.get(name));
+        let replica = service.and_then(|it| it.replicas.of(whom.index));
+        let placed = replica.and_then(|it| self.controller.telling().host_no(it.host.as_ref()?));
+        placed.or_else(|| {
+            self.hosts.iter().position(|host| {
+                let mut workers = host.workers();
+                workers.any(|it| it.name.copy() == (name, whom.index))
+            })
+        })
     }
 
     fn order(&mut self, act: &PersonAct) {

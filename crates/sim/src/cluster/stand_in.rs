@@ -134,6 +134,11 @@ impl Host {
         self.is_up.then_some(self.next)
     }
 
+    #[expect(clippy::unused_self, reason = "it has none")]
+    pub(crate) fn workers(&self) -> impl Iterator<Item = super::host::Attended<'_>> {
+        std::iter::empty()
+    }
+
     fn agent(&self) -> AgentIdentity {
         AgentIdentity {
             machine: format!("m{}", self.no),
