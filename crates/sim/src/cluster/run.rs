@@ -507,5 +507,8 @@ fn clock_words(by_ms: i64) -> String {
 }
 
 #[cfg(test)]
+#[path = "acts_test.rs"]
+mod acts_test;
+#[cfg(test)]
 #[path = "run_test.rs"]
 mod tests;

@@ -10,10 +10,10 @@ use super::super::act::Planned;
 use super::super::spec::{DiskSpec, HostSpec, NetworkSpec, ServiceSpec, Workload, WorkloadKind};
 use super::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
 
-fn at(seconds: u64) -> Monotonic {
+pub(super) fn at(seconds: u64) -> Monotonic {
     Monotonic::from_millis(seconds * 1000)
 }
 
@@ -44,7 +44,7 @@ fn host(name: &str) -> HostSpec {
     }
 }
 
-fn spec(seed: u64) -> Spec {
+pub(super) fn spec(seed: u64) -> Spec {
     Spec {
         seed,
         until: at(60),
@@ -129,7 +129,7 @@ fn rough(seed: u64) -> Spec {
     }
 }
 
-fn submitted(mut spec: Spec) -> Spec {
+pub(super) fn submitted(mut spec: Spec) -> Spec {
     let submit = |no| Planned {
         at: at(1),
         act: Act::Person(PersonAct::Submit(no)),
@@ -138,7 +138,7 @@ fn submitted(mut spec: Spec) -> Spec {
     spec
 }
 
-fn to_the_end(spec: Spec) -> Cluster {
+pub(super) fn to_the_end(spec: Spec) -> Cluster {
     let mut cluster = Cluster::in_words(Arc::new(spec));
     while cluster.step().is_some() {}
     assert!(!cluster.stands_still());
@@ -169,4 +169,11 @@ fn the_same_spec_is_the_same_run_to_the_byte() {
     assert_eq!(one.trace().words(), other.trace().words());
     assert_eq!(one.trace().digest(), digest(5));
     assert_ne!(digest(6), digest(5));
+}
+
+/// How many replicas of the first service are listed.
+pub(super) fn ready(cluster: &Cluster) -> u32 {
+    let view = cluster.controller().view().unwrap();
+    let service = view.services.get(cluster.people().service(0));
+    service.map_or(0, |service| service.ready)
 }

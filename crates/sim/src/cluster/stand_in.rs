@@ -134,6 +134,10 @@ impl Host {
         self.is_up.then_some(self.next)
     }
 
+    pub(crate) const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     #[expect(clippy::unused_self, reason = "it has none")]
     pub(crate) fn workers(&self) -> impl Iterator<Item = super::host::Attended<'_>> {
         std::iter::empty()
