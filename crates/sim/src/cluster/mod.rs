@@ -4,6 +4,7 @@
 //! * `spec` says what a cluster is made of, `act` what can be done to it, `wire` what its parts say to each other, `sight` what is seen of it.
 
 pub(crate) mod act;
+mod host;
 pub(crate) mod sight;
 pub(crate) mod spec;
 pub(crate) mod wire;
