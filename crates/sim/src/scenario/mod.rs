@@ -205,7 +205,6 @@ impl Default for RunScript {
 
 /// Which numbers a process listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "scenario files follow"))]
 pub(crate) enum Binds {
     /// Those it was granted.
     Granted,
