@@ -61,7 +61,7 @@ fn run(draw: &mut Draw) -> RunScript {
     script.leftover_listens = draw.once_in(3);
     script.binds = match draw.within(0..=9) {
         0 => Binds::Never,
-        1 => Binds::Beside(draw.one_of(&[1, 2, 100])),
+        1 => Binds::Beside(1),
         _ => Binds::Granted,
     };
     if draw.once_in(4) {
