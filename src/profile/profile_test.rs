@@ -351,6 +351,7 @@ fn a_rule_that_can_never_fire_is_refused_with_the_arithmetic() {
     let lifetime = profile(&rule("1s", "60s", 5, "lifetime"))
         .supervision
         .give_up
+        .clone()
         .unwrap();
     assert_eq!(lifetime.window, Window::Lifetime);
     // With jitter the waits may be shorter: 31 s x 0.9 < 31 s.
