@@ -17,7 +17,7 @@ pub(super) fn at(seconds: u64) -> Monotonic {
     Monotonic::from_millis(seconds * 1000)
 }
 
-fn service(name: &str, replicas: u32) -> ServiceSpec {
+pub(super) fn service(name: &str, replicas: u32) -> ServiceSpec {
     let text = format!(
         "kind = \"service\"\nname = \"{name}\"\nreplicas = {replicas}\ncommand = [\"{name}\"]\n\n[ports]\nhttp = \"any\"\n"
     );
@@ -34,7 +34,7 @@ fn service(name: &str, replicas: u32) -> ServiceSpec {
     }
 }
 
-fn host(name: &str) -> HostSpec {
+pub(super) fn host(name: &str) -> HostSpec {
     HostSpec {
         name: name.parse().unwrap(),
         dynamic: "20000-20019".parse().unwrap(),
