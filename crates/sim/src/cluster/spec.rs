@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::HostName;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::PortRanges;
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
@@ -54,6 +54,15 @@ pub(crate) struct ServiceSpec {
     pub(crate) owner: Caller,
     /// What runs do, by replica; under `None` for all that have none of their own.
     pub(crate) scripts: BTreeMap<Option<u32>, Arc<Scripts>>,
+}
+
+impl ServiceSpec {
+    /// Whether this is its name: in the namespace that its profile says, else in its owner's.
+    pub(crate) fn is(&self, name: &ServiceName) -> bool {
+        let written = self.profile.namespace.as_ref();
+        let namespace = written.map_or(self.owner.user.as_str(), |written| written.as_str());
+        self.profile.name == *name.label() && namespace == name.namespace().as_str()
+    }
 }
 
 /// How messages travel between hosts and the controller. A part is of 1,000,000.
