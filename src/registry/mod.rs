@@ -12,9 +12,11 @@
 //!   run keeps its numbers (`stranded`).
 //! * What was is kept, bounded by `retention`: events (`event_log`) and who had which number (`port_history`).
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
-//! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news.
+//! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news; `audit` looks at what decisions see.
 
+mod at_host;
 mod attach;
+mod audit;
 mod claims;
 mod commands;
 mod contact;
@@ -80,6 +82,7 @@ mod windows;
 
 pub use crate::residency::Want;
 pub use attach::Attachment;
+pub use audit::{PlacedAudit, PoolAudit};
 pub use contact::{Silence, SilenceError, Suspects};
 pub use effect::{Answer, Effect, Refusal, Ticket};
 pub use event_log::EVENTS_KEPT;
@@ -144,7 +147,7 @@ mod retention_test;
 #[cfg(test)]
 mod revision_test;
 #[cfg(test)]
-mod rig;
+pub(crate) mod rig;
 #[cfg(test)]
 mod roll_test;
 #[cfg(test)]

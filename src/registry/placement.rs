@@ -259,7 +259,7 @@ impl Registry {
     }
 
     /// Who waits, in order of submission, and what each would count as.
-    fn waiting(&self) -> Vec<(ReplicaKey, Claim)> {
+    pub(super) fn waiting(&self) -> Vec<(ReplicaKey, Claim)> {
         let all = self.truth.replicas.iter();
         let waiting = all.filter(|(_, it)| matches!(it.phase, Phase::Waiting(_)));
         let waiting = waiting.filter_map(|(key, replica)| {

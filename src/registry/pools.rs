@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, Conflict, CoolingRecord, GrantRecord, HostSet,
-    HostSpec, HostState, Need, Removal, Summary, Transaction,
+    HostSpec, HostState, Need, PoolCounts, Removal, Summary, Transaction,
 };
 use crate::identity::{HostId, ReplicaId, ServiceId};
 use crate::port::{Port, PortRange};
@@ -193,6 +193,10 @@ impl Pools {
 
     pub(super) fn listed(&self, host: HostId) -> Vec<ListedPorts> {
         self.allocator.ports(host)
+    }
+
+    pub(super) fn counts(&self, host: HostId) -> PoolCounts {
+        self.allocator.counts(host)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::{HostName, ServiceName};
+use portreeve::identity::{HostName, Namespace, ServiceName};
 use portreeve::port::PortRanges;
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
@@ -62,6 +62,18 @@ impl ServiceSpec {
         let written = self.profile.namespace.as_ref();
         let namespace = written.map_or(self.owner.user.as_str(), |written| written.as_str());
         self.profile.name == *name.label() && namespace == name.namespace().as_str()
+    }
+
+    /// What the controller calls it: in the namespace of the profile, else in that of the owner.
+    pub(crate) fn name(&self) -> ServiceName {
+        let own = || Namespace::try_from(self.owner.user.clone());
+        let namespace = self.profile.namespace.clone().map_or_else(own, Ok);
+        // An owner without one has no service that the controller would take either.
+        let fallback = || Namespace::try_from("nobody".to_owned()).expect("a word is a namespace");
+        ServiceName::new(
+            self.profile.name.clone(),
+            namespace.unwrap_or_else(|_| fallback()),
+        )
     }
 }
 

@@ -1,0 +1,278 @@
+//! What machines tell, recounted: restarts within their budget, ready and not ready in turn, nothing after the end.
+//!
+//! A worker that dies between a decision and its record makes the decision again; whoever takes over may so tell one
+//! thing twice. Beyond that nothing is forgiven.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portreeve::identity::Run;
+use portreeve::residency::ReplicaName;
+use portreeve::supervision::{Config, Final, Reason, Report, Window};
+use portreeve::time::Monotonic;
+
+use super::{Verdict, broken};
+
+/// All incarnations that told something.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts {
+    told: BTreeMap<ReplicaName, Track>,
+    ends: BTreeMap<ReplicaName, Final>,
+}
+
+/// What one incarnation told.
+#[derive(Debug, Default)]
+struct Track {
+    ready: Option<Run>,
+    /// When the restart after each run was granted.
+    granted: BTreeMap<Run, Monotonic>,
+    restarts: u32,
+    /// A worker died since it last told something.
+    is_unsure: bool,
+}
+
+impl Restarts {
+    /// Its worker died: what it decided last may be decided again.
+    pub(crate) fn worker_died(&mut self, name: &ReplicaName) {
+        if let Some(track) = self.told.get_mut(name) {
+            track.is_unsure = true;
+        }
+    }
+
+    /// The host lost its power: what was not synced is decided again, or gone.
+    pub(crate) fn power_lost(&mut self, living: impl IntoIterator<Item = ReplicaName>) {
+        for name in living {
+            self.worker_died(&name);
+        }
+    }
+
+    /// How the incarnation told that it ended.
+    pub(crate) fn end_of(&self, name: &ReplicaName) -> Option<&Final> {
+        self.ends.get(name)
+    }
+
+    /// Every end that was told.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (&ReplicaName, &Final)> {
+        self.ends.iter()
+    }
+
+    /// The machine told something; `rules` are its profile's.
+    pub(crate) fn told(
+        &mut self,
+        at: Monotonic,
+        name: &ReplicaName,
+        run: Run,
+        report: &Report,
+        rules: &Config,
+    ) -> Verdict {
+        let text = |what: &str| format!("{name} run {run} at {} ms: {what}", at.as_millis());
+        if let Some(end) = self.ends.get(name) {
+            if *report == Report::Final(end.clone()) {
+                // Told again by whoever took over.
+                return Ok(());
+            }
+            let text = text(&format!("{report} after {end:?}"));
+            return broken("nothing after the end", text);
+        }
+        let track = self.told.entry(name.clone()).or_default();
+        let is_unsure = std::mem::take(&mut track.is_unsure);
+        match report {
+            Report::Ready => {
+                if track.ready == Some(run) && !is_unsure {
+                    return broken("ready and not ready in turn", text("ready twice"));
+                }
+                track.ready = Some(run);
+            }
+            Report::NotReady(_) => {
+                if track.ready.take().is_none() && !is_unsure {
+                    let text = text("not ready, and never was ready");
+                    return broken("ready and not ready in turn", text);
+                }
+            }
+            Report::Backoff { delay, .. } => {
+                if track.ready.is_some() && !is_unsure {
+                    let text = text("it waits and is still ready");
+                    return broken("ready and not ready in turn", text);
+                }
+                track.ready = None;
+                if *delay > rules.backoff.max {
+                    let text = text(&format!("it waits {delay:?}"));
+                    return broken("waits within the longest", text);
+                }
+                track.granted.insert(run, at);
+                track
+                    .within_budget(at, rules)
+                    .or_else(|what| broken("no more restarts than granted", text(&what)))?;
+            }
+            Report::Restarted { count, reason, .. } => {
+                let due = track.restarts + u32::from(*reason != Reason::User);
+                let is_right = *count == due || is_unsure && count.abs_diff(due) <= 1;
+                if !is_right {
+                    let text = text(&format!("restart {count} after {}", track.restarts));
+                    return broken("restarts are counted once", text);
+                }
+                track.restarts = *count;
+            }
+            Report::Stuck => {}
+            Report::Final(end) => {
+                if track.ready.is_some() && !is_unsure {
+                    let text = text(&format!("{end:?} while ready"));
+                    return broken("ready and not ready in turn", text);
+                }
+                if let Final::GaveUp { .. } = end
+                    && !is_unsure
+                    && let Some(rule) = &rules.give_up
+                    && track.counted(at, span(&rule.window)) < rule.max_restarts
+                {
+                    let text = text("it gave up before its budget was used");
+                    return broken("gives up only once the budget is used", text);
+                }
+                self.told.remove(name);
+                self.ends.insert(name.clone(), end.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Track {
+    fn within_budget(&mut self, at: Monotonic, rules: &Config) -> Result<(), String> {
+        let Some(rule) = &rules.give_up else {
+            // Nothing is counted; nothing needs to be kept.
+            self.granted.clear();
+            return Ok(());
+        };
+        let counted = self.counted(at, span(&rule.window));
+        if counted > rule.max_restarts {
+            return Err(format!(
+                "restart {counted} within {:?}, where {} are granted",
+                rule.window, rule.max_restarts
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many grants the window holds that ends at `at`.
+    fn counted(&self, at: Monotonic, window: Duration) -> u32 {
+        let inside = self.granted.values().filter(|one| at.since(**one) < window);
+        u32::try_from(inside.count()).unwrap_or(u32::MAX)
+    }
+}
+
+const fn span(window: &Window) -> Duration {
+    match window {
+        Window::Span(span) => *span,
+        Window::Lifetime => Duration::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve::identity::Incarnation;
+    use portreeve::supervision::ExitStatus;
+
+    use super::super::stage::profile;
+    use super::*;
+
+    struct World {
+        restarts: Restarts,
+        rules: Config,
+        name: ReplicaName,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let rest = "[restart]\nbackoff = { max = \"2s\", jitter = 0.0 }\n\
+                        give_up = { max_restarts = 2, window = \"60s\" }\n";
+            Self {
+                restarts: Restarts::default(),
+                rules: profile("web", rest).supervision,
+                name: ReplicaName {
+                    service: "web.alice".parse().unwrap(),
+                    index: 0,
+                    incarnation: Incarnation(1),
+                },
+            }
+        }
+
+        fn told(&mut self, at: u64, run: u32, report: Report) -> Result<(), &'static str> {
+            let at = Monotonic::from_millis(at);
+            let found = (self.restarts).told(at, &self.name, Run(run), &report, &self.rules);
+            found.map_err(|it| it.invariant)
+        }
+    }
+
+    fn backoff() -> Report {
+        Report::Backoff {
+            reason: exit(),
+            delay: Duration::from_secs(1),
+        }
+    }
+
+    const fn exit() -> Reason {
+        Reason::Exit(ExitStatus::Code(1))
+    }
+
+    fn gave_up() -> Report {
+        Report::Final(Final::GaveUp {
+            reason: exit(),
+            count: 2,
+        })
+    }
+
+    #[test]
+    fn one_restart_above_the_budget_is_found_and_one_that_left_the_window_is_not() {
+        let mut world = World::new();
+        assert_eq!(world.told(1000, 1, backoff()), Ok(()));
+        assert_eq!(world.told(2000, 2, backoff()), Ok(()));
+        let found = world.told(60_999, 3, backoff());
+        assert_eq!(found, Err("no more restarts than granted"));
+        let mut world = World::new();
+        assert_eq!(world.told(1000, 1, backoff()), Ok(()));
+        assert_eq!(world.told(2000, 2, backoff()), Ok(()));
+        assert_eq!(world.told(61_000, 3, backoff()), Ok(()));
+        // Decided again by a worker that took over: one restart.
+        assert_eq!(world.told(61_500, 3, backoff()), Ok(()));
+    }
+
+    #[test]
+    fn giving_up_too_early_and_anything_after_the_end_is_found() {
+        let mut world = World::new();
+        assert_eq!(world.told(1000, 1, backoff()), Ok(()));
+        let found = world.told(2000, 2, gave_up());
+        assert_eq!(found, Err("gives up only once the budget is used"));
+        let mut world = World::new();
+        assert_eq!(world.told(1000, 1, backoff()), Ok(()));
+        assert_eq!(world.told(2000, 2, backoff()), Ok(()));
+        assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
+        assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
+        let found = world.told(4000, 4, Report::Ready);
+        assert_eq!(found, Err("nothing after the end"));
+    }
+
+    #[test]
+    fn reports_out_of_turn_are_found_and_forgiven_to_a_worker_that_took_over() {
+        let mut world = World::new();
+        assert_eq!(world.told(1000, 1, Report::Ready), Ok(()));
+        let found = world.told(2000, 1, Report::Ready);
+        assert_eq!(found, Err("ready and not ready in turn"));
+        world.restarts.worker_died(&world.name.clone());
+        assert_eq!(world.told(3000, 1, Report::Ready), Ok(()));
+        let found = world.told(4000, 1, backoff());
+        assert_eq!(found, Err("ready and not ready in turn"));
+        let mut world = World::new();
+        let restarted = |count| Report::Restarted {
+            count,
+            reason: exit(),
+            user_restarts: 0,
+        };
+        assert_eq!(world.told(1000, 2, restarted(1)), Ok(()));
+        let found = world.told(2000, 3, restarted(3));
+        assert_eq!(found, Err("restarts are counted once"));
+        let mut long = backoff();
+        if let Report::Backoff { delay, .. } = &mut long {
+            *delay = Duration::from_secs(3);
+        }
+        assert_eq!(world.told(3000, 3, long), Err("waits within the longest"));
+    }
+}
