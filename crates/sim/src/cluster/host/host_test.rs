@@ -543,3 +543,22 @@ fn a_worker_that_stands_still_judges_nothing_by_the_time_it_lost() {
     assert_eq!(yard.living(), [(1, 1)]);
     assert!(yard.saw("term").is_empty());
 }
+
+#[test]
+fn sizes() {
+    use std::mem::size_of;
+    eprintln!(
+        "replica {} worker {} attendance {} processes {} host {} agent {} happened {} due {} machine {} desired {} status {}",
+        size_of::<Replica>(),
+        size_of::<super::worker::Worker>(),
+        size_of::<attendance::Attendance>(),
+        size_of::<super::process::Processes>(),
+        size_of::<Host>(),
+        size_of::<Agent>(),
+        size_of::<Happened<By>>(),
+        size_of::<Due>(),
+        size_of::<Machine>(),
+        size_of::<Desired>(),
+        size_of::<Status>(),
+    );
+}
