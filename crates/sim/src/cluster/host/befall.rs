@@ -5,7 +5,7 @@ use portreeve::time::Now;
 
 use super::process::Ground;
 use super::worker::By;
-use super::{Host, HostOut, Place};
+use super::{Host, HostOut, Place, power};
 use crate::cluster::act::{HostAct, Whom};
 use crate::cluster::sight::Seen;
 
@@ -110,12 +110,39 @@ impl Host {
                     self.numbers_changed(at);
                 }
             }
+            HostAct::Heals => self.heals(now, out),
             HostAct::AddressBecomes(address) => {
                 self.address = *address;
                 self.look_at_addresses(at);
             }
         }
         self.look_after_shutdown(at, out);
+    }
+
+    /// Everything is right again.
+    fn heals(&mut self, now: Now, out: &mut Vec<HostOut>) {
+        self.is_disk_full = false;
+        self.strangers.leave_all(&mut self.listeners);
+        self.address = Some(power::address_of(self.no));
+        if self.is_up {
+            let places: Vec<_> = self.replicas.keys().copied().collect();
+            for place in places {
+                let replica = self.replicas.get_mut(&place);
+                if let Some(worker) = replica.and_then(|replica| replica.worker.as_mut()) {
+                    worker.dies_after = None;
+                    self.worker_continues(now, place, out);
+                }
+            }
+            if let Some(agent) = &mut self.agent {
+                agent.dies_after = None;
+            }
+            self.agent_continues(now, out);
+        } else {
+            self.power_on();
+            self.saw_host(now.mono, "boots", out);
+        }
+        self.agent_starts(now, out);
+        self.look_at_addresses(now.mono);
     }
 
     fn worker_of(&self, whom: Whom) -> Option<Place> {

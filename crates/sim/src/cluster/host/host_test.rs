@@ -545,20 +545,27 @@ fn a_worker_that_stands_still_judges_nothing_by_the_time_it_lost() {
 }
 
 #[test]
-fn sizes() {
-    use std::mem::size_of;
-    eprintln!(
-        "replica {} worker {} attendance {} processes {} host {} agent {} happened {} due {} machine {} desired {} status {}",
-        size_of::<Replica>(),
-        size_of::<super::worker::Worker>(),
-        size_of::<attendance::Attendance>(),
-        size_of::<super::process::Processes>(),
-        size_of::<Host>(),
-        size_of::<Agent>(),
-        size_of::<Happened<By>>(),
-        size_of::<Due>(),
-        size_of::<Machine>(),
-        size_of::<Desired>(),
-        size_of::<Status>(),
-    );
+fn whatever_is_wrong_with_a_host_is_right_again_when_it_heals() {
+    let mut yard = obedient();
+    yard.until(1_000);
+    yard.act(&HostAct::DiskFull(true));
+    yard.act(&HostAct::AddressBecomes(None));
+    let number = StrangerPort::Number(Port::new(20_001).unwrap(), Protocol::Tcp);
+    yard.act(&HostAct::StrangerTakes(number));
+    yard.act(&HostAct::AgentHalted);
+    yard.until(2_000);
+    yard.act(&HostAct::Heals);
+    yard.until(3_000);
+    yard.want(1, Want::Run);
+    yard.until(4_000);
+    assert!(yard.status(1).ready);
+    yard.act(&HostAct::WorkerHalted(WHOM));
+    yard.act(&HostAct::AgentKilled);
+    yard.act(&HostAct::Heals);
+    yard.want(1, Want::Stop);
+    yard.until(5_000);
+    assert!(yard.living().is_empty());
+    yard.act(&HostAct::PowerLoss);
+    yard.act(&HostAct::Heals);
+    assert!(yard.host.is_up());
 }
