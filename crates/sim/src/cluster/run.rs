@@ -8,16 +8,12 @@ use portreeve::time::{Monotonic, Now, WallClock};
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
-#[cfg(not(test))]
-use super::host::Host;
-use super::host::HostOut;
+use super::host::{Host, HostOut};
 use super::network::{Content, CutOff, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
-#[cfg(test)]
-use super::stand_in::Host;
 use super::trace::{Digest, Trace};
 use super::wire::Asker;
 use super::workload::{Looked, Working};
