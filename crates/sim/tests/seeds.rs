@@ -15,7 +15,11 @@ fn no_promise_is_broken_in_the_fixed_seeds() {
         steps += tried.steps;
         reached.merge(&tried.reached);
         if let Some(it) = &tried.broken {
-            writeln!(broken, "seed {seed} broke {it}; again: make seeds FROM={seed} SEEDS=1").unwrap();
+            writeln!(
+                broken,
+                "seed {seed} broke {it}; again: make seeds FROM={seed} SEEDS=1"
+            )
+            .unwrap();
         }
     }
     assert!(broken.is_empty(), "{broken}");
