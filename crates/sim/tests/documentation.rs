@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use portreeve_sim::{Entry, Played, Scenario, account, play};
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
 }
 
 fn played(text: &str) -> Played {
@@ -16,7 +18,12 @@ fn played(text: &str) -> Played {
     let played = play(&scenario).unwrap_or_else(|cause| panic!("{cause}"));
     assert_eq!(played.broken, None);
     let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
-    assert!(unmet.is_empty(), "{}\n{}", unmet.join("\n"), account(&played));
+    assert!(
+        unmet.is_empty(),
+        "{}\n{}",
+        unmet.join("\n"),
+        account(&played)
+    );
     played
 }
 
@@ -80,9 +87,15 @@ fn holds_page(name: &str) {
     let shown = std::fs::read_to_string(&page).expect("each has a page");
     let text = std::fs::read_to_string(folder("scenarios").join(format!("{name}.toml")));
     let printed = account(&played(&text.expect("each has a scenario")));
-    let (before, rest) = shown.split_once("```text\n").expect("it shows what happens");
+    let (before, rest) = shown
+        .split_once("```text\n")
+        .expect("it shows what happens");
     let (_, behind) = rest.split_once("```").expect("a block has an end");
-    hold(&page, &shown, &format!("{before}```text\n{printed}```{behind}"));
+    hold(
+        &page,
+        &shown,
+        &format!("{before}```text\n{printed}```{behind}"),
+    );
 }
 
 #[test]
