@@ -32,7 +32,7 @@ const MOST_ACTS: usize = 1_000_000;
 const MOST_TOGETHER: usize = 1_000_000;
 const EVER: Duration = Duration::MAX;
 /// What clocks show at the start: 2026-01-01 00:00 UTC.
-const BEGIN: WallClock = WallClock::from_unix_millis(1_767_225_600_000);
+pub(crate) const BEGIN: WallClock = WallClock::from_unix_millis(1_767_225_600_000);
 
 pub(super) fn read(
     text: &str,
