@@ -103,9 +103,12 @@ pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<
     if cluster.stands_still() {
         return Err(PlayError::StandsStill { at: ended });
     }
-    if broken.is_none() {
+    let ended = if broken.is_none() {
         claims.look(None, view.as_deref());
-    }
+        spec.until
+    } else {
+        ended
+    };
     let (mut unmet, more_unmet) = expectation::unmet(&timeline, &scenario.expectations);
     unmet.extend(claims.unmet.into_iter().map(Unmet::new));
     Ok(Played {
