@@ -19,7 +19,7 @@ use std::process::Command;
 use source::{code, rooms_used, words};
 
 /// Which rooms of the core a room may use. Everybody may use the vocabulary.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("port", &[]),
     ("identity", &[]),
     ("time", &[]),
@@ -46,6 +46,16 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "profile",
             "variables",
             "residency",
+            "rights",
+        ],
+    ),
+    (
+        "commit",
+        &[
+            "registry",
+            "endpoints",
+            "residency",
+            "supervision",
             "rights",
         ],
     ),

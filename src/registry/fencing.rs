@@ -1,5 +1,7 @@
 //! What an operator says of a host that is gone, and of replicas there that nobody here knows.
 
+use std::sync::Arc;
+
 use crate::allocator::{AfterRelease, GrantRecord};
 use crate::identity::{HostId, ReplicaId};
 use crate::profile::Profile;
@@ -339,7 +341,7 @@ pub(super) fn stop_of(name: &ReplicaName, unknown: &Unknown) -> Desired {
         restart_no: 0,
         grant: unknown.grant.clone().unwrap_or_default(),
         addresses: std::collections::BTreeMap::new(),
-        profile: profile.profile,
+        profile: Arc::new(profile.profile),
         user: String::new(),
         uid: 0,
         last_status: None,

@@ -1,6 +1,7 @@
 //! What each host is wanted to run, stop or forget: derived from durable truth, never from a queue.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::identity::{HostId, HostName};
 use crate::port_pool::PortGrant;
@@ -100,7 +101,7 @@ impl Registry {
             restart_no: replica.restart_no,
             grant: placement.grant.clone(),
             addresses: self.own_addresses(placement.host, profile),
-            profile: profile.as_ref().clone(),
+            profile: Arc::clone(profile),
             user: service.owner.user.clone(),
             uid: service.uid,
             last_status: replica.status.clone(),
@@ -132,7 +133,7 @@ pub(super) fn leftover(service: &Service, key: &ReplicaName) -> Desired {
         restart_no: 0,
         grant: PortGrant::default(),
         addresses: std::collections::BTreeMap::new(),
-        profile: service.profile().as_ref().clone(),
+        profile: Arc::clone(service.profile()),
         user: service.owner.user.clone(),
         uid: service.uid,
         last_status: None,

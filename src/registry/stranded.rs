@@ -8,6 +8,7 @@
 //! be stored is made again.
 
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use crate::identity::{HostId, Incarnation, ReplicaId};
 use crate::port_pool::PortGrant;
@@ -351,7 +352,7 @@ impl Registry {
             restart_no: 0,
             grant: stranded.grant.clone(),
             addresses: std::collections::BTreeMap::new(),
-            profile: profile.as_ref().clone(),
+            profile: Arc::clone(profile),
             user,
             uid,
             last_status: None,
@@ -367,7 +368,7 @@ impl Registry {
         let orphan = Orphan {
             user: of.owner.user.clone(),
             uid: of.uid,
-            profile: std::sync::Arc::clone(of.profile()),
+            profile: Arc::clone(of.profile()),
         };
         let all = self.truth.stranded.iter();
         let its = all.filter(|(at, _)| at.replica.service == service);

@@ -321,8 +321,8 @@ pub struct Desired {
     /// stands.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addresses: BTreeMap<PortName, IpAddr>,
-    /// What to run.
-    pub profile: Profile,
+    /// What to run. All orders of a generation share it.
+    pub profile: Arc<Profile>,
     /// The submitting account.
     pub user: String,
     /// Its uid.

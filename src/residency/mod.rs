@@ -7,6 +7,7 @@
 //! whether a process still is the one it was, are arguments.
 
 mod action;
+pub mod lease;
 mod pace;
 mod resident;
 

@@ -123,7 +123,7 @@ impl Agent {
             identity: identity.clone(),
             skew_ms: None,
             contact: ContactPage::of(&config.state, heeding_seen),
-            period: portreeve_api::lease::PERIOD,
+            period: portreeve::residency::lease::PERIOD,
             capabilities: facts::capabilities(&ladder, backend),
             client: client.clone(),
             observed: observed_seen,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::Method;
 use portreeve::registry::{HostFacts, ReplicaReport};
-use portreeve::residency::ReplicaName;
+use portreeve::residency::{ReplicaName, lease};
 use portreeve_api::body::{AgentIdentity, Lease, LeaseAsk};
-use portreeve_api::{Client, ClientError, lease, paths};
+use portreeve_api::{Client, ClientError, paths};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};

@@ -11,7 +11,6 @@ pub mod client;
 pub mod containment;
 mod flow;
 pub mod host_limits;
-pub mod lease;
 pub mod local;
 mod log_parts;
 pub mod moment;

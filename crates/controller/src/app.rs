@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::StatusCode;
 use parking_lot::Mutex;
+use portreeve::commit::{Front, Speaker, Terms, Unheard};
 use portreeve::endpoints::Watcher;
 use portreeve::identity::{HostName, ServiceName};
-use portreeve::registry::{AgentIdentity, Seats, ServiceView, View};
+use portreeve::registry::{ServiceView, View};
 use portreeve::rights::Caller;
+use portreeve::time::Now;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
@@ -49,11 +49,8 @@ pub(crate) struct App {
     pub(crate) data: PathBuf,
     /// Random per start: a change asks every agent for a full report.
     pub(crate) instance: String,
-    pub(crate) single_host: bool,
-    /// How often hosts are to give a sign of life.
-    pub(crate) lease_period: Duration,
-    /// How long the silence of a host is forgiven, as its agent is told.
-    pub(crate) host_grace: Duration,
+    /// What agents are told.
+    pub(crate) terms: Terms,
     pub(crate) site_profiles: SiteFolder,
     pub(crate) stopping: Stop,
     /// Questions that are held, by user.
@@ -66,8 +63,8 @@ pub(crate) struct App {
     pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
-    /// Which agent speaks for which host.
-    pub(crate) seats: Mutex<Seats>,
+    /// Who is listened to.
+    pub(crate) front: Mutex<Front>,
 }
 
 impl App {
@@ -80,26 +77,21 @@ impl App {
         visible_in(&self.shown.view.borrow(), caller, name)
     }
 
-    /// Notes that `agent` speaks for `host`, unless another one does.
-    pub(crate) fn seat(&self, host: &HostName, agent: &AgentIdentity) -> Result<(), Refused> {
-        let mut seats = self.seats.lock();
-        let claimed = seats.claim(host, agent, clock::now().mono);
-        claimed.map_err(|taken| {
-            // Where people find it: a machine's number says little to them.
-            let view = self.shown.view.borrow();
-            let address = view.hosts.get(host).and_then(|host| host.address);
-            let place = address.map_or_else(String::new, |address| format!("; it is at {address}"));
-            Refused::new(
-                StatusCode::CONFLICT,
-                "host_taken",
-                format!("{taken}{place}"),
-            )
-            .with("host", taken.host.to_string())
-            .with("address", address.map(|address| address.to_string()))
-            .with("machine", taken.holder.machine)
-            .with("for_ms", taken.for_ms)
-            .with("silent_ms", taken.silent_ms)
-        })
+    /// Has the front listen to somebody.
+    pub(crate) fn hear<T>(
+        &self,
+        listen: impl FnOnce(&mut Front, Now, &View) -> Result<T, Unheard>,
+    ) -> Result<T, Refused> {
+        let view = Arc::clone(&self.shown.view.borrow());
+        let heard = listen(&mut self.front.lock(), clock::now(), &view);
+        heard.map_err(Refused::from)
+    }
+
+    /// Where the incarnation that a worker speaks for is.
+    pub(crate) fn place_of(&self, speaker: &Speaker) -> Result<HostName, Refused> {
+        let view = Arc::clone(&self.shown.view.borrow());
+        let place = speaker.place(&view, |speaker| self.shown.desks.told_of(speaker));
+        place.map_err(Refused::from)
     }
 
     /// Looks until there is something to say, again after each ring of `bell`, for as long as the asker

@@ -1,27 +1,20 @@
-//! The one task that owns the registry: it drains its queue, commits, then shows, answers and orders.
-//!
-//! Invariant: effects are performed in the order in which the registry gave them, and a view that an
-//! answer speaks of is visible before the answer leaves.
+//! The one task that owns the truth: it drains its queue into [`Rounds`] and does what they say, in their order.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use portreeve::commit::{LastNews, Rounds, Step};
 use portreeve::endpoints::EndpointTable;
-use portreeve::identity::HostName;
-use portreeve::registry::{
-    Answer, Batch, BatchNumber, Effect, Input, Refusal, Registry, Store, StoreError, Stored,
-    Ticket, View,
-};
+use portreeve::registry::{Answer, Refusal, Registry, Store, StoreError, Stored, View};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::desk::{Desks, Orders};
+use crate::desk::Desks;
 use crate::meters::Commits;
-use crate::queue::{Fact, Question, Queue, Reply};
+use crate::queue::{Fact, Question, Queue};
 use crate::stop::Stop;
 use crate::vital;
 
@@ -46,28 +39,26 @@ pub(crate) struct Shown {
     pub(crate) commit_meters: Commits,
 }
 
-/// Owns the registry and the store.
+/// Drives [`Rounds`] and owns the store.
 pub(crate) struct Driver {
-    registry: Registry,
+    rounds: Rounds<Asker, Teller>,
+    /// `None` while it does something on a thread of its own.
     store: Option<Box<dyn Store>>,
     shown: Arc<Shown>,
     facts: mpsc::Receiver<Fact>,
     questions: mpsc::Receiver<Question>,
     done: mpsc::Receiver<Done>,
     report_done: mpsc::Sender<Done>,
-    next_ticket: u64,
-    tickets: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
-    /// Acknowledged when the batch that is with the store is durable.
-    with_store: Vec<oneshot::Sender<Result<(), String>>>,
-    /// Taken in after that batch left: acknowledged with the next one.
-    behind: Vec<oneshot::Sender<Result<(), String>>>,
     /// Who waits for everything that is stored.
     reader: Option<oneshot::Sender<Result<Stored, StoreError>>>,
-    /// A batch that waits for the store to be read.
-    deferred: Option<Batch>,
     /// What was said last of a refused commit, and when.
     complained: Option<(Instant, String)>,
 }
+
+/// Who waits for an answer to a command, and who for word that what it told was taken in. Both may have left; who tells
+/// something tells again what it is not sure of.
+type Asker = oneshot::Sender<Result<Answer, Refusal>>;
+type Teller = oneshot::Sender<Result<(), String>>;
 
 /// A store that came back.
 struct Done {
@@ -84,32 +75,24 @@ enum Work {
 
 /// What became of a batch.
 struct Committed {
-    batch: BatchNumber,
     records: usize,
     took: Duration,
     result: Result<(), StoreError>,
 }
 
 impl Driver {
-    /// How many facts one round takes in: one commit holds them all.
-    const ROUND: usize = 256;
-    /// How many commands may wait for a store that is slow: their askers may leave, they do not.
-    const MOST_UNANSWERED: usize = 1024;
     /// How often the log says that the store refuses commits for one and the same reason.
     const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
-    /// How long a stopping controller waits for news that is not yet written.
-    const LAST_NEWS: Duration = Duration::from_millis(1_100);
 
     pub(crate) fn new(registry: Registry, store: Box<dyn Store>) -> (Self, Arc<Shown>, Queue) {
-        let removed = registry.removed();
-        let table = EndpointTable::new(registry.epoch().to_owned(), registry.revision())
-            .remembering(removed.complete_after, removed.services);
+        let rounds = Rounds::new(registry);
+        let view = rounds.registry().view();
         let shown = Arc::new(Shown {
-            table,
-            view: watch::Sender::new(registry.view()),
-            removed: AtomicU64::new(registry.view().revision),
-            synced: watch::Sender::new(registry.view().synced),
-            rights: watch::Sender::new(registry.view().rights),
+            table: rounds.table(),
+            removed: AtomicU64::new(view.revision),
+            synced: watch::Sender::new(view.synced),
+            rights: watch::Sender::new(view.rights),
+            view: watch::Sender::new(view),
             desks: Desks::default(),
             commits: AtomicU64::new(0),
             writable: AtomicBool::new(true),
@@ -119,32 +102,25 @@ impl Driver {
         let (queue, facts, questions) = Queue::new();
         let (report_done, done) = mpsc::channel(1);
         let driver = Self {
-            registry,
+            rounds,
             store: Some(store),
             shown: Arc::clone(&shown),
             facts,
             questions,
             done,
             report_done,
-            next_ticket: 0,
-            tickets: BTreeMap::new(),
-            with_store: Vec::new(),
-            behind: Vec::new(),
             reader: None,
-            deferred: None,
             complained: None,
         };
         (driver, shown, queue)
     }
 
-    /// Shows what is stored, and makes durable what a start must have on disk first.
-    ///
-    /// Orders are derived here from stored state: whoever asks first finds them.
+    /// Shows and orders what is stored, and makes durable what a start must have on disk first.
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
-        let mut effects = Vec::new();
-        self.registry.flush(clock::now(), &mut effects);
-        self.perform(effects);
-        while self.store.is_none() {
+        let mut steps = Vec::new();
+        self.rounds.begin(clock::now(), &mut steps);
+        self.perform(steps);
+        while !self.rounds.has_begun() {
             if let Some(done) = self.done.recv().await {
                 let result = match &done.work {
                     Work::Committed(commit) => commit.result.clone(),
@@ -154,17 +130,13 @@ impl Driver {
                 result?;
             }
         }
-        let hosts: Vec<_> = self.registry.view().hosts.keys().cloned().collect();
-        for host in hosts {
-            self.order(&host);
-        }
         Ok(())
     }
 
     /// Runs until every [`Queue`] is gone or `stopping` says so, then leaves nothing unwritten.
     pub(crate) async fn run(mut self, mut stopping: Stop) {
         loop {
-            let deadline = self.registry.next_deadline();
+            let deadline = self.rounds.next_deadline();
             let due = async {
                 match deadline {
                     Some(deadline) => tokio::time::sleep(deadline.since(clock::now().mono)).await,
@@ -187,12 +159,13 @@ impl Driver {
 
     /// Answers what changes nothing. An asker may have left.
     fn answer(&mut self, question: Question) {
+        let registry = self.rounds.registry();
         match question {
             Question::Events { service, reply } => {
-                let _ = reply.send(self.registry.events(&service));
+                let _ = reply.send(registry.events(&service));
             }
             Question::HostEvents { host, reply } => {
-                let _ = reply.send(self.registry.host_events(&host));
+                let _ = reply.send(registry.host_events(&host));
             }
             Question::PortHistory {
                 reader,
@@ -200,121 +173,91 @@ impl Driver {
                 asked,
                 reply,
             } => {
-                let _ = reply.send(self.registry.port_history(&reader, &host, &asked));
+                let _ = reply.send(registry.port_history(&reader, &host, &asked));
             }
             Question::Ports {
                 reader,
                 host,
                 reply,
             } => {
-                let _ = reply.send(self.registry.host_ports(clock::now(), &reader, &host));
+                let _ = reply.send(self.rounds.host_ports(clock::now(), &reader, &host));
             }
-            // One at a time: the other is told so by the dropped reply.
-            Question::Stored { reply } if self.reader.is_none() => {
-                self.reader = Some(reply);
-                self.read();
+            Question::Stored { reply } => {
+                let mut steps = Vec::new();
+                // One at a time: the other is told so by the dropped reply.
+                if self.rounds.ask_for_stored(&mut steps) {
+                    self.reader = Some(reply);
+                }
+                self.perform(steps);
             }
-            Question::Stored { .. } => {}
             Question::Explain { by, what, reply } => {
-                let _ = reply.send(self.registry.explain(clock::now(), &by, &what));
+                let _ = reply.send(self.rounds.explain(clock::now(), &by, &what));
             }
         }
     }
 
     fn round(&mut self, first: Fact) {
         let now = clock::now();
-        let mut effects = Vec::new();
-        let mut taken_in = Vec::new();
+        let mut steps = Vec::new();
         let mut next = Some(first);
-        let mut room = Self::ROUND;
         while let Some(fact) = next {
-            let input = match fact {
-                Fact::Command { reply, .. } if self.tickets.len() >= Self::MOST_UNANSWERED => {
-                    // The asker may have left.
-                    let _ = reply.send(Err(too_many()));
-                    next = self.facts.try_recv().ok();
-                    continue;
-                }
+            match fact {
                 Fact::Command { by, command, reply } => {
-                    let ticket = Ticket(self.next_ticket);
-                    self.next_ticket += 1;
-                    self.tickets.insert(ticket, reply);
-                    Input::Command {
-                        ticket,
-                        by,
-                        command,
-                    }
+                    self.rounds.command(now, by, command, reply, &mut steps);
                 }
-                Fact::Input { input, reply } => {
-                    match reply {
-                        Reply::TakenIn(reply) => taken_in.push(reply),
-                        Reply::Durable(reply) => self.behind.push(reply),
-                    }
-                    input
-                }
-            };
-            self.registry.handle(now, input, &mut effects);
-            room -= 1;
-            next = (room > 0).then(|| self.facts.try_recv().ok()).flatten();
+                Fact::Told { told, reply } => self.rounds.tell(now, told, reply),
+            }
+            next = (!self.rounds.is_full())
+                .then(|| self.facts.try_recv().ok())
+                .flatten();
         }
-        self.registry.flush(now, &mut effects);
-        self.perform(effects);
-        acknowledge(taken_in, &Ok(()));
+        self.rounds.flush(now, &mut steps);
+        self.perform(steps);
     }
 
     fn on_deadline(&mut self) {
-        let now = clock::now();
-        // A timer may fire a moment early; the registry then has nothing to do.
-        let mut effects = Vec::new();
-        self.registry.on_deadline(now, &mut effects);
-        self.perform(effects);
+        let mut steps = Vec::new();
+        self.rounds.on_deadline(clock::now(), &mut steps);
+        self.perform(steps);
     }
 
     /// Takes the store back.
     fn came_back(&mut self, done: Done) {
         self.store = Some(done.store);
+        let mut steps = Vec::new();
         match done.work {
-            Work::Committed(commit) => self.stored(&commit),
-            Work::Read => match self.deferred.take() {
-                Some(batch) => self.send(batch),
-                None => self.perform(Vec::new()),
-            },
+            Work::Committed(commit) => {
+                self.note(&commit);
+                self.rounds.stored(clock::now(), &commit.result, &mut steps);
+            }
+            Work::Read => self.rounds.was_read(&mut steps),
         }
-        self.read();
+        self.perform(steps);
     }
 
-    /// Tells the registry what became of its batch.
-    fn stored(&mut self, commit: &Committed) {
-        let mut effects = Vec::new();
-        let outcome = match &commit.result {
+    /// Counts what became of a commit, and says it where that is news.
+    fn note(&mut self, commit: &Committed) {
+        let meters = &self.shown.commit_meters;
+        let refused = match &commit.result {
             Ok(()) => {
                 self.shown.commits.fetch_add(1, Ordering::Relaxed);
-                let meters = &self.shown.commit_meters;
                 meters.accepted(commit.took, commit.records);
                 if !self.shown.writable.load(Ordering::Relaxed) {
                     tracing::info!("the store takes commits again");
                 }
-                self.registry.committed(commit.batch, &mut effects);
-                Ok(())
+                None
             }
             Err(cause) => {
-                let reason = cause.to_string();
-                let meters = &self.shown.commit_meters;
                 meters.refused.fetch_add(1, Ordering::Relaxed);
+                let reason = cause.to_string();
                 self.complain(&reason);
-                self.registry
-                    .commit_failed(commit.batch, &reason, &mut effects);
-                Err(reason)
+                Some(reason)
             }
         };
-        *self.shown.refused.lock() = outcome.clone().err();
         self.shown
             .writable
-            .store(outcome.is_ok(), Ordering::Relaxed);
-        let waited = std::mem::take(&mut self.with_store);
-        self.registry.flush(clock::now(), &mut effects);
-        self.perform(effects);
-        acknowledge(waited, &outcome);
+            .store(refused.is_none(), Ordering::Relaxed);
+        *self.shown.refused.lock() = refused;
     }
 
     /// Says that a commit was refused: again after a while, or with other words. A full disk is asked each second, and
@@ -332,105 +275,38 @@ impl Driver {
         self.complained = Some((now, reason.to_owned()));
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) {
-        let mut answers = Vec::new();
-        let mut orders = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Commit(batch) => self.commit(batch),
-                Effect::Publish {
+    fn perform(&mut self, steps: Vec<Step<Asker, Teller>>) {
+        for step in steps {
+            match step {
+                Step::Commit(batch) => self.have_store(move |store| {
+                    let begun = Instant::now();
+                    let result = store.commit(&batch);
+                    Work::Committed(Committed {
+                        records: batch.writes.len(),
+                        took: begun.elapsed(),
+                        result,
+                    })
+                }),
+                Step::Read => {
+                    let reader = self.reader.take();
+                    self.have_store(move |store| {
+                        // The asker may have left.
+                        let _ = reader.map(|reader| reader.send(store.load()));
+                        Work::Read
+                    });
+                }
+                Step::Publish {
                     revision,
                     services,
                     removed,
                 } => {
                     self.shown.table.publish(revision, services, &removed);
                 }
-                Effect::Answer { ticket, answer } => answers.push((ticket, answer)),
-                Effect::Order { host } => orders.push(host),
+                Step::Show(view) => self.shown.show(view),
+                Step::Answer { to, answer } => drop(to.send(answer)),
+                Step::Order { host, orders } => self.shown.desks.of(&host).put(orders),
+                Step::Acknowledge { to, outcome } => drop(to.send(outcome)),
             }
-        }
-        self.show();
-        for (ticket, answer) in answers {
-            if let Some(reply) = self.tickets.remove(&ticket) {
-                // The asker may have left.
-                let _ = reply.send(answer);
-            }
-        }
-        for host in orders {
-            self.order(&host);
-        }
-        if self.store.is_some() && !self.registry.is_undecided() {
-            // Nothing is with the store or will be, so nothing of what was taken in needed it.
-            acknowledge(std::mem::take(&mut self.behind), &Ok(()));
-        }
-    }
-
-    fn show(&self) {
-        let view = self.registry.view();
-        if Arc::ptr_eq(&view, &self.shown.view.borrow()) {
-            return;
-        }
-        let (synced, rights) = (view.synced, view.rights);
-        self.shown
-            .removed
-            .fetch_max(view.removed, Ordering::Release);
-        self.shown.view.send_if_modified(|shown| {
-            // That a host was heard of again is shown, but nobody waits for it.
-            let wakes = shown.revision != view.revision;
-            *shown = view;
-            wakes
-        });
-        move_to(&self.shown.synced, synced);
-        move_to(&self.shown.rights, rights);
-    }
-
-    fn order(&self, host: &HostName) {
-        if let Some((revision, report_first, replicas)) = self.registry.desired(host) {
-            self.shown.desks.of(host).put(Orders {
-                revision,
-                report_first,
-                replicas,
-            });
-        }
-    }
-
-    fn commit(&mut self, batch: Batch) {
-        self.with_store.append(&mut self.behind);
-        // Whoever waits to read comes first, or under load never.
-        self.read();
-        if self.store.is_some() {
-            self.send(batch);
-        } else {
-            assert!(
-                self.deferred.replace(batch).is_none(),
-                "the registry gives one batch at a time"
-            );
-        }
-    }
-
-    fn send(&mut self, batch: Batch) {
-        self.have_store(move |store| {
-            let begun = Instant::now();
-            let result = store.commit(&batch);
-            Work::Committed(Committed {
-                batch: batch.number,
-                records: batch.writes.len(),
-                took: begun.elapsed(),
-                result,
-            })
-        });
-    }
-
-    /// Has the store read to who waits for that, once it is here.
-    fn read(&mut self) {
-        if self.store.is_some()
-            && let Some(reader) = self.reader.take()
-        {
-            self.have_store(move |store| {
-                // The asker may have left.
-                let _ = reader.send(store.load());
-                Work::Read
-            });
         }
     }
 
@@ -439,7 +315,7 @@ impl Driver {
         let mut store = self
             .store
             .take()
-            .expect("who has the store do something sees that it is here");
+            .expect("the next thing is asked of it only when it came back");
         let report = self.report_done.clone();
         vital::spawn("store", async move {
             let done = vital::blocking("store", move || {
@@ -457,44 +333,41 @@ impl Driver {
         while let Some(fact) = self.facts.recv().await {
             self.round(fact);
         }
-        let latest = Instant::now() + Self::LAST_NEWS;
+        let since = clock::now().mono;
         loop {
-            if self.store.is_none() {
-                match self.done.recv().await {
+            match self.rounds.last_news(since) {
+                LastNews::WithStore => match self.done.recv().await {
                     Some(done) => self.came_back(done),
                     None => return,
+                },
+                LastNews::Due(at) => {
+                    tokio::time::sleep(at.since(clock::now().mono)).await;
+                    self.on_deadline();
                 }
-                continue;
+                LastNews::Written => return,
             }
-            let Some(deadline) = self.registry.next_deadline() else {
-                return;
-            };
-            let due = Instant::now() + deadline.since(clock::now().mono);
-            if due > latest {
-                return;
-            }
-            tokio::time::sleep_until(due).await;
-            self.on_deadline();
         }
+    }
+}
+
+impl Shown {
+    fn show(&self, view: Arc<View>) {
+        let (synced, rights) = (view.synced, view.rights);
+        self.removed.fetch_max(view.removed, Ordering::Release);
+        self.view.send_if_modified(|shown| {
+            // That a host was heard of again is shown, but nobody waits for it.
+            let wakes = shown.revision != view.revision;
+            *shown = view;
+            wakes
+        });
+        move_to(&self.synced, synced);
+        move_to(&self.rights, rights);
     }
 }
 
 /// Moves a number that others wait on; they sleep on if it is there already.
 fn move_to(number: &watch::Sender<u64>, to: u64) {
     number.send_if_modified(|now| std::mem::replace(now, to) != to);
-}
-
-fn too_many() -> Refusal {
-    Refusal::NotStored {
-        reason: "it is slow, and as many changes as may wait for it do; ask again".to_owned(),
-    }
-}
-
-fn acknowledge(waiting: Vec<oneshot::Sender<Result<(), String>>>, outcome: &Result<(), String>) {
-    for reply in waiting {
-        // The sender may have left; it sends again what it is not sure of.
-        let _ = reply.send(outcome.clone());
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 use parking_lot::{Condvar, Mutex};
-use portreeve::identity::ServiceName;
+use portreeve::commit::Told;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::Profile;
-use portreeve::registry::{self, Batch, Command, MemoryStore, ReplicaReport, Stored, Submission};
+use portreeve::registry::{self, Batch, Command, Input, MemoryStore, ReplicaReport, Submission};
 use portreeve::rights::Caller;
-use portreeve::supervision::{ExitStatus, Final, Reason, State};
+use portreeve::supervision::State;
 
 use super::*;
 use crate::queue::Unacknowledged;
@@ -45,20 +46,11 @@ struct Driven {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Everything is shown at once.
 async fn driven() -> Driven {
-    gathering(Duration::ZERO).await
-}
-
-async fn gathering(coalesce: Duration) -> Driven {
     let mood = Arc::new((Mutex::new(Mood::Commits), Condvar::new()));
+    // Everything is shown at once.
     let config = registry::Config {
-        coalesce,
-        // Some tests ask for more than one user may have.
-        limits: registry::Limits {
-            user: registry::Allowance::NO_LIMIT,
-            ..registry::Limits::default()
-        },
+        coalesce: Duration::ZERO,
         ..registry::Config::default()
     };
     let registry = Registry::load(config, &Stored::default(), "e".into(), clock::now()).unwrap();
@@ -153,47 +145,6 @@ async fn a_refused_commit_changes_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn news_passes_while_a_commit_hangs() {
-    let driven = driven().await;
-    let n1 = "n1".parse().unwrap();
-    let joined = Input::HostReport(facts(&n1));
-    driven.queue.tell_durably(joined).await.unwrap();
-    let (by, command) = submit("web");
-    driven.queue.command(by, command).await.unwrap().unwrap();
-    let web: ServiceName = "web.alice".parse().unwrap();
-    let is_placed = |view: &Arc<View>| {
-        let web = view.services.get(&web);
-        web.is_some_and(|web| web.replicas[0].host.is_some())
-    };
-    let view = driven.view(is_placed).await;
-    let up = Input::Status(ReplicaReport {
-        host: n1,
-        service: web.clone(),
-        index: 0,
-        incarnation: view.services[&web].replicas[0].incarnation,
-        service_id: None,
-        grant: None,
-        status: status(1, State::Up, true),
-    });
-    driven.store(Mood::Hangs);
-    let (by, command) = submit("other");
-    let mut hanging = std::pin::pin!(driven.queue.command(by, command));
-    tokio::select! {
-        biased;
-        early = &mut hanging => panic!("{early:?}"),
-        told = driven.queue.tell(up) => told.unwrap(),
-    }
-    let listed = |table: &EndpointTable| table.read(&web, |seen| seen.listed().len());
-    assert_eq!(
-        listed(&driven.shown.table),
-        Some(1),
-        "listed although the disk hangs"
-    );
-    driven.store(Mood::Commits);
-    hanging.await.unwrap().unwrap();
-}
-
-#[tokio::test]
 async fn a_stop_writes_what_was_asked_before_it() {
     let driven = driven().await;
     driven.store(Mood::Hangs);
@@ -213,7 +164,7 @@ async fn a_stop_writes_what_was_asked_before_it() {
         host: "n1".parse().unwrap(),
         skew_ms: None,
     };
-    let late = driven.queue.tell(lease).await;
+    let late = driven.queue.tell(Told::news(lease)).await;
     assert_eq!(late, Err(Unacknowledged::Stopping));
 }
 
@@ -221,7 +172,7 @@ async fn a_stop_writes_what_was_asked_before_it() {
 async fn placed(driven: &Driven) -> impl Fn(u64, State) -> Input {
     let n1: HostName = "n1".parse().unwrap();
     let joined = Input::HostReport(facts(&n1));
-    driven.queue.tell_durably(joined).await.unwrap();
+    driven.queue.tell(Told::news(joined)).await.unwrap();
     let (by, command) = submit("web");
     driven.queue.command(by, command).await.unwrap().unwrap();
     let web: ServiceName = "web.alice".parse().unwrap();
@@ -245,36 +196,11 @@ async fn placed(driven: &Driven) -> impl Fn(u64, State) -> Input {
 }
 
 #[tokio::test]
-async fn an_end_told_after_a_refused_commit_is_acknowledged_only_when_it_is_durable() {
-    let driven = driven().await;
-    let of_web = placed(&driven).await;
-    driven.store(Mood::Refuses);
-    let (by, command) = submit("other");
-    let refused = driven.queue.command(by, command).await.unwrap();
-    assert!(matches!(refused, Err(Refusal::NotStored { .. })));
-    // The registry rests now: nothing is with the store, and still nothing of the end is on disk.
-    let end = of_web(
-        9,
-        State::Final(Final::Failed(Reason::Exit(ExitStatus::Code(1)))),
-    );
-    let refused = driven.queue.tell_durably(end.clone()).await;
-    assert!(
-        matches!(refused, Err(Unacknowledged::NotStored(_))),
-        "{refused:?}"
-    );
-    driven.store(Mood::Commits);
-    driven.queue.tell_durably(end).await.unwrap();
-    let web: ServiceName = "web.alice".parse().unwrap();
-    let view = driven.shown.view.borrow().clone();
-    assert_eq!(view.services[&web].replicas[0].job_state, "EXIT");
-}
-
-#[tokio::test]
 async fn a_sign_of_life_wakes_nobody_who_waits_for_a_change() {
     let driven = driven().await;
     let n1: HostName = "n1".parse().unwrap();
     let joined = Input::HostReport(facts(&n1));
-    driven.queue.tell_durably(joined).await.unwrap();
+    driven.queue.tell(Told::news(joined)).await.unwrap();
     driven.view(|view| view.hosts.contains_key(&n1)).await;
     let mut views = driven.shown.view.subscribe();
     let seen = views.borrow_and_update().hosts[&n1].last_seen;
@@ -283,65 +209,9 @@ async fn a_sign_of_life_wakes_nobody_who_waits_for_a_change() {
             host: n1.clone(),
             skew_ms: None,
         };
-        driven.queue.tell(lease).await.unwrap();
+        driven.queue.tell(Told::news(lease)).await.unwrap();
     }
     assert!(!views.has_changed().unwrap());
-}
-
-#[tokio::test]
-async fn commands_do_not_pile_up_without_bound_before_a_store_that_hangs() {
-    let driven = driven().await;
-    let of_web = placed(&driven).await;
-    driven.store(Mood::Hangs);
-    let mut asked = Vec::new();
-    for number in 0..Driver::MOST_UNANSWERED {
-        let (mut by, command) = submit(&format!("s{number}"));
-        // Whom no limit holds.
-        by.admin = true;
-        let (reply, answer) = oneshot::channel();
-        let fact = Fact::Command { by, command, reply };
-        driven.queue.send(fact).await;
-        asked.push(answer);
-    }
-    let (by, command) = submit("late");
-    let refused = tokio::time::timeout(PATIENCE, driven.queue.command(by, command));
-    let refused = refused.await.unwrap().unwrap();
-    assert!(
-        matches!(refused, Err(Refusal::NotStored { .. })),
-        "{refused:?}"
-    );
-    // News passes all the same.
-    driven.queue.tell(of_web(2, State::Up)).await.unwrap();
-    driven.store(Mood::Commits);
-    for answer in asked {
-        assert!(answer.await.unwrap().unwrap().changed);
-    }
-}
-
-#[tokio::test]
-async fn what_a_window_holds_is_shown_when_it_ends_although_a_commit_hangs() {
-    let driven = gathering(Duration::from_millis(20)).await;
-    let of_web = placed(&driven).await;
-    let web: ServiceName = "web.alice".parse().unwrap();
-    driven.store(Mood::Hangs);
-    let (by, command) = submit("other");
-    let (reply, answer) = oneshot::channel();
-    let fact = Fact::Command { by, command, reply };
-    driven.queue.send(fact).await;
-    for seq in 2..6 {
-        let Input::Status(mut report) = of_web(seq, State::Up) else {
-            unreachable!("it is a status")
-        };
-        report.status.ready = seq == 5;
-        driven.queue.tell(Input::Status(report)).await.unwrap();
-    }
-    let is_ready = |view: &Arc<View>| view.services[&web].ready == 1;
-    let view = driven.view(is_ready).await;
-    let listed = driven.shown.table.read(&web, |seen| seen.listed().len());
-    assert_eq!(listed, Some(1));
-    assert!(!view.services.contains_key(&"other.alice".parse().unwrap()));
-    driven.store(Mood::Commits);
-    assert!(answer.await.unwrap().unwrap().changed);
 }
 
 #[tokio::test]
@@ -349,7 +219,11 @@ async fn who_may_see_a_service_rings_its_own_bell_and_no_other_change_does() {
     let driven = driven().await;
     let mut rights = driven.shown.rights.subscribe();
     let of_web = placed(&driven).await;
-    driven.queue.tell(of_web(2, State::Up)).await.unwrap();
+    driven
+        .queue
+        .tell(Told::news(of_web(2, State::Up)))
+        .await
+        .unwrap();
     assert!(!rights.has_changed().unwrap());
     let (by, Command::Submit(mut submission)) = submit("web") else {
         unreachable!("it is a submission")

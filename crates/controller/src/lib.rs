@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use portreeve::commit::{Front, Terms};
 use portreeve::host_addr::Networks;
-use portreeve::registry::{self, Registry, Seats, Silence, Store};
+use portreeve::registry::{self, Registry, Silence, Store};
+use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
-use portreeve_api::{Target, lease};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -114,22 +115,6 @@ impl Config {
     pub const COALESCE: Duration = Duration::from_millis(20);
     /// The longest [`Config::coalesce`]; a longer one is cut to it.
     pub const MOST_COALESCED: Duration = Duration::from_secs(1);
-
-    /// How often hosts are to give a sign of life.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError::GraceTooShort`] if a host could be given up whose agent was only started anew.
-    fn lease_period(&self) -> Result<Duration, StartError> {
-        let period = lease::period_for(self.silence.suspect_after());
-        let parts = lease::restart_and_rejoin(period);
-        let host_grace = self.silence.host_grace();
-        if host_grace <= parts.iter().map(|(_, part)| *part).sum() {
-            let parts = parts.into();
-            return Err(StartError::GraceTooShort { host_grace, parts });
-        }
-        Ok(period)
-    }
 }
 
 /// A running controller. Dropped without [`Controller::stop`] it ends as if killed.
@@ -156,7 +141,7 @@ impl Controller {
         if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
             return Err(StartError::NotLoopback { address: *address });
         }
-        let lease_period = config.lease_period()?;
+        let terms = Terms::new(&config.silence, config.single_host)?;
         let data = DataDir::take(&config.data)?;
         let (store, stored, lineage) = {
             let folder = data.path().to_owned();
@@ -200,13 +185,7 @@ impl Controller {
         if let Err(cause) = vital::blocking("lineage", move || lineage.note(commits)).await {
             tracing::warn!(%cause, "the witness of this start was not written: the next start begins a new epoch");
         }
-        let mut seats = Seats::default();
-        for host in shown.view.borrow().hosts.values() {
-            // Who was there before comes back before anybody else has the name.
-            if let Some(agent) = &host.agent {
-                seats.expect(host.host.clone(), agent.clone(), clock::now().mono);
-            }
-        }
+        let front = Front::new(terms.clone(), &shown.view.borrow(), clock::now().mono);
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
         let own_uid = nix::unistd::geteuid().as_raw();
@@ -227,12 +206,10 @@ impl Controller {
             rates: Rates::new(config.requests_per_second.unwrap_or(Rates::PER_SECOND)),
             store_file: data.path().join(RedbStore::FILE),
             limits: Limits::of_account(own_uid, config.max_connections, config.max_streams),
-            single_host: config.single_host,
-            lease_period,
-            host_grace: config.silence.host_grace(),
+            terms,
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
-            seats: Mutex::new(seats),
+            front: Mutex::new(front),
             texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use portreeve::commit::Told;
 use portreeve::registry::{Allowance, Input, Limits};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -90,7 +91,11 @@ impl LimitsFile {
             };
             match (read, text) {
                 (Ok(limits), Ok(text)) => {
-                    if queue.tell(Input::Limits(Box::new(limits))).await.is_err() {
+                    if queue
+                        .tell(Told::news(Input::Limits(Box::new(limits))))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                     tracing::info!(path = %self.path.display(), "other limits hold");

@@ -1,9 +1,10 @@
 //! The way to the one task that owns the truth: bounded, and answered when what was asked is true.
 
+use portreeve::commit::Told;
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::registry::{
-    Answer, Command, EventView, Explain, FitView, HistoryQuestion, HostPorts, Input, PortHistory,
-    Refusal, StoreError, Stored,
+    Answer, Command, EventView, Explain, FitView, HistoryQuestion, HostPorts, PortHistory, Refusal,
+    StoreError, Stored,
 };
 use portreeve::rights::Caller;
 use tokio::sync::{mpsc, oneshot};
@@ -22,18 +23,10 @@ pub(crate) enum Fact {
         command: Command,
         reply: oneshot::Sender<Result<Answer, Refusal>>,
     },
-    Input {
-        input: Input,
-        reply: Reply,
+    Told {
+        told: Told,
+        reply: oneshot::Sender<Result<(), String>>,
     },
-}
-
-/// When an input is acknowledged.
-pub(crate) enum Reply {
-    /// Once it is taken in: it is news.
-    TakenIn(oneshot::Sender<Result<(), String>>),
-    /// Once what it changed is on disk.
-    Durable(oneshot::Sender<Result<(), String>>),
 }
 
 /// Something only the registry knows.
@@ -105,24 +98,10 @@ impl Queue {
         answer.await.ok()
     }
 
-    /// Tells news; returns once readers see it.
-    pub(crate) async fn tell(&self, input: Input) -> Result<(), Unacknowledged> {
-        self.input(input, Reply::TakenIn).await
-    }
-
-    /// Tells what may be truth; returns once it is durable.
-    pub(crate) async fn tell_durably(&self, input: Input) -> Result<(), Unacknowledged> {
-        self.input(input, Reply::Durable).await
-    }
-
-    async fn input(
-        &self,
-        input: Input,
-        when: fn(oneshot::Sender<Result<(), String>>) -> Reply,
-    ) -> Result<(), Unacknowledged> {
+    /// Tells something; returns once readers see it, and once it is durable if it is truth.
+    pub(crate) async fn tell(&self, told: Told) -> Result<(), Unacknowledged> {
         let (reply, done) = oneshot::channel();
-        let reply = when(reply);
-        let sent = self.facts.send(Fact::Input { input, reply }).await;
+        let sent = self.facts.send(Fact::Told { told, reply }).await;
         sent.map_err(|_| Unacknowledged::Stopping)?;
         let done = done.await.map_err(|_| Unacknowledged::Stopping)?;
         done.map_err(Unacknowledged::NotStored)

@@ -147,7 +147,7 @@ mod tests {
         let (reads, desks) = (Reads::default(), Desks::default());
         let n1: HostName = "n1".parse().unwrap();
         let mut read = reads.ask(&desks, &n1, wanted()).unwrap();
-        let asked = desks.of(&n1).take(Some(0)).unwrap().reads;
+        let asked = desks.of(&n1).take(Some(0)).unwrap().errands;
         let piece = Piece {
             incarnation: None,
             offset: 7,
@@ -167,8 +167,8 @@ mod tests {
             drop(reads.ask(&desks, &n1, wanted()).unwrap());
         }
         assert!(reads.waiting.lock().is_empty());
-        assert!(desks.of(&n1).take_all().reads.is_empty());
-        let held: Vec<_> = (0..Desk::MAX_READS)
+        assert!(desks.of(&n1).take_all().errands.is_empty());
+        let held: Vec<_> = (0..portreeve::commit::Desk::<LogRead>::MOST_ERRANDS)
             .map(|_| reads.ask(&desks, &n1, wanted()).unwrap())
             .collect();
         assert_eq!(reads.ask(&desks, &n1, wanted()).unwrap_err(), TooMany);

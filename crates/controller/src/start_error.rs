@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use portreeve::commit::GraceTooShort;
 use portreeve::registry::{LoadError, StoreError};
 use portreeve::time::Spelled;
 
@@ -122,6 +123,15 @@ impl From<TakeError> for StartError {
     }
 }
 
+impl From<GraceTooShort> for StartError {
+    fn from(cause: GraceTooShort) -> Self {
+        Self::GraceTooShort {
+            host_grace: cause.host_grace,
+            parts: cause.parts.into(),
+        }
+    }
+}
+
 impl From<KeyError> for StartError {
     fn from(cause: KeyError) -> Self {
         Self::Data {
@@ -153,7 +163,10 @@ mod tests {
     fn a_grace_that_is_too_short_is_told_with_the_sum_and_its_parts() {
         let refused = StartError::GraceTooShort {
             host_grace: Duration::from_secs(20),
-            parts: portreeve_api::lease::restart_and_rejoin(portreeve_api::lease::PERIOD).into(),
+            parts: portreeve::residency::lease::restart_and_rejoin(
+                portreeve::residency::lease::PERIOD,
+            )
+            .into(),
         };
         assert_eq!(
             refused.to_string(),

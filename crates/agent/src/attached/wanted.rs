@@ -251,7 +251,10 @@ mod tests {
                 want,
                 restart_no: 0,
                 grant: portreeve::port_pool::PortGrant::default(),
-                profile: checked.unwrap_or_else(|errors| panic!("{errors}")).profile,
+                profile: checked
+                    .unwrap_or_else(|errors| panic!("{errors}"))
+                    .profile
+                    .into(),
                 user: "alice".to_owned(),
                 uid: rustix::process::geteuid().as_raw(),
                 last_status: None,

@@ -108,7 +108,10 @@ pub(crate) fn wanted(incarnation: u32, want: Want) -> DesiredReplica {
             restart_no: 0,
             addresses: std::collections::BTreeMap::new(),
             grant: PortGrant::default(),
-            profile: checked.unwrap_or_else(|errors| panic!("{errors}")).profile,
+            profile: checked
+                .unwrap_or_else(|errors| panic!("{errors}"))
+                .profile
+                .into(),
             user: "alice".to_owned(),
             uid: rustix::process::geteuid().as_raw(),
             last_status: None,

@@ -268,7 +268,7 @@ async fn a_replica_whose_port_has_no_address_in_its_network_waits_until_there_is
                    [ports]\nhttp = { any = 1, network = \"data\" }\n";
     controller.want(|set| {
         let mut one = holding(wanted(0, Want::Run), 20_000);
-        one.desired.profile = Profile::from_toml(profile).unwrap().profile;
+        one.desired.profile = Profile::from_toml(profile).unwrap().profile.into();
         let mut other = wanted(1, Want::Run);
         other.desired.index = 1;
         set.replicas = vec![one, other];

@@ -187,7 +187,7 @@ fn assignment(
             restart_no: 0,
             grant: grant.ports,
             addresses: grant.addresses,
-            profile,
+            profile: profile.into(),
             user,
             uid: uid.as_raw(),
             last_status: None,

@@ -1,25 +1,25 @@
 //! What agents and workers say and ask.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
-use portreeve::identity::{HostName, Incarnation};
-use portreeve::registry::{Desired, HostFacts, Input, ReplicaReport};
-use portreeve::supervision::{State as ReplicaState, Status};
+use portreeve::commit::{self, Desk, Handout, Told};
+use portreeve::identity::Incarnation;
+use portreeve::registry::Desired;
+use portreeve::residency::ReplicaName;
+use portreeve::time::WallClock;
 use portreeve_api::SENT_HEADER;
 use portreeve_api::body::{
     AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
-    LeaseAsk,
+    LeaseAsk, LogRead,
 };
 use portreeve_api::local::Tokens;
 
 use crate::app::App;
 use crate::clock;
-use crate::desk::Handout;
 use crate::reads::Piece;
 use crate::token::{Bearer, ReplicaToken};
 
@@ -31,9 +31,6 @@ use super::names::Names;
 use super::query::{Hold, Query};
 use super::refused::Refused;
 
-/// An agent's question is held at most so long.
-const HOLD: Duration = Duration::from_secs(30);
-
 /// `PUT /hosts/{host}/report`.
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
@@ -44,35 +41,10 @@ pub(crate) async fn report(
     asker.agent()?;
     counters::count(&app.heard.reports);
     let host = names.host()?;
-    let ahead_ms = ahead(&request);
-    let mut facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
-    same_host(&host, &facts.host)?;
-    for replica in &facts.replicas {
-        same_host(&host, &replica.host)?;
-    }
-    if let Some(ahead_ms) = ahead_ms {
-        for replica in &mut facts.replicas {
-            replica.status = replica.status.clone().by_a_clock_behind(ahead_ms);
-        }
-    }
-    if facts.published.is_some_and(|ip| ip.is_loopback()) && !app.single_host {
-        facts.published = None;
-        facts.address_rule += "; loopback is published only where single_host is set";
-    }
-    // No client could reach it, whatever rule an agent went by.
-    if facts
-        .published
-        .is_some_and(|ip| ip.is_unspecified() || ip.is_multicast())
-    {
-        facts.published = None;
-        facts.address_rule += "; a wildcard or multicast address is never published";
-    }
-    if let Some(agent) = &facts.agent {
-        app.seat(&host, agent)?;
-    }
-    let mut ends = facts.replicas.iter().map(|replica| &replica.status);
-    let truth = ends.any(is_end);
-    tell(&app, Input::HostReport(facts), truth).await
+    let sent = sent(&request);
+    let facts = body::json(request, body::MAX_REPORT).await?;
+    let told = app.hear(|front, now, view| front.report(now, &host, facts, sent, view))?;
+    tell(&app, told).await
 }
 
 /// `POST /hosts/{host}/lease`.
@@ -86,11 +58,9 @@ pub(crate) async fn lease(
     counters::count(&app.heard.leases);
     let host = names.host()?;
     let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
-    if let Some(agent) = &agent {
-        app.seat(&host, agent)?;
-    }
-    app.queue.tell(Input::Lease { host, skew_ms }).await?;
-    Ok(acknowledged(&app))
+    let agent = agent.as_ref();
+    let told = app.hear(|front, now, view| front.lease(now, host, agent, skew_ms, view))?;
+    tell(&app, told).await
 }
 
 /// `POST /hosts/{host}/shutdown`: answered once it is decided, so that what the agent ends then is told as what it is.
@@ -103,11 +73,9 @@ pub(crate) async fn shutdown(
     asker.agent()?;
     let host = names.host()?;
     let LeaseAsk { agent, .. } = body::json(request, body::MAX).await?;
-    if let Some(agent) = &agent {
-        app.seat(&host, agent)?;
-    }
-    app.queue.tell(Input::HostShutdown { host }).await?;
-    Ok(acknowledged(&app))
+    let agent = agent.as_ref();
+    let told = app.hear(|front, now, view| front.shutdown(now, host, agent, view))?;
+    tell(&app, told).await
 }
 
 /// `GET /hosts/{host}/desired`.
@@ -122,15 +90,16 @@ pub(crate) async fn desired(
     query.end()?;
     asker.agent()?;
     let host = names.host()?;
-    if let Some(agent) = &agent {
-        app.seat(&host, agent)?;
-    }
+    app.hear(|front, now, view| front.asks(now, &host, agent.as_ref(), view))?;
     let desk = app.shown.desks.of(&host);
     let mut bell = desk.subscribe();
-    let hold = Hold { since, wait: HOLD };
+    let hold = Hold {
+        since,
+        wait: Desk::<LogRead>::HOLD,
+    };
     let handout = app.held(hold, &mut bell, || desk.take(since)).await;
     let handout = handout.unwrap_or_else(|| desk.take_all());
-    Ok(json(&as_set(&app, &handout)))
+    Ok(json(&as_set(&app, handout)))
 }
 
 /// `PUT /hosts/{host}/reads/{read}`.
@@ -191,91 +160,31 @@ pub(crate) async fn status(
             token.service, token.index, token.incarnation
         )));
     }
-    let host = host_of(&app, &token).ok_or_else(|| {
-        let reason = format!(
-            "incarnation {} of {}/{} is not known here, any more or yet",
-            token.incarnation, token.service, token.index
-        );
-        Refused::new(StatusCode::NOT_FOUND, "replica_not_found", reason)
-    })?;
-    let ahead_ms = ahead(&request);
-    let mut status: Status = body::json(request, body::MAX).await?;
-    if let Some(ahead_ms) = ahead_ms {
-        status = status.by_a_clock_behind(ahead_ms);
-    }
-    let truth = is_end(&status);
-    let input = Input::Status(ReplicaReport {
-        host,
-        service: token.service,
-        index: token.index,
-        incarnation: token.incarnation,
-        service_id: None,
-        grant: None,
-        status,
-    });
-    tell(&app, input, truth).await
+    let sent = sent(&request);
+    let speaker = commit::Speaker {
+        name: ReplicaName {
+            service: token.service,
+            index: token.index,
+            incarnation: token.incarnation,
+        },
+        service_id: token.service_id,
+    };
+    // Before its status is read: one that nobody knows is not worth it.
+    let host = app.place_of(&speaker)?;
+    let status = body::json(request, body::MAX).await?;
+    let told = Told::status(clock::wall(), host, speaker, status, sent);
+    tell(&app, told).await
 }
 
-/// How far the sender's clock is ahead of ours, if it is far off: what it tells of moments is then shifted by it.
-fn ahead(request: &Request<Body>) -> Option<i64> {
-    /// Nearer ones are left as told: the way here takes some of it, and a moment told twice stays the same.
-    const NEAR_MS: u64 = 2000;
-    let sent: u64 = request
-        .headers()
-        .get(SENT_HEADER)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()?;
-    let sent = i64::try_from(sent).ok()?;
-    let now = i64::try_from(clock::wall().as_unix_millis()).ok()?;
-    let ahead = sent.saturating_sub(now);
-    (ahead.unsigned_abs() > NEAR_MS).then_some(ahead)
+/// What the sender's clock showed.
+fn sent(request: &Request<Body>) -> Option<WallClock> {
+    let sent = request.headers().get(SENT_HEADER)?.to_str().ok()?;
+    sent.parse().ok().map(WallClock::from_unix_millis)
 }
 
-/// An end frees ports: who tells it may forget it only once that is on disk.
-const fn is_end(status: &Status) -> bool {
-    matches!(status.state, ReplicaState::Final(_))
-}
-
-async fn tell(app: &App, input: Input, truth: bool) -> Result<Response, Refused> {
-    if truth {
-        app.queue.tell_durably(input).await?;
-    } else {
-        app.queue.tell(input).await?;
-    }
+async fn tell(app: &App, told: Told) -> Result<Response, Refused> {
+    app.queue.tell(told).await?;
     Ok(acknowledged(app))
-}
-
-/// Where the token's incarnation is placed, or is on its way out after another took its place: the end of that frees its
-/// numbers. A worker does not say where it runs, we do.
-fn host_of(app: &App, token: &ReplicaToken) -> Option<HostName> {
-    placed_at(app, token).or_else(|| {
-        app.shown.desks.host_told_of(|desired| {
-            let name = (&desired.service, desired.index, desired.incarnation);
-            name == (&token.service, token.index, token.incarnation)
-                && desired.service_id == token.service_id
-        })
-    })
-}
-
-fn placed_at(app: &App, token: &ReplicaToken) -> Option<HostName> {
-    let view = app.shown.view.borrow();
-    let service = view.services.get(&token.service)?;
-    let mut replicas = service.replicas.iter();
-    let replica = replicas.find(|replica| {
-        (replica.replica, replica.incarnation) == (token.index, token.incarnation)
-    })?;
-    (service.id == token.service_id).then(|| replica.host.clone())?
-}
-
-fn same_host(path: &HostName, told: &HostName) -> Result<(), Refused> {
-    if path == told {
-        return Ok(());
-    }
-    Err(Refused::body(format!(
-        "the path speaks of host {path}, the body of {told}"
-    )))
 }
 
 /// Every acknowledgement names the controller's instance, so that a change of it is seen soon.
@@ -283,26 +192,22 @@ fn acknowledged(app: &App) -> Response {
     json(&Lease {
         instance: app.instance.clone(),
         now: Some(clock::wall()),
-        host_grace_ms: u64::try_from(app.host_grace.as_millis()).ok(),
-        period_ms: u64::try_from(app.lease_period.as_millis()).ok(),
+        host_grace_ms: u64::try_from(app.terms.host_grace.as_millis()).ok(),
+        period_ms: u64::try_from(app.terms.lease_period.as_millis()).ok(),
     })
 }
 
-fn as_set(app: &App, handout: &Handout) -> DesiredSet {
-    let orders = handout.orders.as_deref();
-    let replicas = orders.map_or(&[][..], |orders| &orders.replicas);
+fn as_set(app: &App, handout: Handout<LogRead>) -> DesiredSet {
+    let replicas = handout.replicas().iter().map(|desired| DesiredReplica {
+        tokens: tokens(app, desired),
+        desired: desired.clone(),
+    });
     DesiredSet {
         instance: app.instance.clone(),
-        revision: orders.map_or(0, |orders| orders.revision),
-        report_first: orders.is_none_or(|orders| orders.report_first),
-        replicas: replicas
-            .iter()
-            .map(|desired| DesiredReplica {
-                tokens: tokens(app, desired),
-                desired: desired.clone(),
-            })
-            .collect(),
-        reads: handout.reads.clone(),
+        revision: handout.revision(),
+        report_first: handout.report_first(),
+        replicas: replicas.collect(),
+        reads: handout.errands,
     }
 }
 

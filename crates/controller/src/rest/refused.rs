@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use portreeve::commit::Unheard;
 use portreeve::identity::ServiceName;
 use portreeve::registry::Refusal;
 use portreeve_api::Problem;
@@ -162,6 +163,24 @@ impl From<Refusal> for Refused {
             }
             Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
             _ => Self::new(StatusCode::CONFLICT, "refused", detail),
+        }
+    }
+}
+
+impl From<Unheard> for Refused {
+    fn from(cause: Unheard) -> Self {
+        let status = StatusCode::from_u16(cause.http_status())
+            .expect("the core names statuses that HTTP has");
+        let detail = cause.to_string();
+        match cause {
+            Unheard::SeatTaken { taken, address } => Self::new(status, "host_taken", detail)
+                .with("host", taken.host.to_string())
+                .with("address", address.map(|address| address.to_string()))
+                .with("machine", taken.holder.machine)
+                .with("for_ms", taken.for_ms)
+                .with("silent_ms", taken.silent_ms),
+            Unheard::UnknownReplica(_) => Self::new(status, "replica_not_found", detail),
+            _ => Self::new(status, "bad_body", detail),
         }
     }
 }

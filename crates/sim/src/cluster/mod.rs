@@ -5,6 +5,7 @@
 
 mod act;
 mod check;
+mod host;
 mod sight;
 mod spec;
 mod wire;

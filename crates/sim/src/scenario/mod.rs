@@ -120,7 +120,7 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    fn new(scripts: Vec<RunScript>) -> Self {
+    pub(crate) fn new(scripts: Vec<RunScript>) -> Self {
         let mut last = 0;
         let mut by_last_run = Vec::with_capacity(scripts.len());
         for script in scripts {
@@ -165,8 +165,14 @@ pub(crate) struct RunScript {
     pub(crate) killable: bool,
     /// How long others of its group outlive the main process; `None`: for ever.
     pub(crate) leftover: Option<Duration>,
+    /// Whether those others keep the ports of the run until they are gone.
+    pub(crate) leftover_listens: bool,
     /// From then on no probe is answered that needs the process: http and command. A port still listens.
     pub(crate) hangs: Option<Duration>,
+    /// Which numbers it listens on.
+    pub(crate) binds: Binds,
+    /// How long after the spawn it does. A number that somebody else has by then ends it with exit code 1.
+    pub(crate) binds_after: Duration,
     /// Later ones win; a probe nothing is said of succeeds at once.
     pub(crate) probes: Vec<ProbeScript>,
 }
@@ -188,10 +194,25 @@ impl Default for RunScript {
             on_term: Some((Duration::ZERO, term)),
             killable: true,
             leftover: Some(Duration::ZERO),
+            leftover_listens: false,
             hangs: None,
+            binds: Binds::Granted,
+            binds_after: Duration::ZERO,
             probes: Vec::new(),
         }
     }
+}
+
+/// Which numbers a process listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "scenario files follow"))]
+pub(crate) enum Binds {
+    /// Those it was granted.
+    Granted,
+    /// Numbers so far above them, which are not its own.
+    Beside(u16),
+    /// None.
+    Never,
 }
 
 /// How probes end that begin within `from..to` of the spawn.

@@ -119,7 +119,7 @@ async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<St
         }
     }));
     let mut assignment = assignment(case);
-    assignment.desired.profile.on_cut_off = OnCutOff::Stop;
+    std::sync::Arc::make_mut(&mut assignment.desired.profile).on_cut_off = OnCutOff::Stop;
     let record = new_record(&assignment, &assignment.boot_id).unwrap();
     let driver = Driver {
         clock,
@@ -164,7 +164,7 @@ fn assignment(case: &Case) -> Assignment {
             restart_no: 0,
             addresses: BTreeMap::new(),
             grant: PortGrant::default(),
-            profile,
+            profile: profile.into(),
             user: "alice".into(),
             uid: rustix::process::geteuid().as_raw(),
             last_status: None,

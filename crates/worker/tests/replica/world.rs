@@ -96,7 +96,7 @@ impl World {
                 restart_no: 0,
                 addresses: std::collections::BTreeMap::new(),
                 grant,
-                profile,
+                profile: profile.into(),
                 user: "alice".into(),
                 uid: nix::unistd::geteuid().as_raw(),
                 last_status: None,
