@@ -133,6 +133,11 @@ impl Scripts {
         Self { by_last_run }
     }
 
+    /// Every script.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &RunScript> {
+        self.by_last_run.iter().map(|(_, script)| script)
+    }
+
     pub(crate) fn of(&self, run: Run) -> &RunScript {
         let run = u64::from(run.0);
         let place = self.by_last_run.partition_point(|(last, _)| *last < run);

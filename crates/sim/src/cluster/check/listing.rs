@@ -12,9 +12,9 @@ use portreeve::identity::{Run, ServiceName};
 use portreeve::port_pool::PortGrant;
 use portreeve::registry::ServiceView;
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::{State, Status};
 use portreeve::time::Monotonic;
 
+use super::super::wire::Word;
 use super::{Verdict, broken};
 
 /// What is not ready any more leaves the list so soon after it was told.
@@ -51,9 +51,9 @@ impl Listing {
     }
 
     /// A status reached the controller.
-    pub(crate) fn told(&mut self, now: Monotonic, name: &ReplicaName, status: &Status) {
-        let order = (status.run, status.seq);
-        let ready = status.ready && status.state == State::Up;
+    pub(crate) fn told(&mut self, now: Monotonic, word: &Word) {
+        let name = &word.name;
+        let (order, ready) = ((word.run, word.seq), word.is_ready);
         if let Some(told) = self.told.get_mut(name) {
             if told.order >= order {
                 return;
@@ -67,10 +67,6 @@ impl Listing {
             self.told.insert(name.clone(), Told { order, ready, at });
         }
         if !ready {
-            self.withdrawn.insert((now + SHOWN_WITHIN, name.clone()));
-        }
-        if let State::Final(_) = status.state {
-            // Kept until the list is looked at, and then of no more use.
             self.withdrawn.insert((now + SHOWN_WITHIN, name.clone()));
         }
     }
@@ -214,6 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     use portreeve::endpoints::{Change, ServiceUpdate};
+    use portreeve::supervision::State;
 
     use super::super::stage::Stage;
     use super::*;
@@ -243,12 +240,13 @@ mod tests {
         }
 
         fn told(&mut self, seq: u64, state: State) {
-            let mut status = Status::silent();
-            status.run = Run(1);
-            status.seq = seq;
-            status.ready = state == State::Up;
-            status.state = state;
-            self.listing.told(self.stage.now.mono, &self.name, &status);
+            let word = Word {
+                name: self.name.clone(),
+                run: Run(1),
+                seq,
+                is_ready: state == State::Up,
+            };
+            self.listing.told(self.stage.now.mono, &word);
         }
 
         fn check(&self) -> Result<(), &'static str> {

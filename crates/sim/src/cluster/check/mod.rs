@@ -7,6 +7,7 @@ mod follower;
 mod listing;
 mod lives;
 mod numbers;
+mod onlooker;
 mod oracle;
 mod refusals;
 mod restarts;
@@ -15,15 +16,16 @@ mod revisions;
 mod settled;
 mod settling;
 mod silence;
+mod wellness;
+mod words;
 #[cfg(test)]
 mod stage;
 
 pub(crate) use coverage::Coverage;
+pub(crate) use onlooker::Checks;
 pub(crate) use settling::Settling;
 
 use std::fmt;
-
-use super::spec::Spec;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +56,4 @@ pub(crate) fn broken<T>(
         invariant,
         detail: detail.into(),
     })
-}
-
-/// Everything that is held against a run, and what the run reached.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    coverage: Coverage,
-}
-
-impl Checks {
-    pub(crate) fn new(_spec: &Spec) -> Self {
-        Self {
-            coverage: Coverage::default(),
-        }
-    }
-
-    pub(crate) const fn coverage(&self) -> &Coverage {
-        &self.coverage
-    }
 }
