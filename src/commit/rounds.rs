@@ -108,6 +108,7 @@ impl<C, T> Rounds<C, T> {
     /// is refused before, the start is.
     pub fn begin(&mut self, now: Now, out: &mut Vec<Step<C, T>>) {
         self.flush(now, out);
+        self.order_all(out);
     }
 
     /// Whether what is stored is shown and ordered, so that who asks first finds it.
@@ -191,6 +192,9 @@ impl<C, T> Rounds<C, T> {
         self.registry.flush(now, &mut self.effects);
         self.perform(out);
         acknowledge(waited, &outcome, out);
+        if outcome.is_ok() {
+            self.order_all(out);
+        }
         self.read_if_asked(out);
     }
 
@@ -304,12 +308,17 @@ impl<C, T> Rounds<C, T> {
             let behind = std::mem::take(&mut self.behind);
             acknowledge(behind, &Ok(()), out);
         }
-        if !std::mem::replace(&mut self.has_begun, true) {
-            // Derived from what is stored: nobody was told of it since this start.
-            let hosts: Vec<_> = self.shown.hosts.keys().cloned().collect();
-            for host in hosts {
-                self.order(host, out);
-            }
+    }
+
+    /// Orders what is stored, once that is durable: nobody was told of it since this start.
+    fn order_all(&mut self, out: &mut Vec<Step<C, T>>) {
+        if self.has_begun || self.store != StoreWork::Rests {
+            return;
+        }
+        self.has_begun = true;
+        let hosts: Vec<_> = self.shown.hosts.keys().cloned().collect();
+        for host in hosts {
+            self.order(host, out);
         }
     }
 
@@ -373,3 +382,7 @@ fn too_many() -> Refusal {
         reason: "it is slow, and as many changes as may wait for it do; ask again".to_owned(),
     }
 }
+
+#[cfg(test)]
+#[path = "rounds_test.rs"]
+mod tests;

@@ -15,8 +15,8 @@ const LONGEST_NAME: usize = 253;
 ///
 /// # Errors
 ///
-/// [`HostListError`] with the part that is wrong; nothing is expanded beyond [`MOST`] names.
-pub(super) fn expand(text: &str) -> Result<Vec<HostName>, HostListError> {
+/// [`HostListError`] with the part that is wrong; nothing is expanded beyond 16,384 names.
+pub fn expand(text: &str) -> Result<Vec<HostName>, HostListError> {
     if text.len() > LONGEST {
         return Err(HostListError::TooMany);
     }
@@ -167,17 +167,27 @@ fn numbers(text: &str, most: usize) -> Result<Vec<String>, HostListError> {
 
 /// Why a text is no list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum HostListError {
+#[non_exhaustive]
+pub enum HostListError {
     /// Brackets that do not pair, stand in each other, or are too many.
     #[error("the brackets of {part:?} do not pair, or are more than {MOST_BRACKETS}")]
-    Bracket { part: String },
+    Bracket {
+        /// The part.
+        part: String,
+    },
     /// Not a number or a range of numbers.
     #[error("{part:?} is no number or range of numbers")]
-    Numbers { part: String },
+    Numbers {
+        /// The part.
+        part: String,
+    },
     /// Not a host name.
     #[error("{name:?} is no host name")]
-    Name { name: String },
-    /// More than [`MOST`].
+    Name {
+        /// What is written instead.
+        name: String,
+    },
+    /// Too many.
     #[error("it names more than {MOST} hosts")]
     TooMany,
 }

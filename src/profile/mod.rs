@@ -30,6 +30,7 @@ use crate::supervision;
 
 pub use crate::identity::{Audience, Visibility};
 pub use error::{Place, ProfileError, ProfileErrors, Warning};
+pub use host_list::{HostListError, expand as expand_hosts};
 pub use layers::{
     Body, Layer, MAX_FLAGS, MAX_LAYERS, ParseLayerError, SiteProfiles, Source, Written,
 };

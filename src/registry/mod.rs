@@ -14,6 +14,7 @@
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news; `audit` looks at what decisions see.
 
+mod at_host;
 mod attach;
 mod audit;
 mod claims;
@@ -146,7 +147,7 @@ mod retention_test;
 #[cfg(test)]
 mod revision_test;
 #[cfg(test)]
-mod rig;
+pub(crate) mod rig;
 #[cfg(test)]
 mod roll_test;
 #[cfg(test)]

@@ -354,7 +354,7 @@ impl Rig {
 }
 
 /// Everything is shown at once, as most tests are about what, not when.
-pub(super) fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         coalesce: Duration::ZERO,
         // A test that is not about silence lets hours pass without a lease.
@@ -401,18 +401,18 @@ fn shown(desired: &Desired) -> String {
     format!("{service} {index} {incarnation} {want}")
 }
 
-pub(super) fn now(ms: u64) -> Now {
+pub(crate) fn now(ms: u64) -> Now {
     Now {
         mono: Monotonic::from_millis(ms),
         wall: WallClock::from_unix_millis(START + ms),
     }
 }
 
-pub(super) fn name(text: &str) -> ServiceName {
+pub(crate) fn name(text: &str) -> ServiceName {
     ServiceName::parse_in(text, &"alice".parse().unwrap()).unwrap()
 }
 
-pub(super) fn alice() -> Caller {
+pub(crate) fn alice() -> Caller {
     caller("alice")
 }
 
@@ -434,7 +434,7 @@ pub(super) fn profile(toml: &str) -> Profile {
 }
 
 /// A service of this name and number of replicas, with one port `http`.
-pub(super) fn web(name: &str, replicas: u32) -> String {
+pub(crate) fn web(name: &str, replicas: u32) -> String {
     with_port(name, replicas, "\"any\"")
 }
 
@@ -444,7 +444,7 @@ pub(super) fn with_port(name: &str, replicas: u32, port: &str) -> String {
     )
 }
 
-pub(super) fn submission(toml: &str, replace: bool) -> Command {
+pub(crate) fn submission(toml: &str, replace: bool) -> Command {
     let profile = profile(toml);
     Command::Submit(Submission {
         service: name(profile.name.as_str()),
@@ -455,7 +455,7 @@ pub(super) fn submission(toml: &str, replace: bool) -> Command {
 }
 
 /// A host of this name that runs nothing yet.
-pub(super) fn facts(host: &str) -> HostFacts {
+pub(crate) fn facts(host: &str) -> HostFacts {
     let last = host.bytes().last().unwrap_or_default();
     HostFacts {
         host: host.parse().unwrap(),
@@ -490,7 +490,7 @@ pub(super) fn foreign(port: u16, pid: u32, comm: &str) -> Foreign {
     }
 }
 
-pub(super) fn starting() -> Status {
+pub(crate) fn starting() -> Status {
     Status {
         run: Run(1),
         seq: 0,
@@ -508,7 +508,7 @@ pub(super) fn starting() -> Status {
     }
 }
 
-pub(super) fn exit(code: i32) -> Reason {
+pub(crate) fn exit(code: i32) -> Reason {
     Reason::Exit(ExitStatus::Code(code))
 }
 

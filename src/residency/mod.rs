@@ -5,17 +5,26 @@
 //! acting twice on one wanted set is acting once. This module does nothing: it compares what lives here
 //! with what is wanted and returns the difference. Facts that only a look at the host can give, such as
 //! whether a process still is the one it was, are arguments.
+//!
+//! * `uplink` says what is told to the controller and asked of it, and when.
+//! * `household` says what is done about the replicas that live here, one thing after another, and what came of it.
+//! * `lease` is how often a host gives a sign of life, `skew` how far its display clock is ahead of the controller's.
 
 mod action;
+pub mod household;
 pub mod lease;
 mod pace;
 mod resident;
+pub mod skew;
+pub mod uplink;
 
 use std::collections::BTreeMap;
 
 pub use action::Action;
+pub use household::{Assigned, Errand, Household, Order};
 pub use pace::Pace;
 pub use resident::{Life, ReplicaName, Resident, Told, Want};
+pub use uplink::{Outgoing, Uplink};
 
 /// Everything that has a folder on this host, by service, index and incarnation.
 pub type Residents = BTreeMap<ReplicaName, Resident>;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use portreeve::registry::AgentIdentity;
 use portreeve_api::Client;
 use portreeve_api::containment::{Choice, Ladder, NotPossible};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
@@ -19,9 +19,8 @@ use crate::household::{Channels, Household, open_through};
 use crate::identity;
 use crate::lock::{LockError, StateLock};
 use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
-use crate::orders::{Orders, Reads};
 use crate::shutdown::Closer;
-use crate::uplink::{Joined, Uplink};
+use crate::uplink::{self, Uplink};
 
 /// Messages on their way to the household; a sender waits when there are more.
 const INBOX: usize = 64;
@@ -114,51 +113,31 @@ impl Agent {
         let (observer, seen) = looked.await.expect("looking at the host does not panic");
         observed.send_replace(seen);
 
-        let (joined, joined_seen) = watch::channel(Joined::default());
-        let rejoin = Arc::new(Notify::new());
         let client = Client::new(config.controller.clone());
-        let backend = config.backend;
-        let uplink = Uplink {
-            config: config.clone(),
-            identity: identity.clone(),
-            skew_ms: None,
+        let capabilities = facts::capabilities(&ladder, config.backend);
+        let channels = uplink::Channels {
             contact: ContactPage::of(&config.state, heeding_seen),
-            period: portreeve::residency::lease::PERIOD,
-            capabilities: facts::capabilities(&ladder, backend),
-            client: client.clone(),
             observed: observed_seen,
             household: to_household.clone(),
             moorage: to_moorage.clone(),
             ends: ends_seen,
-            rejoin: rejoin.clone(),
             closing: closing_seen,
-            joined,
         };
+        let uplink = Uplink::new(
+            config.clone(),
+            identity,
+            capabilities,
+            client.clone(),
+            channels,
+        );
         let serving = socket.map(|socket| {
             let closer = Closer {
-                household: to_household.clone(),
+                household: to_household,
                 begun,
                 progress,
             };
-            attached::serve(
-                socket,
-                config.clone(),
-                client.clone(),
-                to_moorage.clone(),
-                closer,
-            )
+            attached::serve(socket, config, client, to_moorage, closer)
         });
-        let orders = Orders {
-            config,
-            identity,
-            client,
-            joined: joined_seen,
-            rejoin,
-            household: to_household,
-            moorage: to_moorage,
-            reads: Reads::default(),
-            unfit: 0,
-        };
         let mut tasks = JoinSet::new();
         tasks.spawn(async {
             observer.run(observed).await;
@@ -184,11 +163,7 @@ impl Agent {
         }
         tasks.spawn(async {
             uplink.run().await;
-            "reporting"
-        });
-        tasks.spawn(async {
-            orders.run().await;
-            "hearing of orders"
+            "line to the controller"
         });
         Ok(Self {
             tasks,

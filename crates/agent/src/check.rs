@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use portreeve::host_addr::Published;
+use portreeve::residency::skew;
 use portreeve::time::Spelled;
 use portreeve_api::body::{HostView, WhoAmI};
 use portreeve_api::containment::Ladder;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::Config;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::facts::{self, Granted, Observer};
 use crate::identity;
 use crate::neighbours;
@@ -265,12 +266,14 @@ fn processes(config: &Config) -> Finding {
 }
 
 async fn controller(config: &Config, client: &Client) -> Vec<Finding> {
-    let asked = Moment::now();
+    let asked = clock::now();
     let who: WhoAmI = match client.get(&paths::whoami(), PATIENCE).await {
         Ok(who) => who,
         Err(cause) => return vec![Finding::not_ready("controller", cause.to_string())],
     };
-    let skew = who.now.and_then(|theirs| asked.skew_ms(theirs));
+    let skew = who
+        .now
+        .and_then(|theirs| skew::skew_ms(asked, clock::now(), theirs));
     let reached = format!("{} answers, as {}", client.target(), who.user);
     let mut findings = vec![if who.admin {
         Finding::ok("controller", reached)
@@ -322,7 +325,7 @@ fn clock_of(skew_ms: i64) -> Finding {
     let off = Spelled(Duration::from_millis(skew_ms.unsigned_abs()));
     let side = if skew_ms < 0 { "behind" } else { "ahead of" };
     let words = format!("{off} {side} the controller's");
-    if skew_ms.unsigned_abs() > clock::WARNED_MS {
+    if skew::is_off(skew_ms) {
         Finding::warning("clock", format!("{words}; keep both by NTP"))
     } else {
         Finding::ok("clock", words)

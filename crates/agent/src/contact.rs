@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use portreeve::time::Monotonic;
 use portreeve_api::host_limits::{Contact, HostLimits};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tracing::warn;
+
+use crate::clock;
 
 /// Where it is noted.
 #[derive(Debug)]
@@ -26,7 +27,9 @@ impl ContactPage {
         // Who made it before said why, if it cannot be used.
         let page = HostLimits::open(&state.join("limits")).ok();
         if let Some(page) = &page
-            && page.contact().is_some_and(|noted| noted.at > now())
+            && page
+                .contact()
+                .is_some_and(|noted| noted.at > clock::steady())
         {
             // Of an earlier boot.
             _ = page.note_contact(Contact {
@@ -43,11 +46,8 @@ impl ContactPage {
     }
 
     /// The controller has acknowledged what was sent at `at`. Without a grace it is one that tells none.
-    pub(crate) fn heard(&mut self, at: Monotonic, grace_ms: Option<u64>) {
-        self.newest = grace_ms.map(|grace| Contact {
-            at,
-            grace: Duration::from_millis(grace),
-        });
+    pub(crate) fn heard(&mut self, at: Monotonic, grace: Option<Duration>) {
+        self.newest = grace.map(|grace| Contact { at, grace });
         if *self.read.borrow_and_update() {
             self.note();
         }
@@ -79,10 +79,4 @@ impl ContactPage {
         }
         self.is_broken = noted.is_err();
     }
-}
-
-/// The line of every process of this boot.
-pub(crate) fn now() -> Monotonic {
-    let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
-    Monotonic::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

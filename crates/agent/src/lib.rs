@@ -6,7 +6,8 @@
 //! [`portreeve::residency`] for every decision about a replica.
 //!
 //! Each task has one part of the truth: `facts` looks at the host, `household` owns the replicas' folders,
-//! `attached` keeps what jobs of another scheduler bring along, `uplink` reports and keeps the lease, `orders` holds the long poll and begins what `log_read` answers.
+//! `attached` keeps what jobs of another scheduler bring along, `uplink` is the line to the controller, on which `orders` hands over
+//! what is wanted and begins what `log_read` answers.
 
 mod account;
 mod agent;

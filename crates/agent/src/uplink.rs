@@ -1,5 +1,4 @@
-//! What this host tells the controller: one full report at join and after each new controller, changes as
-//! they happen, and a lease. In the steady state only the lease is sent.
+//! The line to the controller: what [`portreeve::residency::Uplink`] says is sent, and it is told what came of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,164 +6,240 @@ use std::time::Duration;
 
 use http::Method;
 use portreeve::registry::{HostFacts, ReplicaReport};
-use portreeve::residency::{ReplicaName, lease};
-use portreeve_api::body::{AgentIdentity, Lease, LeaseAsk};
+use portreeve::residency::uplink::{Fitness, News, PATIENCE, Renewal, SetHead};
+use portreeve::residency::{self, Outgoing, ReplicaName};
+use portreeve_api::body::{AgentIdentity, DesiredSet, Lease, LeaseAsk};
 use portreeve_api::{Client, ClientError, paths};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::Instant;
-use tracing::{info, warn};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::{debug, info, warn};
 
 use crate::Config;
 use crate::attached;
 use crate::clock;
-use crate::contact::{self, ContactPage};
+use crate::contact::ContactPage;
 use crate::facts::Observed;
 use crate::household::Message;
+use crate::orders::{Orders, Reads};
 
-/// How long the controller may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Reports and keeps the lease.
+/// Reports, keeps the lease and hears of orders.
 pub(crate) struct Uplink {
-    pub(crate) config: Arc<Config>,
-    pub(crate) identity: AgentIdentity,
-    /// How far the clock here was ahead of the controller's at the last lease.
-    pub(crate) skew_ms: Option<i64>,
+    config: Arc<Config>,
+    identity: AgentIdentity,
+    capabilities: Vec<String>,
+    client: Client,
+    rules: Rules,
+    contact: ContactPage,
+    observed: watch::Receiver<Observed>,
+    household: mpsc::Sender<Message>,
+    moorage: mpsc::Sender<attached::Message>,
+    /// Ends that no worker tells.
+    ends: mpsc::UnboundedReceiver<ReplicaReport>,
+    /// Whether the host is being shut down.
+    closing: watch::Receiver<bool>,
+    orders: Orders,
+    reads: Reads,
+    /// What is to be acted on, handed over before the next set is asked for.
+    news: Option<DesiredSet>,
+    calls: JoinSet<Came>,
+    poll: Option<AbortHandle>,
+}
+
+type Rules = residency::Uplink<Arc<Observed>, ReplicaReport>;
+type Out = Outgoing<Arc<Observed>, ReplicaReport>;
+
+/// What it is connected to.
+pub(crate) struct Channels {
     pub(crate) contact: ContactPage,
-    /// How often the controller wants a sign of life.
-    pub(crate) period: Duration,
-    pub(crate) capabilities: Vec<String>,
-    pub(crate) client: Client,
     pub(crate) observed: watch::Receiver<Observed>,
     pub(crate) household: mpsc::Sender<Message>,
     pub(crate) moorage: mpsc::Sender<attached::Message>,
-    /// Ends that no worker tells.
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
-    /// Somebody found that the controller misses our full report.
-    pub(crate) rejoin: Arc<Notify>,
-    /// Whether the host is being shut down.
     pub(crate) closing: watch::Receiver<bool>,
-    pub(crate) joined: watch::Sender<Joined>,
 }
 
-/// The controller that has our full report.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Joined {
-    /// Random per start of the controller; `None` before the first join.
-    pub(crate) instance: Option<String>,
-    /// Counts the joins, since one controller may want a second.
-    pub(crate) count: u64,
+/// What came of a call.
+enum Came {
+    Gathered(BTreeMap<ReplicaName, ReplicaReport>),
+    Told(u64, Result<Option<Lease>, ClientError>),
+    Wanted(u64, Result<Option<Box<DesiredSet>>, ClientError>),
 }
 
 impl Uplink {
-    /// Tells for ever.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        identity: AgentIdentity,
+        capabilities: Vec<String>,
+        client: Client,
+        mut channels: Channels,
+    ) -> Self {
+        let observed = channels.observed.borrow_and_update().clone();
+        let orders = Orders {
+            config: config.clone(),
+            identity: identity.clone(),
+            client: client.clone(),
+            household: channels.household.clone(),
+            moorage: channels.moorage.clone(),
+        };
+        Self {
+            config,
+            identity,
+            capabilities,
+            client,
+            rules: Rules::new(Arc::new(observed)),
+            contact: channels.contact,
+            observed: channels.observed,
+            household: channels.household,
+            moorage: channels.moorage,
+            ends: channels.ends,
+            closing: channels.closing,
+            orders,
+            reads: Reads::default(),
+            news: None,
+            calls: JoinSet::new(),
+            poll: None,
+        }
+    }
+
+    /// Tells and asks for ever.
     pub(crate) async fn run(mut self) {
-        let mut contact = Contact::default();
+        let mut out = Vec::new();
         loop {
-            let (instance, told) = self.join(&mut contact).await;
-            self.joined.send_modify(|joined| {
-                joined.instance = Some(instance.clone());
-                joined.count += 1;
-            });
-            self.keep(&instance, told, &mut contact).await;
-        }
-    }
-
-    /// Tells everything, as often as it takes; returns the controller's instance and what it was told.
-    async fn join(&mut self, contact: &mut Contact) -> (String, Observed) {
-        loop {
-            match self.try_join().await {
-                Ok(joined) => {
-                    if contact.heard(&self.config) {
-                        info!("{} has joined {}", self.config.host, self.config.controller);
-                    }
-                    return joined;
-                }
-                Err(cause) => tokio::time::sleep(contact.failed(&cause, self.period)).await,
-            }
-        }
-    }
-
-    async fn try_join(&mut self) -> Result<(String, Observed), ClientError> {
-        let observed = self.observed.borrow_and_update().clone();
-        let (ask, answer) = oneshot::channel();
-        // All fail only while the agent is being stopped.
-        _ = self.household.send(Message::Newest(ask)).await;
-        let mut replicas = answer.await.unwrap_or_default();
-        let (ask, answer) = oneshot::channel();
-        _ = self.moorage.send(attached::Message::Newest(ask)).await;
-        replicas.extend(answer.await.unwrap_or_default());
-        self.report(&observed, replicas, Completeness::Full).await?;
-        if *self.closing.borrow_and_update() {
-            // A full report alone reads as a host that is there for good.
-            self.tell_shutdown().await?;
-        }
-        Ok((self.lease().await?, observed))
-    }
-
-    /// Keeps the lease and tells changes until a full report is due again.
-    async fn keep(&mut self, instance: &str, mut told: Observed, contact: &mut Contact) {
-        let mut untold: BTreeMap<ReplicaName, ReplicaReport> = BTreeMap::new();
-        let mut next_lease = Instant::now() + self.period;
-        loop {
-            let now = self.observed.borrow_and_update().clone();
-            if (now != told || !untold.is_empty()) && contact.is_fine() {
-                let reports = untold.values().cloned().collect();
-                match self.report(&now, reports, Completeness::Change).await {
-                    Ok(()) => {
-                        told = now;
-                        untold.clear();
-                    }
-                    // Told again once the lease says that somebody listens.
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
-                }
-            }
+            self.rules.on_deadline(clock::now(), &mut out);
+            self.act(&mut out, None).await;
+            let deadline = self.rules.next_deadline();
             tokio::select! {
-                () = tokio::time::sleep_until(next_lease) => match self.lease().await {
-                    Ok(heard) if heard == instance => {
-                        contact.heard(&self.config);
-                        next_lease = Instant::now() + self.period;
-                    }
-                    Ok(_) => {
-                        info!("the controller is a new one; it is told everything");
-                        return;
-                    }
-                    Err(ClientError::Refused(problem)) => {
-                        warn!("the controller refuses the lease: {}; it is told everything", problem.detail);
-                        tokio::time::sleep(contact.failed(&ClientError::Refused(problem), self.period)).await;
-                        return;
-                    }
-                    Err(cause) => next_lease = Instant::now() + contact.failed(&cause, self.period),
+                Some(came) = self.calls.join_next() => match came {
+                    Ok(came) => self.hear(came).await,
+                    // A poll that was given up.
+                    Err(cause) if cause.is_cancelled() => {}
+                    Err(cause) => std::panic::resume_unwind(cause.into_panic()),
                 },
-                changed = self.observed.changed() => if changed.is_err() { return },
+                () = clock::reached(deadline) => {}
+                changed = self.observed.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let observed = Arc::new(self.observed.borrow_and_update().clone());
+                    self.rules.observed(clock::now(), observed, &mut out);
+                }
                 end = self.ends.recv() => match end {
-                    Some(end) => { untold.insert(end.name(), end); }
+                    Some(end) => self.rules.ended(clock::now(), end.name(), end, &mut out),
                     None => return,
                 },
                 Ok(()) = self.closing.changed() => {
-                    if *self.closing.borrow_and_update()
-                        && let Err(cause) = self.tell_shutdown().await
-                    {
-                        warn!("the controller is not told that this host is being shut down: {cause}");
-                        tokio::time::sleep(contact.failed(&cause, self.period)).await;
-                        // Joined anew, it is told again.
-                        return;
+                    if *self.closing.borrow_and_update() {
+                        self.rules.close(clock::now(), &mut out);
                     }
                 }
                 () = self.contact.is_read() => self.contact.note(),
-                () = self.rejoin.notified() => return,
+            }
+            self.act(&mut out, None).await;
+        }
+    }
+
+    async fn hear(&mut self, came: Came) {
+        let mut out = Vec::new();
+        let now = clock::now();
+        let failed = match came {
+            Came::Gathered(replicas) => {
+                self.rules.gathered(now, replicas, &mut out);
+                None
+            }
+            Came::Told(no, Ok(lease)) => {
+                let renewal = lease.as_ref().map(renewal_of);
+                self.rules.taken(now, no, renewal.as_ref(), &mut out);
+                None
+            }
+            Came::Wanted(no, Ok(set)) => {
+                self.hear_set(no, set, &mut out);
+                None
+            }
+            Came::Told(no, Err(cause)) | Came::Wanted(no, Err(cause)) => {
+                debug!("the controller does not do as it is asked: {cause}");
+                match &cause {
+                    ClientError::Refused(_) => self.rules.refused(now, no, &mut out),
+                    _ => self.rules.unanswered(now, no, &mut out),
+                }
+                Some(cause)
+            }
+        };
+        self.act(&mut out, failed.as_ref()).await;
+    }
+
+    fn hear_set(&mut self, no: u64, set: Option<Box<DesiredSet>>, out: &mut Vec<Out>) {
+        let head = set.as_ref().map(|set| SetHead {
+            instance: &set.instance,
+            revision: set.revision,
+            report_first: set.report_first,
+        });
+        let reads = set
+            .as_ref()
+            .is_some_and(|set| self.reads.are_news(&set.reads));
+        let fitness = self
+            .rules
+            .wanted(clock::now(), no, head.as_ref(), reads, out);
+        let Some(set) = set else { return };
+        if matches!(fitness, Fitness::News | Fitness::Known) {
+            self.reads.begin(&set.reads, &self.config, &self.client);
+        }
+        if fitness == Fitness::News {
+            self.news = Some(*set);
+        }
+    }
+
+    /// Does what the rules say; `cause`: why the controller did not do as it was asked, if it did not.
+    async fn act(&mut self, out: &mut Vec<Out>, cause: Option<&ClientError>) {
+        for out in out.drain(..) {
+            match out {
+                Outgoing::Gather => self.gather(),
+                Outgoing::Report {
+                    no,
+                    observed,
+                    replicas,
+                    full,
+                } => {
+                    let replicas = replicas.into_values().collect();
+                    let facts = self.facts(&observed, replicas, full);
+                    self.report(no, &facts);
+                }
+                Outgoing::Lease { no, skew_ms } => self.call(no, "lease", skew_ms),
+                Outgoing::Shutdown { no } => self.call(no, "shutdown", None),
+                Outgoing::Wanted { no, since } => {
+                    let ask = self.orders.clone().ask(self.news.take(), since);
+                    let poll = async move { Came::Wanted(no, ask.await) };
+                    if let Some(earlier) = self.poll.replace(self.calls.spawn(poll)) {
+                        earlier.abort();
+                    }
+                }
+                Outgoing::Acknowledged(names) => {
+                    // Fails only while the agent is being stopped.
+                    _ = self.household.send(Message::Reported(names)).await;
+                }
+                Outgoing::Contact { at, grace } => self.contact.heard(at, grace),
+                Outgoing::News(news) => self.say(news, cause),
             }
         }
     }
 
-    async fn report(
-        &self,
-        observed: &Observed,
-        replicas: Vec<ReplicaReport>,
-        completeness: Completeness,
-    ) -> Result<(), ClientError> {
-        let names: Vec<_> = replicas.iter().map(ReplicaReport::name).collect();
-        let facts = HostFacts {
+    /// Everything that lives here, as those know it who keep it.
+    fn gather(&mut self) {
+        let (household, moorage) = (self.household.clone(), self.moorage.clone());
+        self.calls.spawn(async move {
+            // All fail only while the agent is being stopped.
+            let (ask, answer) = oneshot::channel();
+            _ = household.send(Message::Newest(ask)).await;
+            let mut replicas = answer.await.unwrap_or_default();
+            let (ask, answer) = oneshot::channel();
+            _ = moorage.send(attached::Message::Newest(ask)).await;
+            replicas.extend(answer.await.unwrap_or_default());
+            let named = replicas.into_iter().map(|one| (one.name(), one));
+            Came::Gathered(named.collect())
+        });
+    }
+
+    fn facts(&self, observed: &Observed, replicas: Vec<ReplicaReport>, full: bool) -> HostFacts {
+        HostFacts {
             host: self.config.host.clone(),
             boot_id: self.identity.boot_id.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -181,122 +256,73 @@ impl Uplink {
             labels: self.config.labels.clone(),
             owner: self.config.owner,
             capabilities: self.capabilities.clone(),
-            shutting_down: *self.closing.borrow(),
+            shutting_down: self.rules.is_closing(),
             conditions: observed.conditions.clone(),
             replicas,
-            full: completeness == Completeness::Full,
-        };
-        let body = serde_json::to_vec(&facts).expect("plain data is written as JSON");
+            full,
+        }
+    }
+
+    fn report(&mut self, no: u64, facts: &HostFacts) {
+        let body = serde_json::to_vec(facts).expect("plain data is written as JSON");
         let path = paths::host_part(&self.config.host, "report");
-        self.client
-            .send(
-                Method::PUT,
-                &path,
-                Some(body.into()),
-                "application/json",
-                PATIENCE,
-            )
-            .await?;
-        if !names.is_empty() {
-            // Fails only while the agent is being stopped.
-            _ = self.household.send(Message::Reported(names)).await;
-        }
-        Ok(())
+        let client = self.client.clone();
+        self.calls.spawn(async move {
+            let json = "application/json";
+            let sent = client.send(Method::PUT, &path, Some(body.into()), json, PATIENCE);
+            Came::Told(no, sent.await.map(|_| None))
+        });
     }
 
-    /// Says that nothing is to be placed here any more, and that what is here ends.
-    async fn tell_shutdown(&self) -> Result<(), ClientError> {
-        let path = paths::host_part(&self.config.host, "shutdown");
+    /// What is answered by a lease.
+    fn call(&mut self, no: u64, what: &str, skew_ms: Option<i64>) {
+        let path = paths::host_part(&self.config.host, what);
         let ask = LeaseAsk {
             agent: Some(self.identity.clone()),
-            skew_ms: None,
+            skew_ms,
         };
-        let told = self.client.call(Method::POST, &path, &ask, PATIENCE);
-        let told: Result<Lease, _> = told.await;
-        match told {
-            // One that does not know the word: what ends here is told all the same.
-            Err(ClientError::Refused(problem)) => {
-                warn!(
-                    "the controller refuses the word that this host is being shut down: {}",
-                    problem.detail
-                );
-                Ok(())
+        let client = self.client.clone();
+        self.calls.spawn(async move {
+            let answer = client.call(Method::POST, &path, &ask, PATIENCE);
+            Came::Told(no, answer.await.map(Some))
+        });
+    }
+
+    fn say(&mut self, news: News, cause: Option<&ClientError>) {
+        let (host, controller) = (&self.config.host, &self.config.controller);
+        let cause = cause.map(ToString::to_string).unwrap_or_default();
+        match news {
+            News::Joined => info!("{host} has joined {controller}"),
+            // Another controller counts its readers anew.
+            News::Told => self.reads.forget(),
+            News::Lost => warn!("{cause}; services go on, and the controller is tried again"),
+            News::Found(silence) => {
+                let silence = silence.as_secs();
+                info!("the controller at {controller} answers again after {silence} s");
             }
-            told => told.map(drop),
-        }
-    }
-
-    async fn lease(&mut self) -> Result<String, ClientError> {
-        let path = paths::host_part(&self.config.host, "lease");
-        let ask = LeaseAsk {
-            agent: Some(self.identity.clone()),
-            skew_ms: self.skew_ms,
-        };
-        let asked = clock::Moment::now();
-        // The controller counts from when it hears, which is later.
-        let sent = contact::now();
-        let answered = self.client.call(Method::POST, &path, &ask, PATIENCE);
-        let lease: Lease = answered.await?;
-        self.contact.heard(sent, lease.host_grace_ms);
-        let period = lease.period_ms.map_or(lease::PERIOD, Duration::from_millis);
-        self.period = period.clamp(lease::SHORTEST_PERIOD, lease::PERIOD);
-        if let Some(skew) = lease.now.and_then(|theirs| asked.skew_ms(theirs)) {
-            let is_off = |skew: i64| skew.unsigned_abs() > clock::WARNED_MS;
-            if is_off(skew) && !self.skew_ms.is_some_and(is_off) {
+            News::NewController => info!("the controller is a new one; it is told everything"),
+            News::LeaseRefused => {
+                warn!("the controller refuses the lease: {cause}; it is told everything");
+            }
+            News::ShutdownUntold => {
+                warn!("the controller is not told that this host is being shut down: {cause}");
+            }
+            News::ShutdownRefused => {
+                warn!("the controller refuses the word that this host is being shut down: {cause}")
+            }
+            News::ReportFirst => debug!("the controller wants a full report first"),
+            News::Skewed(skew) => {
                 warn!("the clock here is {skew} ms ahead of the controller's; keep both by NTP");
             }
-            self.skew_ms = Some(skew);
         }
-        Ok(lease.instance)
     }
 }
 
-/// Whether a report names every replica that lives here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Completeness {
-    Full,
-    Change,
-}
-
-/// Whether the controller answers; its silence and its return are told once each.
-#[derive(Debug, Default)]
-struct Contact {
-    lost: Option<Instant>,
-    failures: u32,
-    joined: bool,
-}
-
-impl Contact {
-    /// The first wait after a failure; doubled each time.
-    const FIRST: Duration = Duration::from_millis(200);
-
-    const fn is_fine(&self) -> bool {
-        self.failures == 0
-    }
-
-    /// Notes a failure; how long to wait before the next try, at most as long as between two leases.
-    fn failed(&mut self, cause: &ClientError, period: Duration) -> Duration {
-        if self.lost.is_none() {
-            self.lost = Some(Instant::now());
-            warn!("{cause}; services go on, and the controller is tried again");
-        }
-        self.failures = self.failures.saturating_add(1);
-        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(8));
-        doubled.min(period)
-    }
-
-    /// Notes an answer; whether it is the first one of all.
-    fn heard(&mut self, config: &Config) -> bool {
-        self.failures = 0;
-        if let Some(lost) = self.lost.take()
-            && self.joined
-        {
-            let silence = lost.elapsed().as_secs();
-            info!(
-                "the controller at {} answers again after {silence} s",
-                config.controller
-            );
-        }
-        !std::mem::replace(&mut self.joined, true)
+fn renewal_of(lease: &Lease) -> Renewal<'_> {
+    Renewal {
+        instance: &lease.instance,
+        period: lease.period_ms.map(Duration::from_millis),
+        grace: lease.host_grace_ms.map(Duration::from_millis),
+        now: lease.now,
     }
 }

@@ -5,6 +5,7 @@
 //! `code`. The bodies of services, replicas, hosts and reports are the registry's own views.
 
 mod account;
+mod assigned;
 pub mod attach;
 pub mod body;
 pub mod client;

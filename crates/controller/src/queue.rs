@@ -107,13 +107,6 @@ impl Queue {
         done.map_err(Unacknowledged::NotStored)
     }
 
-    /// Sends without waiting for an answer, as an asker who leaves.
-    #[cfg(test)]
-    pub(crate) async fn send(&self, fact: Fact) {
-        let sent = self.facts.send(fact).await;
-        assert!(sent.is_ok(), "the driver runs");
-    }
-
     /// What happened to a service.
     pub(crate) async fn events(&self, service: ServiceName) -> Option<Vec<EventView>> {
         self.ask(|reply| Question::Events { service, reply }).await

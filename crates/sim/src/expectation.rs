@@ -4,15 +4,38 @@ use std::fmt;
 
 use portreeve::time::{Monotonic, parse_duration};
 
+use crate::claim::Claim;
 use crate::timeline::{Entry, Seconds, What};
 
-/// One line: `TIME [@REPLICA ]WORDS`, where the words need only begin what is seen.
+/// What a scenario expects of what is seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expectations {
+    /// In this order.
+    pub(crate) seen: Vec<Expectation>,
+    /// What must not be seen.
+    pub(crate) never: Vec<Expectation>,
+    /// Whether every report must be among the expected.
+    pub(crate) complete: bool,
+    /// What is so at a time.
+    pub(crate) holds: Vec<Claim>,
+}
+
+/// One line: `TIME [@WHO ]WORDS`, where the words need only begin what is seen, and `TIME..TIME` is any moment of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     text: String,
-    at: Option<Monotonic>,
-    replica: Option<u32>,
+    at: Option<(Monotonic, Monotonic)>,
+    who: Option<Who>,
     words: String,
+}
+
+/// Of whom it speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Who {
+    /// Replicas with this index.
+    Index(u32),
+    /// A service, a replica, a host or the controller.
+    Named(String),
 }
 
 impl Expectation {
@@ -26,14 +49,19 @@ impl Expectation {
         let mut at = None;
         if timed {
             let (time, words) = rest.split_once(' ').ok_or_else(refuse)?;
-            let span = parse_duration(time).map_err(|cause| cause.to_string())?;
-            at = Some(Monotonic::default() + span);
+            at = Some(times(time)?);
             rest = words.trim_start();
         }
-        let mut replica = None;
+        let mut who = None;
         if let Some(after) = rest.strip_prefix('@') {
-            let (number, words) = after.split_once(' ').ok_or_else(refuse)?;
-            replica = Some(number.parse().map_err(|_| refuse())?);
+            let (name, words) = after.split_once(' ').ok_or_else(refuse)?;
+            if name.is_empty() {
+                return Err(refuse());
+            }
+            who = Some(
+                name.parse()
+                    .map_or_else(|_| Who::Named(name.to_owned()), Who::Index),
+            );
             rest = words.trim_start();
         }
         if rest.is_empty() {
@@ -42,33 +70,52 @@ impl Expectation {
         Ok(Self {
             text: text.to_owned(),
             at,
-            replica,
+            who,
             words: rest.to_owned(),
         })
     }
 
-    fn is_met_by(&self, entry: &Entry) -> bool {
-        self.at.is_none_or(|at| at == entry.at) && self.speaks_of(entry, &entry.what.to_string())
+    /// The name after the `@`, if it is no number.
+    pub(crate) fn who(&self) -> Option<&str> {
+        match &self.who {
+            Some(Who::Named(name)) => Some(name),
+            Some(Who::Index(_)) | None => None,
+        }
     }
 
-    /// Replica and words fit, whatever the time.
+    fn is_met_by(&self, entry: &Entry) -> bool {
+        let in_time = self
+            .at
+            .is_none_or(|(from, to)| (from..=to).contains(&entry.at));
+        in_time && self.speaks_of(entry, &entry.what.to_string())
+    }
+
+    /// Who and what fit, whatever the time.
     fn speaks_of(&self, entry: &Entry, said: &str) -> bool {
         let follows = said.strip_prefix(&self.words);
         // Whole words: `RESTARTED 1` is not the begin of `RESTARTED 10`.
         let whole = follows.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()));
-        whole && self.replica.is_none_or(|replica| replica == entry.replica)
+        whole && self.is_about(entry)
     }
-}
 
-impl Expectation {
+    fn is_about(&self, entry: &Entry) -> bool {
+        match &self.who {
+            None => true,
+            Some(Who::Index(index)) => entry.replica == Some(*index),
+            Some(Who::Named(name)) => entry.is_of(name),
+        }
+    }
+
+    fn begins(&self) -> Monotonic {
+        self.at.map_or_else(Monotonic::default, |(from, _)| from)
+    }
+
     /// What begins with the same word and came nearest in time, else anything at that time.
     fn nearest_of_its_kind<'a>(&self, seen: &'a [Entry]) -> Option<&'a Entry> {
-        let at = self.at.unwrap_or_default();
+        let at = self.begins();
         let distance = |entry: &&Entry| entry.at.since(at).max(at.since(entry.at));
         let word = self.words.split(' ').next();
-        let own = seen
-            .iter()
-            .filter(|entry| self.replica.is_none_or(|of| of == entry.replica));
+        let own = seen.iter().filter(|entry| self.is_about(entry));
         let kind = own
             .clone()
             .filter(|entry| entry.what.to_string().split(' ').next() == word);
@@ -77,9 +124,34 @@ impl Expectation {
     }
 }
 
+/// `2m`, or `2m..3m`: both ends belong to it.
+pub(crate) fn times(text: &str) -> Result<(Monotonic, Monotonic), String> {
+    let moment = |text| {
+        parse_duration(text)
+            .map(|span| Monotonic::default() + span)
+            .map_err(|cause| cause.to_string())
+    };
+    match text.split_once("..") {
+        None => moment(text).map(|at| (at, at)),
+        Some((from, to)) => {
+            let (from, to) = (moment(from)?, moment(to)?);
+            if from > to {
+                return Err(format!("{text:?} ends before it begins"));
+            }
+            Ok((from, to))
+        }
+    }
+}
+
 /// An expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet(String);
+
+impl Unmet {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,21 +161,22 @@ impl fmt::Display for Unmet {
 
 /// Holds what was seen against what was expected: in this order, with others between unless `complete`. Also how
 /// many more differences there are than are told.
-pub(crate) fn unmet(
-    seen: &[Entry],
-    expected: &[Expectation],
-    never: &[Expectation],
-    complete: bool,
-) -> (Vec<Unmet>, usize) {
+pub(crate) fn unmet(seen: &[Entry], expectations: &Expectations) -> (Vec<Unmet>, usize) {
+    let Expectations {
+        seen: expected,
+        never,
+        complete,
+        ..
+    } = expectations;
     let mut unmet = Vec::new();
     let mut met = vec![false; seen.len()];
     let mut from = 0;
     let mut more = 0;
     for one in expected {
         // They are in the order of time, and there may be millions.
-        let at = one.at.unwrap_or_default();
-        let first = seen.partition_point(|entry| entry.at < at).max(from);
-        let then = seen[first..].iter().take_while(|entry| entry.at == at);
+        let (begin, end) = one.at.unwrap_or_default();
+        let first = seen.partition_point(|entry| entry.at < begin).max(from);
+        let then = seen[first..].iter().take_while(|entry| entry.at <= end);
         let found = then.map(|entry| one.is_met_by(entry)).position(|met| met);
         if let Some(found) = found {
             met[first + found] = true;
@@ -148,7 +221,7 @@ pub(crate) fn unmet(
             !is_seen
         });
     }
-    if complete {
+    if *complete {
         for (entry, met) in seen.iter().zip(met) {
             if !met && matches!(entry.what, What::Report(_)) {
                 tell(format!("not expected: {}", brief(entry)));
@@ -162,7 +235,7 @@ pub(crate) fn unmet(
 const MOST_TOLD: usize = 50;
 
 fn brief(entry: &Entry) -> String {
-    format!("{} @{} {}", Seconds(entry.at), entry.replica, entry.what)
+    format!("{} @{} {}", Seconds(entry.at), entry.who(), entry.what)
 }
 
 #[cfg(test)]
@@ -174,8 +247,12 @@ mod tests {
     fn ready_at(ms: u64) -> Entry {
         Entry {
             at: Monotonic::from_millis(ms),
-            replica: 0,
-            run: Run(1),
+            service: None,
+            shown: None,
+            replica: Some(0),
+            incarnation: None,
+            run: Some(Run(1)),
+            host: None,
             what: What::Report(Report::Ready),
         }
     }
@@ -186,12 +263,13 @@ mod tests {
             let parse = |text: &&str| Expectation::parse(text, timed).unwrap();
             texts.iter().map(parse).collect::<Vec<_>>()
         };
-        let (unmet, _) = unmet(
-            &seen,
-            &parse(expected, true),
-            &parse(never, false),
+        let expectations = Expectations {
+            seen: parse(expected, true),
+            never: parse(never, false),
             complete,
-        );
+            holds: Vec::new(),
+        };
+        let (unmet, _) = unmet(&seen, &expectations);
         unmet.iter().map(ToString::to_string).collect()
     }
 
@@ -223,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_line_without_words_is_refused() {
-        for text in ["", "5s", "5s @1", "5 READY", "5s @x READY"] {
+        for text in ["", "5s", "5s @1", "5 READY", "5s @ READY", "6s..5s READY"] {
             assert!(Expectation::parse(text, true).is_err(), "{text:?}");
         }
     }

@@ -26,18 +26,29 @@
 //! assert!(played.unmet.is_empty());
 //! ```
 
+mod brief;
+#[allow(
+    dead_code,
+    reason = "looked at where a cluster is played, which follows"
+)]
+mod claim;
 #[expect(
     dead_code,
     reason = "what the parts of the cluster agree on; they follow"
 )]
 mod cluster;
 mod expectation;
+mod outcome;
+mod play;
 mod replica;
 mod scenario;
+pub mod swarm;
 mod timeline;
 mod world;
 
+pub use brief::{Line, brief};
 pub use expectation::Unmet;
+pub use outcome::{Outcome, ServiceOutcome};
+pub use play::{PlayError, Played, Progress, play, play_with};
 pub use scenario::{MAX_SCENARIO, Problem, Scenario, ScenarioErrors};
 pub use timeline::{Entry, What};
-pub use world::{Outcome, PlayError, Played, play};

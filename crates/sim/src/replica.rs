@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::Run;
+use portreeve::identity::{Run, ServiceName};
 use portreeve::port::{Port, Protocol};
 use portreeve::profile::{Probe, Profile};
 use portreeve::supervision::{
@@ -18,6 +18,8 @@ use crate::timeline::{Entry, What};
 /// A machine, its processes and its worker.
 pub(crate) struct Replica {
     index: u32,
+    service: ServiceName,
+    shown: Arc<str>,
     pub(crate) machine: Machine,
     agenda: Agenda,
     scripts: Arc<Scripts>,
@@ -54,31 +56,43 @@ struct InFlight {
 impl Replica {
     pub(crate) fn new(scenario: &Scenario, index: u32) -> Self {
         let own = |of: &Option<u32>| of.is_none_or(|of| of == index);
-        let runs = scenario.runs.get(&Some(index));
-        let scripts = runs.or_else(|| scenario.runs.get(&None)).cloned();
-        let outages = scenario.outages.iter();
+        let service = &scenario.spec.services[0];
+        let runs = service.scripts.get(&Some(index));
+        let scripts = runs.or_else(|| service.scripts.get(&None)).cloned();
+        let outages = scenario.alone.outages.iter();
         let outages = outages.filter(|outage| own(&outage.replica)).copied();
-        let strangers = scenario.strangers.iter().filter(|one| own(&one.replica));
+        let strangers = scenario
+            .alone
+            .strangers
+            .iter()
+            .filter(|one| own(&one.replica));
         let mut agenda = Agenda::new();
         agenda.put(Monotonic::default(), Event::Start);
-        for user in scenario.users.iter().filter(|user| own(&user.replica)) {
+        for user in scenario
+            .alone
+            .users
+            .iter()
+            .filter(|user| own(&user.replica))
+        {
             let event = match user.act {
                 Act::Stop { grace } => Event::Stop { grace },
                 Act::Restart => Event::UserRestart,
             };
             agenda.put(user.at, event);
         }
-        let seed = scenario.seed.wrapping_add(u64::from(index));
+        let seed = scenario.spec.seed.wrapping_add(u64::from(index));
         Self {
             index,
-            machine: Machine::new(scenario.profile.supervision.clone(), seed),
+            service: service.name(),
+            shown: service.profile.name.as_str().into(),
+            machine: Machine::new(service.profile.supervision.clone(), seed),
             agenda,
             scripts: scripts.unwrap_or_default(),
             life: Life::default(),
             ready_run: None,
-            pre_exec_done: scenario.profile.pre_exec.is_none(),
+            pre_exec_done: service.profile.pre_exec.is_none(),
             in_flight: BTreeMap::new(),
-            answered_by_process: answered_by_process(&scenario.profile),
+            answered_by_process: answered_by_process(&service.profile),
             outages: outages.collect(),
             absent: false,
             strangers: strangers.copied().collect(),
@@ -161,8 +175,8 @@ impl Replica {
     /// The event as the worker hands it over, and what an onlooker sees of it.
     fn as_it_counts(&mut self, now: Monotonic, event: Event, seen: &mut Vec<Entry>) -> Event {
         match event {
-            Event::Stop { .. } => self.saw(now, What::User("stop"), seen),
-            Event::UserRestart => self.saw(now, What::User("restart"), seen),
+            Event::Stop { .. } => self.saw(now, What::User("stop".to_owned()), seen),
+            Event::UserRestart => self.saw(now, What::User("restart".to_owned()), seen),
             Event::Spawned { run } if run == self.life.run && self.life.exited.is_none() => {
                 self.saw(now, What::Spawned, seen);
             }
@@ -338,8 +352,12 @@ impl Replica {
     fn saw(&self, at: Monotonic, what: What, seen: &mut Vec<Entry>) {
         seen.push(Entry {
             at,
-            replica: self.index,
-            run: self.machine.run(),
+            service: Some(self.service.clone()),
+            shown: Some(Arc::clone(&self.shown)),
+            replica: Some(self.index),
+            incarnation: None,
+            run: Some(self.machine.run()),
+            host: None,
             what,
         });
     }

@@ -1,22 +1,41 @@
 //! What was seen, and when.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use portreeve::identity::Run;
+use portreeve::identity::{HostName, Incarnation, Run, ServiceName};
 use portreeve::supervision::{ExitStatus, Report};
 use portreeve::time::Monotonic;
 use serde::Serialize;
 
-/// One thing that was seen of one replica.
+use crate::cluster::sight::{Seen, Sight, Subject};
+use crate::cluster::spec::{ServiceSpec, Spec};
+
+/// One thing that was seen of a replica, a service, a host or the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Milliseconds of virtual time.
     #[serde(rename = "at_ms")]
     pub at: Monotonic,
-    /// Which replica.
-    pub replica: u32,
+    /// Of which service, or of whose replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// The service as people read it: without its namespace, where no other has that name.
+    #[serde(skip)]
+    pub(crate) shown: Option<Arc<str>>,
+    /// Of which replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica: Option<u32>,
+    /// Of which placement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
     /// Its newest start.
-    pub run: Run,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+    /// The host, or where the replica is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
     /// What it was. In JSON its words stand beside it.
     #[serde(flatten, serialize_with = "with_words")]
     pub what: What,
@@ -36,10 +55,25 @@ pub enum What {
     Kill,
     /// The main process ended.
     Exited(ExitStatus),
-    /// A user's order came.
-    User(&'static str),
+    /// A user's order, and what became of it.
+    User(String),
     /// Something happened to the worker.
     Worker(&'static str),
+    /// Something happened to the agent.
+    Agent(&'static str),
+    /// Something befell the host or the controller, or was decided about it.
+    Befell(String),
+    /// A replica was placed, with its numbers, or is waiting, with the reason.
+    Place(String),
+    /// What clients see of a service changed.
+    Listed {
+        /// Of which number.
+        revision: u64,
+        /// How many replicas are listed.
+        listed: u32,
+        /// Of how many that there shall be.
+        desired: u32,
+    },
 }
 
 impl fmt::Display for What {
@@ -52,31 +86,153 @@ impl fmt::Display for What {
             Self::Exited(status) => write!(f, "exited: {status}"),
             Self::User(act) => write!(f, "user: {act}"),
             Self::Worker(what) => write!(f, "worker {what}"),
+            Self::Agent(what) => write!(f, "agent {what}"),
+            Self::Befell(words) | Self::Place(words) => f.write_str(words),
+            Self::Listed {
+                listed, desired, ..
+            } => write!(f, "listed {listed} of {desired}"),
         }
     }
 }
 
-/// One line of a timeline: seconds, replica, run, words.
+/// One line of a timeline: seconds, who, run, words.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            replica,
-            run,
-            what,
-        } = self;
+        let run = self.run.map_or_else(String::new, |run| run.0.to_string());
         write!(
             f,
-            "{:>11}  {replica:>7}  {:>3}  {what}",
-            Seconds(*at),
-            run.0
+            "{:>11}  {:<12}  {run:>3}  {}",
+            Seconds(self.at),
+            self.who(),
+            self.what
         )
     }
 }
 
 impl Entry {
     /// The heading over lines of a timeline.
-    pub const HEADING: &str = "    SECONDS  REPLICA  RUN  WHAT";
+    pub const HEADING: &str = "    SECONDS  WHO           RUN  WHAT";
+
+    /// Of whom it is, in a word: `web/0`, `web`, `n1`, `controller`.
+    #[must_use]
+    pub fn who(&self) -> String {
+        match (&self.shown, self.replica, &self.host) {
+            (Some(service), Some(replica), _) => format!("{service}/{replica}"),
+            (Some(service), None, _) => service.to_string(),
+            (None, Some(replica), _) => replica.to_string(),
+            (None, None, Some(host)) => host.to_string(),
+            (None, None, None) => "controller".to_owned(),
+        }
+    }
+
+    /// Whether it is of somebody who is called so, with or without the namespace.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let Some(service) = &self.service else {
+            return self.who() == name;
+        };
+        let (of, replica) = match name.split_once('/') {
+            Some((of, replica)) => (of, Some(replica)),
+            None => (name, None),
+        };
+        let replica_fits = match (replica, self.replica) {
+            (None, None) => true,
+            (Some(named), Some(own)) => named.parse() == Ok(own),
+            _ => false,
+        };
+        replica_fits && (self.shown.as_deref() == Some(of) || service.to_string() == of)
+    }
+}
+
+/// What services and hosts are called in a timeline.
+pub(crate) struct Names {
+    services: BTreeMap<ServiceName, Arc<str>>,
+    hosts: Vec<HostName>,
+}
+
+impl Names {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let names: Vec<_> = spec.services.iter().map(ServiceSpec::name).collect();
+        let mut labels = BTreeMap::<_, u32>::new();
+        for name in &names {
+            *labels.entry(name.label().clone()).or_default() += 1;
+        }
+        let shown = |name: ServiceName| {
+            let shown = match labels.get(name.label()) {
+                Some(1) => Arc::from(name.label().as_str()),
+                _ => Arc::from(name.to_string()),
+            };
+            (name, shown)
+        };
+        Self {
+            services: names.into_iter().map(shown).collect(),
+            hosts: spec.hosts.iter().map(|host| host.name.clone()).collect(),
+        }
+    }
+
+    /// The same sight, in words for people.
+    pub(crate) fn entry(&self, sight: &Sight) -> Entry {
+        let mut entry = Entry {
+            at: sight.at,
+            service: None,
+            shown: None,
+            replica: None,
+            incarnation: None,
+            run: None,
+            host: None,
+            what: What::of(&sight.what),
+        };
+        match &sight.of {
+            Subject::Replica {
+                service,
+                index,
+                incarnation,
+                run,
+                host,
+            } => {
+                entry.service = Some(service.clone());
+                entry.replica = Some(*index);
+                entry.incarnation = Some(*incarnation);
+                entry.run = (*run != Run::default()).then_some(*run);
+                entry.host = self.hosts.get(*host).cloned();
+            }
+            Subject::Service(service) => entry.service = Some(service.clone()),
+            Subject::Host(host) => entry.host = self.hosts.get(*host).cloned(),
+            Subject::Controller => {}
+        }
+        entry.shown = entry.service.as_ref().map(|name| self.shown(name));
+        entry
+    }
+
+    fn shown(&self, name: &ServiceName) -> Arc<str> {
+        let known = self.services.get(name).cloned();
+        known.unwrap_or_else(|| name.to_string().into())
+    }
+}
+
+impl What {
+    fn of(seen: &Seen) -> Self {
+        match seen {
+            Seen::Report(report) => Self::Report(report.clone()),
+            Seen::Spawned => Self::Spawned,
+            Seen::Term => Self::Term,
+            Seen::Kill => Self::Kill,
+            Seen::Exited(status) => Self::Exited(*status),
+            Seen::Person(words) => Self::User(words.clone()),
+            Seen::Worker(what) => Self::Worker(what),
+            Seen::Agent(what) => Self::Agent(what),
+            Seen::Befell(words) => Self::Befell(words.clone()),
+            Seen::Place(words) => Self::Place(words.clone()),
+            Seen::Listed {
+                revision,
+                listed,
+                desired,
+            } => Self::Listed {
+                revision: *revision,
+                listed: *listed,
+                desired: *desired,
+            },
+        }
+    }
 }
 
 /// Seconds with milliseconds behind the point.

@@ -34,7 +34,7 @@ fn no_scenario_breaks_a_rule() {
             let own: Vec<_> = played
                 .timeline
                 .iter()
-                .filter(|it| it.replica == replica)
+                .filter(|it| it.replica == Some(replica))
                 .collect();
             if let Err(broken) = check(&own, &rules) {
                 let lines: String = own.iter().map(|entry| format!("{entry}\n")).collect();
@@ -67,7 +67,7 @@ fn check(seen: &[&Entry], rules: &Rules) -> Result<(), String> {
             What::Spawned => alive = true,
             What::Exited(_) if !alive => return broken("an end without a start"),
             What::Exited(_) => alive = false,
-            What::User("stop") => stopped = stopped.or(Some(at)),
+            What::User(act) if act == "stop" => stopped = stopped.or(Some(at)),
             What::Kill => {
                 let latest = stopped.map(|stop| stop + rules.drain_and_grace);
                 if latest.is_some_and(|latest| at > latest) {
@@ -117,7 +117,7 @@ fn check(seen: &[&Entry], rules: &Rules) -> Result<(), String> {
                     ended = true;
                 }
             },
-            What::Term | What::User(_) | What::Worker(_) => {}
+            _ => {}
         }
     }
     Ok(())

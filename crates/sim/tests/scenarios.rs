@@ -44,6 +44,10 @@ fn every_shipped_scenario_expects_something_and_sees_it() {
     let shipped = shipped();
     assert!(shipped.len() >= 6);
     for (name, text) in shipped {
+        // Played where whole clusters are.
+        if text.contains("[[host]]") {
+            continue;
+        }
         assert!(text.contains("\nexpect = ["), "{name} expects nothing");
         let played = play(&read(&text)).unwrap();
         let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
@@ -71,8 +75,8 @@ fn one_seed_is_one_run_and_another_seed_another() {
         own.map(|line| line.split_whitespace().next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert!(backoffs("0").len() > 3);
-    assert_ne!(backoffs("0"), backoffs("1"));
+    assert!(backoffs("web/0").len() > 3);
+    assert_ne!(backoffs("web/0"), backoffs("web/1"));
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn every_sample_profile_gets_ready_and_gives_up_a_crash_loop_unless_it_says_neve
         let text = std::fs::read_to_string(folder().join("../profiles").join(&name)).unwrap();
         let never = text.contains("give_up = \"never\"");
         let state = &crashing.outcomes[0].state;
-        let ended = matches!(state, portreeve::supervision::State::Final(_));
+        let ended = state == "gave up";
         assert_eq!(ended, !never, "{name}: {state:?}");
         played += 1;
     }

@@ -1,43 +1,43 @@
 //! The replicas that live here: their folders, their workers, and the acting on what is wanted of them.
 //!
-//! One task owns it all, so that no two decisions about a replica can cross. What to do is decided by
-//! [`portreeve::residency`]; here it is done, and what failed is tried again later.
+//! One task owns it all, so that no two decisions about a replica can cross. What to do, and when again if it failed, is
+//! decided by [`portreeve::residency::Household`]; here it is done.
 
 mod clearing;
-mod closing;
-mod expiry;
 mod folder;
-mod keeping;
+mod hold;
 mod start;
 mod talk;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
+use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use portreeve::port::{PortRange, Protocol};
 use portreeve::profile::OnCutOff;
-use portreeve::registry::{Desired, ReplicaReport};
-use portreeve::residency::{self, Action, Life, ReplicaName, Resident, Residents, Told, WantedSet};
-use portreeve::supervision::Status;
+use portreeve::registry::ReplicaReport;
+use portreeve::residency::household::{Found, Remains, Word};
+use portreeve::residency::{self, Assigned, Errand, Life, ReplicaName};
+use portreeve::supervision::StartFailure;
 use portreeve_api::attach::Closing;
-use portreeve_api::body::{DesiredReplica, DesiredSet};
+use portreeve_api::body::DesiredSet;
 use portreeve_api::containment::Ladder;
-use portreeve_api::local::ReplicaFolder;
+use portreeve_api::local::{Assignment, ReplicaFolder};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::Config;
 use crate::account::Accounts;
+use crate::clock;
 use crate::facts::{Granted, Observed};
 
 use clearing::Clearing;
 pub(crate) use folder::{open_through, parse_name, read_json, write_json};
-pub(crate) use keeping::Addresses;
-use keeping::Keeping;
+pub(crate) use residency::household::Addresses;
 pub(crate) use worker::Worker;
 
 /// What other tasks say to the household.
@@ -60,28 +60,17 @@ pub(crate) struct Household {
     ladder: Ladder,
     accounts: Accounts,
     clearing: Clearing,
-    residents: Residents,
-    keeping: BTreeMap<ReplicaName, Keeping>,
-    wanted: Option<Wanted>,
-    /// Ends on their way to the controller.
-    reporting: BTreeSet<ReplicaName>,
+    rules: residency::Household<Assignment>,
+    /// Who asked for everything, in this order.
+    askers: VecDeque<oneshot::Sender<Vec<ReplicaReport>>>,
     watches: JoinSet<(ReplicaName, u32)>,
-    /// When something that could not be done is tried again.
-    next_try: Option<Instant>,
     inbox: mpsc::Receiver<Message>,
     ends: mpsc::UnboundedSender<ReplicaReport>,
     granted: watch::Sender<Granted>,
     living: watch::Sender<usize>,
     heeding: watch::Sender<bool>,
     observed: watch::Receiver<Observed>,
-    /// Whether the host is being shut down: nothing begins here any more.
-    is_closing: bool,
     closing: watch::Sender<Option<Closing>>,
-}
-
-struct Wanted {
-    set: WantedSet,
-    replicas: BTreeMap<ReplicaName, DesiredReplica>,
 }
 
 /// Its ends of the channels to the other tasks.
@@ -113,24 +102,20 @@ impl Household {
         let found = folder::scan(&config.state, &boot_id)?;
         let clearing = Clearing::begin(&config.state)?;
         let mut household = Self {
+            rules: residency::Household::new(config.keep_logs),
             config,
             boot_id,
             ladder,
             accounts: Accounts::default(),
             clearing,
-            residents: Residents::new(),
-            keeping: BTreeMap::new(),
-            wanted: None,
-            reporting: BTreeSet::new(),
+            askers: VecDeque::new(),
             watches: JoinSet::new(),
-            next_try: None,
             inbox: channels.inbox,
             ends: channels.ends,
             granted: channels.granted,
             living: channels.living,
             heeding: channels.heeding,
             observed: channels.observed,
-            is_closing: false,
             closing: channels.closing,
         };
         for found in found {
@@ -141,277 +126,204 @@ impl Household {
     }
 
     fn take_in(&mut self, found: folder::Found) {
-        let mut life = found.life;
-        let mut keeping = Keeping::new(found.folder);
-        if life == Life::Orphaned {
+        let name = found.name;
+        let mut worker = None;
+        if found.life == Life::Orphaned {
             let known = found.worker.as_ref();
             let known = known.and_then(|worker| Worker::recognise(worker, found.owner));
-            if let Some(worker) = known.or_else(|| worker::search(&keeping.folder)) {
-                info!("{} is adopted, worker {}", found.name, worker.pid);
-                life = Life::Watched;
-                keeping.watch(&found.name, worker, &mut self.watches);
-            } else if found.assignment.is_none() && found.worker.is_none() && found.status.is_none()
-            {
-                // The assignment is written before anything starts: nothing ever did.
-                return;
-            }
+            worker = known.or_else(|| worker::search(&found.folder));
         }
-        if life == Life::Ended {
-            // The agent may have ended before that was done.
-            self.clearing.unkept(&keeping.folder);
+        let pid = worker.as_ref().map(|worker| worker.pid);
+        if let Some(worker) = worker {
+            info!("{name} is adopted, worker {}", worker.pid);
+            self.watch(&name, worker);
         }
-        if life == Life::Rebooted {
-            info!("{} ended with the boot of this host", found.name);
-        }
-        let resident = Resident {
-            life,
-            told: None,
-            restart_no: found
-                .assignment
-                .as_ref()
-                .map_or(0, |one| one.desired.restart_no),
-            status: found.status,
-            reported: false,
+        let ended_ago = match found.life {
+            Life::Ended => ended_ago(&found.folder),
+            _ => Duration::ZERO,
         };
-        keeping.assignment = found.assignment;
-        self.keeping.insert(found.name.clone(), keeping);
-        self.residents.insert(found.name, resident);
+        let found = Found {
+            name,
+            life: found.life,
+            assignment: found.assignment,
+            status: found.status,
+            worker: pid,
+            had_worker: found.worker.is_some(),
+            ended_ago,
+        };
+        self.rules.take_in(clock::now(), found);
     }
 
     /// Acts for ever.
     pub(crate) async fn run(mut self) {
+        let published = self.observed.borrow_and_update().published;
+        self.rules.published(published);
         loop {
-            self.settle().await;
-            let next_try = self.next_try;
-            let pause = async {
-                match next_try {
-                    Some(moment) => tokio::time::sleep_until(moment).await,
-                    None => std::future::pending().await,
-                }
-            };
+            while let Some(errand) = self.rules.next(clock::now()) {
+                self.run_errand(errand).await;
+            }
+            let deadline = self.rules.next_deadline();
             tokio::select! {
                 message = self.inbox.recv() => match message {
-                    Some(message) => self.hear(message).await,
+                    Some(message) => self.hear(message),
                     None => return,
                 },
                 Some(ended) = self.watches.join_next() => {
                     let (name, pid) = ended.expect("waiting for the end of a process does not panic");
-                    self.worker_ended(&name, pid);
+                    let remains = remains_of(&self.folder_of(&name));
+                    self.rules.worker_ended(name, pid, remains);
                 }
-                // Another address may be published now.
-                changed = self.observed.changed() => if changed.is_err() { return },
-                () = pause => {}
+                changed = self.observed.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let published = self.observed.borrow_and_update().published;
+                    self.rules.published(published);
+                }
+                () = clock::reached(deadline) => {}
             }
         }
     }
 
-    async fn hear(&mut self, message: Message) {
+    fn hear(&mut self, message: Message) {
         match message {
             Message::Wanted(set) => {
-                let replicas = set.replicas.into_iter();
-                let replicas: BTreeMap<_, _> =
-                    replicas.map(|one| (one.desired.name(), one)).collect();
-                let told = replicas
-                    .iter()
-                    .map(|(name, one)| (name.clone(), told_of(&one.desired)));
-                self.wanted = Some(Wanted {
-                    set: told.collect(),
-                    replicas,
+                let orders = set.replicas.into_iter();
+                let orders = orders.map(|one| (one.desired.name(), (one.desired, one.tokens)));
+                self.rules.wanted(orders.collect());
+            }
+            Message::Newest(asker) => {
+                self.askers.push_back(asker);
+                self.rules.gather();
+            }
+            Message::Close => {
+                if self.rules.closing().is_none() {
+                    info!("this host is being shut down: its replicas are ended");
+                }
+                self.rules.close();
+            }
+            Message::Reported(names) => self.rules.reported(names),
+        }
+    }
+
+    async fn run_errand(&mut self, errand: Errand<Assignment>) {
+        match errand {
+            Errand::Turn => self.tell_living(),
+            Errand::Talk(talks) => self.talk(talks).await,
+            Errand::Start(start) => self.start(*start).await,
+            Errand::EndByForce(name) => self.end_by_force(&name).await,
+            Errand::Hopeless(name, workers) => {
+                let log = folder::worker_log(&self.folder_of(&name));
+                let words = format!(
+                    "its worker ended {workers} times before it could say a word; see {}",
+                    log.display()
+                );
+                let why = StartFailure::Prepare(words);
+                self.rules.hopeless(clock::now(), &name, why);
+            }
+            Errand::StoreStatus(name) => self.store_status(&name),
+            Errand::WriteAssignment(name) => self.write_assignment(&name),
+            Errand::MarkEnded(name) => {
+                let folder = self.folder_of(&name);
+                match folder::end(&folder) {
+                    Ok(()) => self.clearing.unkept(&folder),
+                    // An end in memory only: the folder is seen again after the next start of the agent.
+                    Err(cause) => {
+                        error!("the folder of {name} cannot be marked as ended: {cause}");
+                    }
+                }
+            }
+            Errand::Clear(name) => self.clearing.unkept(&self.folder_of(&name)),
+            Errand::LetGo(assignment) => hold::remove_soon(assignment.containment),
+            Errand::Remove(name) => {
+                let folder = self.folder_of(&name);
+                let removed = folder::forget_assignment(&folder)
+                    .and_then(|()| self.clearing.whole(folder.path()));
+                if let Err(cause) = removed {
+                    error!("the old logs of {name} cannot be removed: {cause}");
+                }
+            }
+            Errand::Report(name, status) => {
+                let report = ReplicaReport::of(self.config.host.clone(), &name, *status);
+                // The receiver lives as long as the agent.
+                _ = self.ends.send(report);
+            }
+            Errand::Gathered(all) => {
+                let all = all.into_iter().map(|(name, status)| {
+                    let order = self.rules.assignment(&name).map(Assigned::order);
+                    ReplicaReport::of(self.config.host.clone(), &name, status).with_order(order)
                 });
-            }
-            Message::Newest(answer) => {
-                // What an earlier controller acknowledged says nothing about this one.
-                self.reporting.clear();
-                self.residents
-                    .values_mut()
-                    .for_each(|resident| resident.reported = false);
-                let reports = self.newest().await;
-                // The asker may have given up; it will ask again.
-                _ = answer.send(reports);
-            }
-            Message::Close => self.close(),
-            Message::Reported(names) => {
-                for name in names {
-                    self.reporting.remove(&name);
-                    if let Some(resident) = self.residents.get_mut(&name) {
-                        resident.reported = resident.is_final();
-                    }
+                let all = all.collect();
+                if let Some(asker) = self.askers.pop_front() {
+                    // The asker may have given up; it will ask again.
+                    _ = asker.send(all);
                 }
             }
+            Errand::Word(name, word) => say(&name, word),
         }
     }
 
-    /// Acts until nothing is left that can be done now.
-    async fn settle(&mut self) {
-        self.next_try = None;
-        loop {
-            self.tell_living();
-            let mut changed = self.talk(self.token_news()).await;
-            let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
-            let actions = residency::difference(&self.residents, wanted);
-            let mut talks = self.address_news();
-            talks.extend(self.farewells());
-            for action in actions {
-                match action {
-                    Action::Start { name } if self.is_closing => {
-                        info!("{name} does not begin: this host is being shut down");
-                    }
-                    Action::Start { name } => changed |= self.start(&name).await,
-                    Action::TakeOver { name, told } => changed |= self.take_over(&name, told).await,
-                    Action::Tell { name, told } => talks.push((name, talk::Talk::Want(told))),
-                    Action::Ask { name } => talks.push((name, talk::Talk::Ask)),
-                    Action::Report { name } => self.report(&name),
-                    Action::NeverBegun { name } => changed |= self.never_begun(&name),
-                    Action::End { name } => changed |= self.end(&name),
-                    Action::Remove { name } => changed |= self.remove(&name),
-                }
-            }
-            changed |= self.talk(talks).await;
-            self.expire();
-            if !changed {
-                return;
-            }
-        }
-    }
-
-    fn worker_ended(&mut self, name: &ReplicaName, pid: u32) {
-        let (Some(resident), Some(keeping)) =
-            (self.residents.get_mut(name), self.keeping.get_mut(name))
-        else {
-            return;
-        };
-        if keeping.worker != Some(pid) {
-            return;
-        }
-        keeping.worker = None;
-        keeping.start_after = Some(keeping.next_start());
-        resident.told = None;
-        if folder::has_ended(&keeping.folder) {
-            // Dismissed, it has cleared the folder itself.
-            self.clearing.unkept(&keeping.folder);
-            resident.life = Life::Ended;
-            keeping.let_go();
-            info!("{name} is forgotten; its logs are kept");
-            return;
-        }
-        if !keeping.folder.path().exists() {
-            // The process that its life hung on is gone, and its service with it.
-            self.residents.remove(name);
-            if let Some(mut keeping) = self.keeping.remove(name) {
-                keeping.let_go();
-            }
-            return;
-        }
-        resident.status = folder::status(&keeping.folder).or(resident.status.take());
-        resident.life = Life::Orphaned;
-        if !resident.is_final() {
-            warn!("the worker {pid} of {name} is gone; another one takes over");
-        }
-    }
-
-    fn report(&mut self, name: &ReplicaName) {
-        let status = self
-            .residents
-            .get(name)
-            .and_then(|resident| resident.status.clone());
-        if let Some(status) = status
-            && self.reporting.insert(name.clone())
+    fn store_status(&self, name: &ReplicaName) {
+        let folder = self.folder_of(name);
+        if let Some(status) = self.rules.status(name)
+            && let Err(cause) = folder::store_status(&folder, status)
         {
-            // The receiver lives as long as the agent.
-            _ = self.ends.send(self.report_of(name, status));
+            error!("the end of {name} is known in memory only: {cause}");
         }
     }
 
-    fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
-        ReplicaReport {
-            host: self.config.host.clone(),
-            service: name.service.clone(),
-            index: name.index,
-            incarnation: name.incarnation,
-            service_id: None,
-            grant: None,
-            status,
+    fn write_assignment(&self, name: &ReplicaName) {
+        if let Some(assignment) = self.rules.assignment(name)
+            && let Err(cause) = folder::prepare(&self.folder_of(name), assignment)
+        {
+            error!("the assignment of {name} cannot be written: {cause}");
         }
-    }
-
-    /// What a full report tells of it: also what it holds, for a controller that does not know it, and that it is there
-    /// although its worker has not said a word.
-    fn full_report_of(&self, name: &ReplicaName, resident: &Resident) -> ReplicaReport {
-        let keeping = self.keeping.get(name);
-        let assignment = keeping.and_then(|keeping| keeping.assignment.as_ref());
-        let desired = assignment.map(|assignment| &assignment.desired);
-        let status = resident.status.clone().unwrap_or_else(Status::silent);
-        ReplicaReport {
-            service_id: desired.map(|desired| desired.service_id),
-            grant: desired.map(|desired| desired.grant.clone()),
-            ..self.report_of(name, status)
-        }
-    }
-
-    fn end(&mut self, name: &ReplicaName) -> bool {
-        let Some(keeping) = self.keeping.get_mut(name) else {
-            return false;
-        };
-        match folder::end(&keeping.folder) {
-            Ok(()) => self.clearing.unkept(&keeping.folder),
-            // An end in memory only: the folder is seen again after the next start of the agent.
-            Err(cause) => error!("the folder of {name} cannot be marked as ended: {cause}"),
-        }
-        keeping.let_go();
-        if let Some(resident) = self.residents.get_mut(name) {
-            resident.life = Life::Ended;
-        }
-        info!("{name} is forgotten; its logs are kept");
-        true
-    }
-
-    fn remove(&mut self, name: &ReplicaName) -> bool {
-        if let Some(mut keeping) = self.keeping.remove(name) {
-            keeping.let_go();
-            let removed = folder::forget_assignment(&keeping.folder)
-                .and_then(|()| self.clearing.whole(keeping.folder.path()));
-            if let Err(cause) = removed {
-                error!("the old logs of {name} cannot be removed: {cause}");
-            }
-        }
-        self.residents.remove(name).is_some()
     }
 
     /// Tells the observer which listeners are no strangers, and who waits for the end how many live.
     fn tell_living(&self) {
-        self.tell_closing();
-        let living = self
-            .residents
-            .iter()
-            .filter(|(_, one)| matches!(one.life, Life::Watched | Life::Orphaned));
+        if let Some((running, untold)) = self.rules.closing() {
+            let now = Closing {
+                running,
+                untold,
+                ..Closing::default()
+            };
+            self.closing.send_if_modified(|before| {
+                let changed = *before != Some(now);
+                *before = Some(now);
+                changed
+            });
+        }
+        let living = self.rules.living();
         self.living.send_if_modified(|before| {
             let now = living.clone().count();
             std::mem::replace(before, now) != now
         });
-        let here = living.filter_map(|(name, _)| {
-            let assignment = self.keeping.get(name)?.assignment.as_ref()?;
-            Some(&assignment.desired)
-        });
         self.heeding.send_if_modified(|before| {
-            let heeds = |desired: &Desired| desired.profile.on_cut_off == OnCutOff::Stop;
-            let now = here.clone().any(heeds);
+            let mut here = living.filter_map(|(name, _)| self.rules.assignment(name));
+            let now = here.any(|one| one.desired.profile.on_cut_off == OnCutOff::Stop);
             std::mem::replace(before, now) != now
         });
-        let here = here.map(|desired| &desired.grant);
-        let wanted = self
-            .wanted
-            .iter()
-            .flat_map(|wanted| wanted.replicas.values());
-        let wanted = wanted.filter(|one| one.desired.want != residency::Want::Forget);
-        let grants = here.chain(wanted.map(|one| &one.desired.grant));
-        let granted: Granted = grants
-            .flat_map(|grant| &grant.ports)
+        let granted: Granted = self
+            .rules
+            .held()
+            .flat_map(|order| &order.grant.ports)
             .flat_map(numbers)
             .collect();
         self.granted.send_if_modified(|last| {
             let changed = *last != granted;
             *last = granted;
             changed
+        });
+    }
+
+    fn watch(&mut self, name: &ReplicaName, worker: Worker) {
+        let (name, pid) = (name.clone(), worker.pid);
+        self.watches.spawn(async move {
+            if let Err(cause) = worker.ended().await {
+                error!("the worker {pid} of {name} cannot be waited for: {cause}");
+            }
+            (name, pid)
         });
     }
 
@@ -423,16 +335,45 @@ impl Household {
             name.incarnation,
         )
     }
+}
 
-    fn later(&mut self, moment: Instant) {
-        self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
+fn remains_of(folder: &ReplicaFolder) -> Remains {
+    if folder::has_ended(folder) {
+        Remains::Ended
+    } else if folder.path().exists() {
+        Remains::Folder(folder::status(folder))
+    } else {
+        Remains::Nothing
     }
 }
 
-const fn told_of(desired: &Desired) -> Told {
-    Told {
-        want: desired.want,
-        restart_no: desired.restart_no,
+/// How long ago it was marked as ended.
+fn ended_ago(folder: &ReplicaFolder) -> Duration {
+    let ended = fs::symlink_metadata(folder.ended());
+    let ended = ended.and_then(|about| about.modified()).ok();
+    // The clock may have been set back since.
+    let since = ended.and_then(|ended| SystemTime::now().duration_since(ended).ok());
+    since.unwrap_or_default()
+}
+
+fn say(name: &ReplicaName, word: Word) {
+    match word {
+        Word::Rebooted => info!("{name} ended with the boot of this host"),
+        Word::NoAddress => warn!("{name} waits: this host publishes no address"),
+        Word::Lacks(what) => warn!("{name} waits: this host has no {what}"),
+        Word::Closing => info!("{name} does not begin: this host is being shut down"),
+        Word::NotStarted(why) => error!("{name} cannot be started: {}", start::words(&why)),
+        Word::WorkerGone(pid) => {
+            warn!("the worker {pid} of {name} is gone; another one takes over");
+        }
+        Word::Forced => {
+            warn!("no worker can take {name} over: its processes were ended by force");
+        }
+        Word::Lost => {
+            error!("{name} has lost its assignment and nobody wants it: it is left alone");
+        }
+        Word::Forgotten => info!("{name} is forgotten; its logs are kept"),
+        Word::Expired => info!("the logs of {name} have been kept long enough"),
     }
 }
 

@@ -1,31 +1,42 @@
-//! `sim`: a service on virtual time, with processes that follow a script.
+//! `sim`: a whole cluster on virtual time, with people, machines and processes that follow a script.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::MAX_FILE;
-use portreeve::supervision::State;
-use portreeve::time::Spelled;
-use portreeve_sim::{Entry, MAX_SCENARIO, Outcome, Scenario, play};
+use portreeve::time::{Monotonic, Spelled};
+use portreeve_sim::{
+    Entry, MAX_SCENARIO, Outcome, Played, Progress, Scenario, ServiceOutcome, brief, play_with,
+};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::output::{Format, print, rows};
+use crate::output::{Format, print, table};
 
 /// Play a scenario on virtual time, before a rule meets a real service.
 ///
-/// The same machine as on a host decides; only processes, probes and users follow the scenario. The same file
-/// and seed print the same bytes. Exit code 1 if something that the scenario expects is not seen.
+/// A controller, hosts, a network and disks are as the scenario says, and people, machines and processes do what it
+/// tells; what decides is what decides in a real cluster. Prints what matters of it and where everything stands at
+/// the end. The same file and seed print the same bytes. Exit code 1 if something that the scenario expects is not
+/// seen, or a promise of portreeve is broken.
 #[derive(Args, Debug)]
 pub(crate) struct Sim {
-    /// The scenario, TOML; see docs/supervision.md
+    /// The scenario, TOML; see docs/sim.md
     file: PathBuf,
-    /// Print everything that is seen, with its times, instead of a summary
+    /// Print everything that is seen, one line each, and no summary
     #[arg(long)]
     timeline: bool,
-    /// Another seed than the scenario's: it decides jitter and the spread of probes
+    /// Only what is seen of this service, such as web or web.alice; may be repeated
+    #[arg(long, value_name = "NAME")]
+    service: Vec<String>,
+    /// Only what is seen on this host or of it; may be repeated
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Another seed than the scenario's: all chance follows from it
     #[arg(long)]
     seed: Option<u64>,
     /// JSON: one object for each line
@@ -50,7 +61,34 @@ impl Sim {
         if let Some(seed) = self.seed {
             scenario = scenario.with_seed(seed);
         }
-        let played = play(&scenario).map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
+        let mut told = Told::new();
+        let played = play_with(&scenario, |progress| told.tell(progress));
+        told.end();
+        let mut played = played.map_err(|cause| Failure::plain(format!("{name}: {cause}")))?;
+        self.keep_what_is_asked_for(&mut played);
+        self.print(&played)?;
+        verdict(&name, &played)
+    }
+
+    fn keep_what_is_asked_for(&self, played: &mut Played) {
+        if self.service.is_empty() && self.host.is_empty() {
+            return;
+        }
+        let service = |name: Option<&ServiceName>| {
+            self.service.is_empty() || name.is_some_and(|name| is_called(name, &self.service))
+        };
+        let host = |host: Option<&HostName>| {
+            let asked = |host: &HostName| self.host.iter().any(|name| name == host.as_str());
+            self.host.is_empty() || host.is_some_and(asked)
+        };
+        let timeline = &mut played.timeline;
+        timeline.retain(|one| service(one.service.as_ref()) && host(one.host.as_ref()));
+        let outcomes = &mut played.outcomes;
+        outcomes.retain(|one| service(Some(&one.service)) && host(one.host.as_ref()));
+        played.services.retain(|one| service(Some(&one.service)));
+    }
+
+    fn print(&self, played: &Played) -> Result<(), Failure> {
         match (self.timeline, self.output) {
             (true, Format::Table) => {
                 let lines = played.timeline.iter().map(|entry| format!("{entry}\n"));
@@ -58,37 +96,110 @@ impl Sim {
                     "{}\n{}",
                     Entry::HEADING,
                     lines.collect::<String>()
-                ))?;
+                ))
             }
-            (true, Format::Json) => print_lines(&played.timeline)?,
-            (false, Format::Table) => print(&summary(&played.outcomes))?,
+            (true, Format::Json) => print_lines(&played.timeline),
+            (false, Format::Table) => print(&account(played)),
             (false, Format::Json) => {
-                let outcomes = played.outcomes.iter().enumerate();
-                print_lines(
-                    &outcomes
-                        .map(|(replica, one)| Shown::of(replica, one))
-                        .collect::<Vec<_>>(),
-                )?;
+                let outcomes = played.outcomes.iter().map(Shown::of);
+                print_lines(&outcomes.collect::<Vec<_>>())
             }
         }
-        if played.unmet.is_empty() {
-            return Ok(());
-        }
-        let mut told = std::io::stderr().lock();
-        for unmet in &played.unmet {
-            // The code counts even where nobody can read the words.
-            _ = writeln!(told, "{name}: {unmet}");
-        }
-        if played.more_unmet > 0 {
-            _ = writeln!(told, "{name}: and {} more", played.more_unmet);
-        }
-        let count = match played.unmet.len() + played.more_unmet {
-            1 => "1 expectation is".to_owned(),
-            many => format!("{many} expectations are"),
-        };
-        Err(Failure::plain(format!("{count} not met")))
     }
 }
+
+/// Whether the service is one of these, with or without its namespace.
+fn is_called(service: &ServiceName, names: &[String]) -> bool {
+    let full = service.to_string();
+    let mut names = names.iter();
+    names.any(|name| *name == full || name == service.label().as_str())
+}
+
+/// Says what was not as it should be; a failure if anything was not.
+fn verdict(name: &str, played: &Played) -> Result<(), Failure> {
+    let mut told = std::io::stderr().lock();
+    for unmet in &played.unmet {
+        // The code counts even where nobody can read the words.
+        _ = writeln!(told, "{name}: {unmet}");
+    }
+    if played.more_unmet > 0 {
+        _ = writeln!(told, "{name}: and {} more", played.more_unmet);
+    }
+    if let Some(broken) = &played.broken {
+        return Err(Failure::plain(format!(
+            "a promise of portreeve is broken, please report this scenario: {broken}"
+        )));
+    }
+    match played.unmet.len() + played.more_unmet {
+        0 => Ok(()),
+        1 => Err(Failure::plain("1 expectation is not met".to_owned())),
+        many => Err(Failure::plain(format!("{many} expectations are not met"))),
+    }
+}
+
+/// How far a long run is, for whoever waits at a terminal.
+struct Told {
+    terminal: bool,
+    newest: Instant,
+    is_there: bool,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            newest: Instant::now(),
+            is_there: false,
+        }
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        /// A run that is over sooner says nothing.
+        const PACE: Duration = Duration::from_millis(500);
+        if !self.terminal || self.newest.elapsed() < PACE {
+            return;
+        }
+        self.newest = Instant::now();
+        self.is_there = true;
+        let second = |at: Monotonic| Duration::from_secs(at.as_millis() / 1000);
+        _ = write!(
+            std::io::stderr(),
+            "\r{} of {}, {} steps ",
+            Spelled(second(progress.at)),
+            Spelled(second(progress.until)),
+            progress.steps
+        );
+    }
+
+    /// Takes the line away again.
+    fn end(&self) {
+        if self.is_there {
+            _ = write!(std::io::stderr(), "\r{:<60}\r", "");
+        }
+    }
+}
+
+/// What mattered, and where everything stands at the end.
+fn account(played: &Played) -> String {
+    let lines = brief(&played.timeline).into_iter();
+    let lines: String = lines.map(|line| format!("{line}\n")).collect();
+    let few = played.outcomes.len() <= FEW;
+    let end = if few {
+        replicas(&played.outcomes)
+    } else {
+        services(&played.services)
+    };
+    let span = played.ended.since(Monotonic::default());
+    format!(
+        "{}\n{lines}\nafter {} ({} steps)\n{end}",
+        Entry::HEADING,
+        Spelled(span),
+        played.steps
+    )
+}
+
+/// So many replicas are told one by one at the end.
+const FEW: usize = 20;
 
 /// The file as far as one of this kind may reach, and one byte more: it may be a device without an end.
 fn text(path: &Path, most: usize) -> Result<Vec<u8>, String> {
@@ -129,20 +240,28 @@ fn print_lines(lines: &[impl Serialize]) -> Result<(), Failure> {
 
 /// One replica's end.
 #[derive(Serialize)]
-struct Shown {
-    replica: usize,
-    state: State,
+struct Shown<'o> {
+    service: &'o ServiceName,
+    replica: u32,
+    incarnation: u32,
+    host: Option<&'o HostName>,
+    state: &'o str,
+    reason: Option<&'o str>,
     ready: bool,
     runs: u32,
     restarts: u32,
     ready_ms: u128,
 }
 
-impl Shown {
-    fn of(replica: usize, outcome: &Outcome) -> Self {
+impl<'o> Shown<'o> {
+    fn of(outcome: &'o Outcome) -> Self {
         Self {
-            replica,
-            state: outcome.state.clone(),
+            service: &outcome.service,
+            replica: outcome.replica,
+            incarnation: outcome.incarnation.0,
+            host: outcome.host.as_ref(),
+            state: &outcome.state,
+            reason: outcome.reason.as_deref(),
             ready: outcome.ready,
             runs: outcome.runs,
             restarts: outcome.restarts,
@@ -151,22 +270,53 @@ impl Shown {
     }
 }
 
-fn summary(outcomes: &[Outcome]) -> String {
-    let row = |(replica, one): (usize, &Outcome)| {
+fn replicas(outcomes: &[Outcome]) -> String {
+    let row = |one: &Outcome| {
         vec![
-            replica.to_string(),
-            match &one.state {
-                State::Final(end) => end.to_string(),
-                state => format!("{state:?}").to_lowercase(),
-            },
-            if one.ready { "ready" } else { "not ready" }.to_owned(),
+            format!("{}/{}", one.service.label(), one.replica),
+            one.host.as_ref().map_or("-", HostName::as_str).to_owned(),
+            one.state.clone(),
             one.runs.to_string(),
             one.restarts.to_string(),
             Spelled(one.ready_for).to_string(),
+            one.reason.clone().unwrap_or_default(),
         ]
     };
-    rows(
-        &["REPLICA", "STATE", "READY", "RUNS", "RESTARTS", "READY FOR"],
-        outcomes.iter().enumerate().map(row).collect(),
-    )
+    let heading = [
+        "REPLICA",
+        "HOST",
+        "STATE",
+        "RUNS",
+        "RESTARTS",
+        "READY FOR",
+        "WHY",
+    ];
+    table(&heading, outcomes.iter().map(row).collect(), None)
+}
+
+fn services(outcomes: &[ServiceOutcome]) -> String {
+    let row = |one: &ServiceOutcome| {
+        vec![
+            one.service.to_string(),
+            one.state.clone(),
+            format!("{} of {}", one.listed, one.desired),
+            one.fewest
+                .map_or("-".to_owned(), |fewest| fewest.to_string()),
+            one.placements.to_string(),
+            one.restarts.to_string(),
+            one.gave_up.to_string(),
+            one.waits_for.clone().unwrap_or_default(),
+        ]
+    };
+    let heading = [
+        "SERVICE",
+        "STATE",
+        "LISTED",
+        "FEWEST",
+        "PLACED",
+        "RESTARTS",
+        "GAVE UP",
+        "WAITS FOR",
+    ];
+    table(&heading, outcomes.iter().map(row).collect(), None)
 }

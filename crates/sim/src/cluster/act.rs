@@ -28,6 +28,9 @@ pub(crate) enum Act {
     Person(PersonAct),
     /// Something that befalls a host.
     Host(HostNo, HostAct),
+    /// The same to whichever host this replica is placed on then, by the controller's newest view, else where a worker
+    /// of it still lives; nothing where it is nowhere. A scenario knows replicas, but not where they will be.
+    HostOf(Whom, HostAct),
     /// Something that befalls the controller or its store.
     Controller(ControllerAct),
     /// From now on the network is this.

@@ -3,9 +3,9 @@
 //!
 //! * `spec` says what a cluster is made of, `act` what can be done to it, `wire` what its parts say to each other, `sight` what is seen of it, `check` what must be true of it.
 
-mod act;
-mod check;
-mod host;
-mod sight;
-mod spec;
-mod wire;
+pub(crate) mod act;
+pub(crate) mod check;
+pub(crate) mod host;
+pub(crate) mod sight;
+pub(crate) mod spec;
+pub(crate) mod wire;

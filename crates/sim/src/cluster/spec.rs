@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::HostName;
+use portreeve::identity::{HostName, Namespace, ServiceName};
 use portreeve::port::PortRanges;
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
@@ -54,6 +54,20 @@ pub(crate) struct ServiceSpec {
     pub(crate) owner: Caller,
     /// What runs do, by replica; under `None` for all that have none of their own.
     pub(crate) scripts: BTreeMap<Option<u32>, Arc<Scripts>>,
+}
+
+impl ServiceSpec {
+    /// What the controller calls it: in the namespace of the profile, else in that of the owner.
+    pub(crate) fn name(&self) -> ServiceName {
+        let own = || Namespace::try_from(self.owner.user.clone());
+        let namespace = self.profile.namespace.clone().map_or_else(own, Ok);
+        // An owner without one has no service that the controller would take either.
+        let fallback = || Namespace::try_from("nobody".to_owned()).expect("a word is a namespace");
+        ServiceName::new(
+            self.profile.name.clone(),
+            namespace.unwrap_or_else(|_| fallback()),
+        )
+    }
 }
 
 /// How messages travel between hosts and the controller. A part is of 1,000,000.

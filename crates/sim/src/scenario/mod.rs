@@ -1,63 +1,68 @@
-//! What a scenario says: one service, how its processes behave, and what happens to it.
+//! What a scenario says: hosts, services, how their processes behave, and what happens to all of them.
 
+mod names;
 mod read;
+mod replica_acts;
+mod run;
 mod service;
+mod services;
+mod surroundings;
 mod table;
+mod value;
+mod workload;
+mod world;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use portreeve::identity::Run;
-use portreeve::profile::{Profile, ProfileErrors};
+use portreeve::profile::ProfileErrors;
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
 use portreeve::time::Monotonic;
 
-use crate::expectation::Expectation;
+use crate::cluster::spec::Spec;
+use crate::expectation::Expectations;
 
 pub use table::Problem;
 
 /// The longest scenario in bytes.
 pub const MAX_SCENARIO: usize = 1_048_576;
 
-/// A service and its world, checked: [`crate::play`] can only play it.
+/// A cluster, its services and what happens to them, checked: [`crate::play`] can only play it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    pub(crate) profile: Profile,
-    pub(crate) replicas: u32,
-    pub(crate) seed: u64,
-    pub(crate) until: Monotonic,
-    /// What runs do, in the order of the runs; each for one replica or for all that have none of their own.
-    pub(crate) runs: BTreeMap<Option<u32>, Arc<Scripts>>,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) expectations: Expectations,
+    pub(crate) alone: Alone,
+}
+
+/// What happens to replicas wherever they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alone {
     pub(crate) users: Vec<UserAct>,
     /// In order; of one replica, each begins when the one before is over.
     pub(crate) outages: Vec<Outage>,
     pub(crate) strangers: Vec<Stranger>,
-    pub(crate) expected: Vec<Expectation>,
-    /// What must not be seen.
-    pub(crate) never: Vec<Expectation>,
-    /// Whether every report must be among the expected.
-    pub(crate) complete: bool,
 }
 
 impl Scenario {
-    /// Reads a scenario in TOML; `load` brings the text of the profile that it names instead of an own one.
+    /// Reads a scenario in TOML; `load` brings the texts of profiles that it names instead of own ones.
     ///
     /// # Errors
     ///
     /// [`ScenarioErrors`] with everything that is wrong, each with line, column, field and what is allowed.
     pub fn from_toml(
         text: &str,
-        load: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+        load: impl FnMut(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Self, ScenarioErrors> {
         read::read(text, load)
     }
 
     /// The same with another seed.
     #[must_use]
-    pub const fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        Arc::make_mut(&mut self.spec).seed = seed;
         self
     }
 }
@@ -210,7 +215,6 @@ impl Default for RunScript {
 
 /// Which numbers a process listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "scenario files follow"))]
 pub(crate) enum Binds {
     /// Those it was granted.
     Granted,
@@ -275,3 +279,6 @@ pub(crate) struct Stranger {
     pub(crate) from: Monotonic,
     pub(crate) to: Monotonic,
 }
+
+#[cfg(test)]
+mod read_test;

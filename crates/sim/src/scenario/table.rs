@@ -1,6 +1,6 @@
 //! Takes a scenario's tables apart: every key is asked for by name, and what nobody asked for is told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -107,6 +107,7 @@ pub(super) struct Table<'a, 't> {
     entries: &'a DeTable<'t>,
     at: usize,
     asked: RefCell<Vec<&'static str>>,
+    is_forgiven: Cell<bool>,
 }
 
 impl<'a, 't> Table<'a, 't> {
@@ -122,6 +123,7 @@ impl<'a, 't> Table<'a, 't> {
             entries,
             at,
             asked: RefCell::new(Vec::new()),
+            is_forgiven: Cell::new(false),
         }
     }
 
@@ -149,6 +151,12 @@ impl<'a, 't> Table<'a, 't> {
     /// Whether the key is written.
     pub(super) fn has(&self, key: &str) -> bool {
         self.look(key).is_some()
+    }
+
+    /// Whether the value of the key is a list.
+    pub(super) fn is_list(&self, key: &str) -> bool {
+        let value = self.look(key);
+        value.is_some_and(|value| matches!(value.get_ref(), DeValue::Array(_)))
     }
 
     pub(super) fn text(&self, key: &'static str) -> Option<&'a str> {
@@ -295,8 +303,21 @@ impl<'a, 't> Table<'a, 't> {
         items.iter().filter_map(table).collect()
     }
 
+    /// How many problems were told so far, of all tables.
+    pub(super) fn problems(&self) -> usize {
+        self.notes.problems.borrow().len()
+    }
+
+    /// Takes every key for known: what may stand here could not be found out.
+    pub(super) fn forgive(&self) {
+        self.is_forgiven.set(true);
+    }
+
     /// Tells every key that nobody asked for.
     pub(super) fn end(self) {
+        if self.is_forgiven.get() {
+            return;
+        }
         let asked = self.asked.borrow();
         for (key, _) in self.entries {
             let name = key.get_ref();

@@ -1,0 +1,536 @@
+//! The replicas that live on a host: the acting on what is wanted of them, and on what becomes of their workers.
+//!
+//! One thing is done after another, so that no two decisions about a replica can cross: [`Household::next`] says what,
+//! the driver does it, and what came of it is told before there is a next. What failed is tried again later. What to do
+//! is the [`difference`] between what lives here and what is wanted; this module knows how far each of it is.
+
+mod assigned;
+mod errand;
+mod keeping;
+mod start;
+mod talk;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::action::Action;
+use super::resident::{Life, ReplicaName, Resident, Told, Want};
+use super::{Residents, WantedSet, difference};
+use crate::supervision::{Leaving, Status};
+use crate::time::{Monotonic, Now};
+
+use keeping::Keeping;
+
+pub use assigned::{Assigned, Order};
+pub use errand::{Addresses, Answer, Errand, Hindrance, Remains, Start, Talk, Word};
+pub use talk::newer;
+
+/// How long until a folder is looked at again that was to go and is still wanted.
+const EXPIRE_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// The replicas of one host. `A` is what a worker is given.
+///
+/// Not for several threads. A turn costs a walk over what lives here and what is wanted here, and is taken when one of
+/// these changed or a wait is over; in the steady state there is none.
+pub struct Household<A: Assigned> {
+    residents: Residents,
+    keeping: BTreeMap<ReplicaName, Keeping<A>>,
+    wanted: Option<Wanted<A>>,
+    /// Ends on their way to the controller.
+    reporting: BTreeSet<ReplicaName>,
+    /// The address that the host publishes.
+    published: Option<IpAddr>,
+    /// How long logs are kept after the end.
+    keep_logs: Duration,
+    /// Whether the host is being shut down: nothing begins here any more.
+    is_closing: bool,
+    inbox: VecDeque<Input<A>>,
+    out: VecDeque<Errand<A>>,
+    /// Answers that are due.
+    awaited: usize,
+    /// What the worker is to be told that takes over if force does not end its processes.
+    forcing: Option<Option<Told>>,
+    stage: Stage<A>,
+    /// Whether something was heard since the last turn.
+    is_unsettled: bool,
+    /// Whether something changed in this turn, so that another is due.
+    changed: bool,
+    /// When something that could not be done is tried again.
+    next_try: Option<Monotonic>,
+}
+
+struct Wanted<A: Assigned> {
+    set: WantedSet,
+    orders: BTreeMap<ReplicaName, (A::Order, A::Tokens)>,
+}
+
+/// What was heard and is acted on between two turns.
+enum Input<A: Assigned> {
+    Wanted(BTreeMap<ReplicaName, (A::Order, A::Tokens)>),
+    Gather,
+    Reported(Vec<ReplicaName>),
+    Close,
+    Published(Option<IpAddr>),
+    WorkerEnded(ReplicaName, u32, Remains),
+}
+
+/// How far a turn is.
+enum Stage<A: Assigned> {
+    Rest,
+    /// A controller wants to know everything; workers are asked.
+    Gathering,
+    Begin,
+    /// Tokens are told before anything else, so that an end that follows is heard.
+    Tokens,
+    /// These are done, then these are said.
+    Acting(VecDeque<Action>, Vec<(ReplicaName, Talk<A::Tokens>)>),
+    Talking,
+}
+
+/// A folder that was found when the agent started.
+#[derive(Debug)]
+pub struct Found<A> {
+    /// Whose it is.
+    pub name: ReplicaName,
+    /// [`Life::Ended`] if it is marked so, [`Life::Rebooted`] if it is of an earlier boot, else [`Life::Orphaned`]: the
+    /// worker decides.
+    pub life: Life,
+    /// What its worker was given.
+    pub assignment: Option<A>,
+    /// Its newest status.
+    pub status: Option<Status>,
+    /// Its living worker, if one was recognised.
+    pub worker: Option<u32>,
+    /// Whether a worker ever said who it is.
+    pub had_worker: bool,
+    /// How long ago it ended, if it did.
+    pub ended_ago: Duration,
+}
+
+impl<A: Assigned> Household<A> {
+    /// Of an agent that finds no folder.
+    #[must_use]
+    pub fn new(keep_logs: Duration) -> Self {
+        Self {
+            residents: Residents::new(),
+            keeping: BTreeMap::new(),
+            wanted: None,
+            reporting: BTreeSet::new(),
+            published: None,
+            keep_logs,
+            is_closing: false,
+            inbox: VecDeque::new(),
+            out: VecDeque::new(),
+            awaited: 0,
+            forcing: None,
+            stage: Stage::Rest,
+            is_unsettled: true,
+            changed: false,
+            next_try: None,
+        }
+    }
+
+    /// Takes in a folder; before the first [`Self::next`]. Whether it counts: one in which nothing ever began does not.
+    pub fn take_in(&mut self, now: Now, found: Found<A>) -> bool {
+        let mut life = found.life;
+        let restart_no = found
+            .assignment
+            .as_ref()
+            .map_or(0, |one| one.order().told().restart_no);
+        let mut keeping = Keeping::new(found.assignment.map(Box::new));
+        match (life, found.worker) {
+            (Life::Orphaned | Life::Watched, Some(worker)) => {
+                life = Life::Watched;
+                keeping.watch(now.mono, worker);
+            }
+            (Life::Orphaned | Life::Watched, None) => {
+                life = Life::Orphaned;
+                // The assignment is written before anything starts: nothing ever did.
+                if keeping.assignment.is_none() && !found.had_worker && found.status.is_none() {
+                    return false;
+                }
+            }
+            (Life::Ended, _) => {
+                keeping.expires = Some(now.mono + self.keep_logs.saturating_sub(found.ended_ago));
+                // The agent may have ended before that was done.
+                self.out.push_back(Errand::Clear(found.name.clone()));
+            }
+            (Life::Rebooted, _) => self.say(&found.name, Word::Rebooted),
+        }
+        let resident = Resident {
+            life,
+            told: None,
+            restart_no,
+            status: found.status,
+            reported: false,
+        };
+        self.keeping.insert(found.name.clone(), keeping);
+        self.residents.insert(found.name, resident);
+        true
+    }
+
+    /// What the controller wants of this host, whole.
+    pub fn wanted(&mut self, orders: BTreeMap<ReplicaName, (A::Order, A::Tokens)>) {
+        self.inbox.push_back(Input::Wanted(orders));
+    }
+
+    /// A controller wants to know everything: [`Errand::Gathered`] follows.
+    pub fn gather(&mut self) {
+        self.inbox.push_back(Input::Gather);
+    }
+
+    /// The controller acknowledged what was reported of these.
+    pub fn reported(&mut self, names: Vec<ReplicaName>) {
+        self.inbox.push_back(Input::Reported(names));
+    }
+
+    /// The host is being shut down: from now on everything here is to end. Said twice it is said once.
+    pub fn close(&mut self) {
+        self.inbox.push_back(Input::Close);
+    }
+
+    /// The host publishes this address now.
+    pub fn published(&mut self, address: Option<IpAddr>) {
+        self.inbox.push_back(Input::Published(address));
+    }
+
+    /// The process of a worker has ended, and its folder says this. One that is not the newest of its replica is ignored.
+    pub fn worker_ended(&mut self, name: ReplicaName, worker: u32, remains: Remains) {
+        let ended = Input::WorkerEnded(name, worker, remains);
+        self.inbox.push_back(ended);
+    }
+
+    /// The next thing to do; `None`: an answer is due, or everything is done until [`Self::next_deadline`].
+    pub fn next(&mut self, now: Now) -> Option<Errand<A>> {
+        loop {
+            if let Some(errand) = self.out.pop_front() {
+                self.awaited += match &errand {
+                    Errand::Talk(talks) => talks.len(),
+                    Errand::Start(_) | Errand::EndByForce(_) | Errand::Hopeless(..) => 1,
+                    _ => 0,
+                };
+                return Some(errand);
+            }
+            if self.awaited > 0 || !self.advance(now) {
+                return None;
+            }
+        }
+    }
+
+    /// When [`Self::next`] has something to do although nothing is heard.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.next_try.filter(|_| self.awaited == 0)
+    }
+
+    /// Everything that has a folder here.
+    #[must_use]
+    pub const fn residents(&self) -> &Residents {
+        &self.residents
+    }
+
+    /// What the worker of a replica was given.
+    #[must_use]
+    pub fn assignment(&self, name: &ReplicaName) -> Option<&A> {
+        self.keeping.get(name)?.assignment.as_deref()
+    }
+
+    /// The newest status that is known of a replica.
+    #[must_use]
+    pub fn status(&self, name: &ReplicaName) -> Option<&Status> {
+        self.residents.get(name)?.status.as_ref()
+    }
+
+    /// What has, or may have, a process here.
+    pub fn living(&self) -> impl Iterator<Item = (&ReplicaName, &Resident)> + Clone {
+        self.residents
+            .iter()
+            .filter(|(_, one)| matches!(one.life, Life::Watched | Life::Orphaned))
+    }
+
+    /// The orders whose numbers are held here: of what lives, and of what is to live or end here. A number may be named
+    /// twice.
+    pub fn held(&self) -> impl Iterator<Item = &A::Order> {
+        let here = self.living();
+        let here = here.filter_map(|(name, _)| Some(self.assignment(name)?.order()));
+        let wanted = self.wanted.iter().flat_map(|wanted| wanted.orders.values());
+        let wanted = wanted.map(|(order, _)| order);
+        here.chain(wanted.filter(|order| order.told().want != Want::Forget))
+    }
+
+    /// How many replicas run and how many ended without the controller's knowing, while the host is being shut down.
+    #[must_use]
+    pub fn closing(&self) -> Option<(usize, usize)> {
+        if !self.is_closing {
+            return None;
+        }
+        let (mut running, mut untold) = (0, 0);
+        for (_, resident) in self.living() {
+            if !resident.is_final() {
+                running += 1;
+            } else if resident.life == Life::Watched || !resident.reported {
+                // A worker ends once the controller has the end and says so.
+                untold += 1;
+            }
+        }
+        Some((running, untold))
+    }
+
+    /// Goes one stage on; whether there was anything to do.
+    fn advance(&mut self, now: Now) -> bool {
+        match &mut self.stage {
+            Stage::Rest => {
+                if let Some(input) = self.inbox.pop_front() {
+                    self.is_unsettled = true;
+                    self.hear(now, input);
+                } else if self.is_unsettled || self.next_try.is_some_and(|at| at <= now.mono) {
+                    self.is_unsettled = false;
+                    self.next_try = None;
+                    self.stage = Stage::Begin;
+                } else {
+                    return false;
+                }
+            }
+            Stage::Gathering => {
+                let all = self.living();
+                let all = all.map(|(name, one)| {
+                    let status = one.status.clone().unwrap_or_else(Status::silent);
+                    (name.clone(), status)
+                });
+                let all = all.collect();
+                self.out.push_back(Errand::Gathered(all));
+                self.stage = Stage::Rest;
+            }
+            Stage::Begin => {
+                self.changed = false;
+                self.out.push_back(Errand::Turn);
+                self.talk(now, self.token_news(now.mono));
+                self.stage = Stage::Tokens;
+            }
+            Stage::Tokens => {
+                let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
+                let actions = difference(&self.residents, wanted);
+                let mut talks = self.address_news();
+                talks.extend(self.farewells());
+                self.stage = Stage::Acting(actions.into(), talks);
+            }
+            Stage::Acting(actions, talks) => match actions.pop_front() {
+                Some(Action::Tell { name, told }) => talks.push((name, Talk::Want(told))),
+                Some(Action::Ask { name }) => talks.push((name, Talk::Ask)),
+                Some(action) => self.act(now, action),
+                None => {
+                    let talks = std::mem::take(talks);
+                    self.talk(now, talks);
+                    self.stage = Stage::Talking;
+                }
+            },
+            Stage::Talking => {
+                self.expire(now);
+                self.stage = match self.changed {
+                    true => Stage::Begin,
+                    false => Stage::Rest,
+                };
+            }
+        }
+        true
+    }
+
+    fn act(&mut self, now: Now, action: Action) {
+        match action {
+            Action::Start { name } if self.is_closing => self.say(&name, Word::Closing),
+            Action::Start { name } => self.start(name),
+            Action::TakeOver { name, told } => self.take_over(now, name, told),
+            Action::Report { name } => self.report(name),
+            Action::NeverBegun { name } => self.never_begun(now, name),
+            Action::End { name } => self.end(now, &name),
+            Action::Remove { name } => self.remove(&name),
+            Action::Tell { .. } | Action::Ask { .. } => {}
+        }
+    }
+
+    fn hear(&mut self, now: Now, input: Input<A>) {
+        match input {
+            Input::Wanted(orders) => {
+                let told = orders.iter();
+                let told = told.map(|(name, (order, _))| (name.clone(), order.told()));
+                self.wanted = Some(Wanted {
+                    set: told.collect(),
+                    orders,
+                });
+            }
+            Input::Gather => self.ask_all(),
+            Input::Reported(names) => {
+                for name in names {
+                    self.reporting.remove(&name);
+                    if let Some(resident) = self.residents.get_mut(&name) {
+                        resident.reported = resident.is_final();
+                    }
+                }
+            }
+            Input::Close => self.is_closing = true,
+            Input::Published(address) => self.published = address,
+            Input::WorkerEnded(name, worker, remains) => self.bury(now, name, worker, remains),
+        }
+    }
+
+    /// The newest status of every replica that lives here is asked for.
+    fn ask_all(&mut self) {
+        // What an earlier controller acknowledged says nothing about this one.
+        self.reporting.clear();
+        for resident in self.residents.values_mut() {
+            resident.reported = false;
+        }
+        let watched = self.watched();
+        let questions: Vec<_> = watched
+            .map(|(name, _)| (name.clone(), Talk::Newest))
+            .collect();
+        if !questions.is_empty() {
+            self.out.push_back(Errand::Talk(questions));
+        }
+        self.stage = Stage::Gathering;
+    }
+
+    fn watched(&self) -> impl Iterator<Item = (&ReplicaName, &Resident)> {
+        let residents = self.residents.iter();
+        residents.filter(|(_, one)| one.life == Life::Watched)
+    }
+
+    fn bury(&mut self, now: Now, name: ReplicaName, worker: u32, remains: Remains) {
+        let (Some(resident), Some(keeping)) =
+            (self.residents.get_mut(&name), self.keeping.get_mut(&name))
+        else {
+            return;
+        };
+        if keeping.worker != Some(worker) {
+            return;
+        }
+        keeping.worker = None;
+        keeping.start_after = Some(keeping.next_start(now.mono));
+        resident.told = None;
+        match remains {
+            // Dismissed, it has marked the folder itself.
+            Remains::Ended => {
+                resident.life = Life::Ended;
+                keeping.expires = Some(now.mono + self.keep_logs);
+                self.out.push_back(Errand::Clear(name.clone()));
+                self.let_go(&name);
+                self.say(&name, Word::Forgotten);
+            }
+            // The process that its life hung on is gone, and its service with it.
+            Remains::Nothing => {
+                self.let_go(&name);
+                self.residents.remove(&name);
+                self.keeping.remove(&name);
+            }
+            Remains::Folder(status) => {
+                resident.status = status.or(resident.status.take());
+                resident.life = Life::Orphaned;
+                if !resident.is_final() {
+                    self.say(&name, Word::WorkerGone(worker));
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, name: ReplicaName) {
+        let status = self.status(&name).cloned();
+        if let Some(status) = status
+            && self.reporting.insert(name.clone())
+        {
+            self.out.push_back(Errand::Report(name, Box::new(status)));
+        }
+    }
+
+    fn end(&mut self, now: Now, name: &ReplicaName) {
+        let Some(keeping) = self.keeping.get_mut(name) else {
+            return;
+        };
+        keeping.expires = Some(now.mono + self.keep_logs);
+        self.out.push_back(Errand::MarkEnded(name.clone()));
+        self.let_go(name);
+        if let Some(resident) = self.residents.get_mut(name) {
+            resident.life = Life::Ended;
+        }
+        self.say(name, Word::Forgotten);
+        self.changed = true;
+    }
+
+    fn remove(&mut self, name: &ReplicaName) {
+        self.let_go(name);
+        if self.keeping.remove(name).is_some() {
+            self.out.push_back(Errand::Remove(name.clone()));
+        }
+        self.changed |= self.residents.remove(name).is_some();
+    }
+
+    /// Forgets what was assigned: nothing of it runs any more.
+    fn let_go(&mut self, name: &ReplicaName) {
+        let keeping = self.keeping.get_mut(name);
+        if let Some(assignment) = keeping.and_then(|one| one.assignment.take()) {
+            self.out.push_back(Errand::LetGo(assignment));
+        }
+    }
+
+    /// Removes the folders whose time has come, and sets when to look again.
+    fn expire(&mut self, now: Now) {
+        let Some(wanted) = &self.wanted else { return };
+        let mut gone: Vec<ReplicaName> = Vec::new();
+        let mut next = None;
+        for (name, keeping) in &mut self.keeping {
+            let ended = self
+                .residents
+                .get(name)
+                .is_some_and(|resident| resident.life == Life::Ended);
+            let Some(expires) = keeping.expires.filter(|_| ended) else {
+                continue;
+            };
+            // Its end is still waited for.
+            let waited_for = wanted.set.get(name);
+            let is_waited_for = waited_for.is_some_and(|told| told.want != Want::Forget);
+            let expires = match (expires > now.mono, is_waited_for) {
+                (true, _) => expires,
+                (false, true) => now.mono + EXPIRE_AGAIN,
+                (false, false) => {
+                    gone.push(name.clone());
+                    continue;
+                }
+            };
+            keeping.expires = Some(expires);
+            next = Some(next.map_or(expires, |next: Monotonic| next.min(expires)));
+        }
+        for name in gone {
+            self.say(&name, Word::Expired);
+            self.remove(&name);
+        }
+        if let Some(next) = next {
+            self.later(next);
+        }
+    }
+
+    /// What workers are to hear of a shutdown: that the host is being shut down, and then whether they are done, since no
+    /// controller may be there to say so.
+    fn farewells(&self) -> Vec<(ReplicaName, Talk<A::Tokens>)> {
+        if !self.is_closing {
+            return Vec::new();
+        }
+        let watched = self.watched().filter(|(_, one)| !one.is_final());
+        let talks = watched.filter_map(|(name, _)| {
+            let talk = if self.keeping.get(name)?.is_leaving {
+                Talk::Ask
+            } else {
+                Talk::Leave(Leaving::Shutdown)
+            };
+            Some((name.clone(), talk))
+        });
+        talks.collect()
+    }
+
+    fn say(&mut self, name: &ReplicaName, word: Word) {
+        self.out.push_back(Errand::Word(name.clone(), word));
+    }
+
+    fn later(&mut self, moment: Monotonic) {
+        self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
+    }
+}

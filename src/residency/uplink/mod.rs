@@ -1,0 +1,532 @@
+//! What this host tells the controller and asks of it: one full report at join and after each new controller, changes as
+//! they happen, a lease, and one question for what is wanted.
+//!
+//! In the steady state only the lease is sent and the question is held. At most one message that tells is on its way, so
+//! that a newer one never overtakes an older one; beside it at most one question for the wanted set. This module sends
+//! nothing: it says what to send and is told what came of it.
+
+mod contact;
+mod outgoing;
+mod poll;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::resident::ReplicaName;
+use super::{lease, skew};
+use crate::time::{Monotonic, Now, WallClock};
+
+use contact::{Contact, Heard};
+use poll::{Due, Poll};
+
+pub use outgoing::{News, Outgoing};
+
+/// How long the controller may take to answer what it is told; later the driver says [`Uplink::unanswered`].
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for the question of what is wanted, which the controller holds up to 30 s.
+pub const POLL_PATIENCE: Duration = Duration::from_secs(45);
+
+/// What an answer says of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal<'a> {
+    /// Random per start of the controller.
+    pub instance: &'a str,
+    /// How often it wants a sign of life; `None`: it does not say.
+    pub period: Option<Duration>,
+    /// How long a silence it forgives.
+    pub grace: Option<Duration>,
+    /// What its clock shows.
+    pub now: Option<WallClock>,
+}
+
+/// What a set says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetHead<'a> {
+    /// Whose it is.
+    pub instance: &'a str,
+    /// Which of its sets.
+    pub revision: u64,
+    /// Whether the controller wants a full report before it wants anything else.
+    pub report_first: bool,
+}
+
+/// The machine of one agent. `O` is what the host is like, `R` what is told of one replica; of neither more is known
+/// here than whether it changed and whom it concerns.
+///
+/// Not for several threads; each call costs no more than what it lets out.
+#[derive(Clone, Debug)]
+pub struct Uplink<O, R> {
+    observed: O,
+    /// Ends that no worker tells.
+    untold: BTreeMap<ReplicaName, R>,
+    stage: Stage<O, R>,
+    poll: Poll,
+    contact: Contact,
+    period: Duration,
+    skew_ms: Option<i64>,
+    shutdown: Shutdown,
+    /// Somebody found that the controller misses our full report.
+    rejoin: bool,
+    questions: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Stage<O, R> {
+    /// The controller has no full report; it is told everything then.
+    Apart(Monotonic),
+    /// What replicas last told is gathered, to go with this.
+    Gathering(O),
+    /// It is being told everything.
+    Joining { told: O, asked: Asked<O, R> },
+    /// It has the full report.
+    Joined {
+        instance: Box<str>,
+        told: O,
+        next_lease: Monotonic,
+        asked: Option<Asked<O, R>>,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Asked<O, R> {
+    no: u64,
+    at: Now,
+    what: Question<O, R>,
+}
+
+#[derive(Clone, Debug)]
+enum Question<O, R> {
+    /// Everything, with these replicas.
+    Full(Vec<ReplicaName>),
+    /// What the host is like now, with the ends that were untold.
+    Change(O, BTreeMap<ReplicaName, R>),
+    Lease,
+    Shutdown,
+}
+
+/// Whether the host is being shut down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shutdown {
+    No,
+    Untold,
+    Told,
+}
+
+impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
+    /// Of an agent that has just started; [`Self::on_deadline`] begins.
+    #[must_use]
+    pub fn new(observed: O) -> Self {
+        Self {
+            observed,
+            untold: BTreeMap::new(),
+            stage: Stage::Apart(Monotonic::default()),
+            poll: Poll::default(),
+            contact: Contact::default(),
+            period: lease::PERIOD,
+            skew_ms: None,
+            shutdown: Shutdown::No,
+            rejoin: false,
+            questions: 0,
+        }
+    }
+
+    /// The instance of the controller that has the full report; `None` while none has it.
+    #[must_use]
+    pub const fn instance(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Joined { instance, .. } => Some(instance),
+            _ => None,
+        }
+    }
+
+    /// Whether the host is being shut down; every report says so.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.shutdown != Shutdown::No
+    }
+
+    /// The host is like this now.
+    pub fn observed(&mut self, now: Now, observed: O, out: &mut Vec<Outgoing<O, R>>) {
+        self.observed = observed;
+        self.go_on(now, out);
+    }
+
+    /// A replica ended and no worker tells it.
+    pub fn ended(&mut self, now: Now, name: ReplicaName, end: R, out: &mut Vec<Outgoing<O, R>>) {
+        self.untold.insert(name, end);
+        self.go_on(now, out);
+    }
+
+    /// The host is being shut down. Said twice it is said once.
+    pub fn close(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        if self.shutdown == Shutdown::No {
+            self.shutdown = Shutdown::Untold;
+        }
+        self.go_on(now, out);
+    }
+
+    /// What was asked for by [`Outgoing::Gather`].
+    pub fn gathered(
+        &mut self,
+        now: Now,
+        replicas: BTreeMap<ReplicaName, R>,
+        out: &mut Vec<Outgoing<O, R>>,
+    ) {
+        let Stage::Gathering(told) = &self.stage else {
+            return;
+        };
+        let told = told.clone();
+        let names = replicas.keys().cloned().collect();
+        let asked = self.question(now, Question::Full(names));
+        out.push(Outgoing::Report {
+            no: asked.no,
+            observed: told.clone(),
+            replicas,
+            full: true,
+        });
+        self.stage = Stage::Joining { told, asked };
+    }
+
+    /// The controller took what was told. Without a renewal, it is no answer to a lease.
+    pub fn taken(
+        &mut self,
+        now: Now,
+        no: u64,
+        renewal: Option<&Renewal<'_>>,
+        out: &mut Vec<Outgoing<O, R>>,
+    ) {
+        let Some(asked) = self.answered(no) else {
+            return;
+        };
+        match asked.what {
+            Question::Full(names) => {
+                acknowledged(names, out);
+                self.told_everything(now, out);
+            }
+            Question::Change(observed, ends) => {
+                acknowledged(ends.into_keys().collect(), out);
+                if let Stage::Joined { told, .. } = &mut self.stage {
+                    *told = observed;
+                }
+            }
+            Question::Shutdown => self.told_shutdown(now, out),
+            Question::Lease => match renewal {
+                Some(renewal) => self.renewed(now, asked.at, renewal, out),
+                None => return self.failed(now, Question::Lease, out),
+            },
+        }
+        self.go_on(now, out);
+    }
+
+    /// The controller refused what it was told or asked.
+    pub fn refused(&mut self, now: Now, no: u64, out: &mut Vec<Outgoing<O, R>>) {
+        if self.poll.is_asked(no) {
+            out.push(Outgoing::News(News::ReportFirst));
+            self.poll.unfit(now.mono);
+            return self.go_on(now, out);
+        }
+        let Some(asked) = self.answered(no) else {
+            return;
+        };
+        match asked.what {
+            // One that does not know the word: what ends here is told all the same.
+            Question::Shutdown => {
+                out.push(Outgoing::News(News::ShutdownRefused));
+                self.told_shutdown(now, out);
+                self.go_on(now, out);
+            }
+            Question::Lease if self.instance().is_some() => {
+                out.push(Outgoing::News(News::LeaseRefused));
+                self.fail(now, out);
+                self.leave(now.mono + self.contact.wait(self.period));
+                self.go_on(now, out);
+            }
+            what => self.failed(now, what, out),
+        }
+    }
+
+    /// Nothing came back in time, or nothing that can be read, or nobody listens.
+    pub fn unanswered(&mut self, now: Now, no: u64, out: &mut Vec<Outgoing<O, R>>) {
+        if self.poll.is_asked(no) {
+            self.poll.unanswered(now.mono);
+            return self.go_on(now, out);
+        }
+        if let Some(asked) = self.answered(no) {
+            self.failed(now, asked.what, out);
+        }
+    }
+
+    /// What came back to [`Outgoing::Wanted`]; `None`: nothing new. Whether the set is to be acted on now.
+    ///
+    /// `brings_more` says that there is something else in it that was not known, so that it is asked for again at once.
+    pub fn wanted(
+        &mut self,
+        now: Now,
+        no: u64,
+        set: Option<&SetHead<'_>>,
+        brings_more: bool,
+        out: &mut Vec<Outgoing<O, R>>,
+    ) -> Fitness {
+        if !self.poll.is_asked(no) {
+            return Fitness::Stale;
+        }
+        let fitness = match set {
+            None => {
+                self.poll.nothing_new(now.mono);
+                Fitness::Known
+            }
+            Some(set) if set.report_first || !self.poll.is_at(set.instance) => {
+                out.push(Outgoing::News(News::ReportFirst));
+                self.poll.unfit(now.mono);
+                Fitness::Unfit
+            }
+            Some(set) => match self.poll.fit(now.mono, set.revision, brings_more) {
+                true => Fitness::News,
+                false => Fitness::Known,
+            },
+        };
+        self.go_on(now, out);
+        fitness
+    }
+
+    /// When [`Self::on_deadline`] is to be called.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        let telling = match &self.stage {
+            Stage::Apart(until) => Some(*until),
+            Stage::Gathering(_) | Stage::Joining { .. } => None,
+            Stage::Joined {
+                asked, next_lease, ..
+            } => asked.is_none().then_some(*next_lease),
+        };
+        let both = [telling, self.poll.next_deadline()];
+        both.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_deadline(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        self.go_on(now, out);
+    }
+
+    /// Everything that can be said now.
+    fn go_on(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        match self.poll.due(now.mono) {
+            Some(Due::Ask { since }) => {
+                let no = self.number();
+                self.poll.asked(no);
+                out.push(Outgoing::Wanted { no, since });
+            }
+            // Else it is being told everything, after which it is asked anew.
+            Some(Due::Rejoin) => self.rejoin = self.instance().is_some(),
+            None => {}
+        }
+        if let Stage::Apart(until) = self.stage
+            && until <= now.mono
+        {
+            self.stage = Stage::Gathering(self.observed.clone());
+            out.push(Outgoing::Gather);
+        }
+        let Stage::Joined {
+            told,
+            asked: None,
+            next_lease,
+            ..
+        } = &self.stage
+        else {
+            return;
+        };
+        if self.rejoin {
+            self.leave(now.mono);
+            return self.go_on(now, out);
+        }
+        let is_news = *told != self.observed || !self.untold.is_empty();
+        let asked = if self.shutdown == Shutdown::Untold {
+            let asked = self.question(now, Question::Shutdown);
+            out.push(Outgoing::Shutdown { no: asked.no });
+            asked
+        } else if is_news && self.contact.is_fine() {
+            let ends = std::mem::take(&mut self.untold);
+            let change = Question::Change(self.observed.clone(), ends.clone());
+            let asked = self.question(now, change);
+            out.push(Outgoing::Report {
+                no: asked.no,
+                observed: self.observed.clone(),
+                replicas: ends,
+                full: false,
+            });
+            asked
+        } else if *next_lease <= now.mono {
+            self.ask_lease(now, out)
+        } else {
+            return;
+        };
+        if let Stage::Joined { asked: place, .. } = &mut self.stage {
+            *place = Some(asked);
+        }
+    }
+
+    fn ask_lease(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) -> Asked<O, R> {
+        let asked = self.question(now, Question::Lease);
+        out.push(Outgoing::Lease {
+            no: asked.no,
+            skew_ms: self.skew_ms,
+        });
+        asked
+    }
+
+    /// The full report was taken: what else belongs to a join, then the lease.
+    fn told_everything(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        let asked = if self.is_closing() {
+            // A full report alone reads as a host that is there for good.
+            let asked = self.question(now, Question::Shutdown);
+            out.push(Outgoing::Shutdown { no: asked.no });
+            asked
+        } else {
+            self.ask_lease(now, out)
+        };
+        if let Stage::Joining { asked: place, .. } = &mut self.stage {
+            *place = asked;
+        }
+    }
+
+    fn told_shutdown(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        self.shutdown = Shutdown::Told;
+        if matches!(self.stage, Stage::Joining { .. }) {
+            let lease = self.ask_lease(now, out);
+            if let Stage::Joining { asked, .. } = &mut self.stage {
+                *asked = lease;
+            }
+        }
+    }
+
+    fn renewed(
+        &mut self,
+        now: Now,
+        asked: Now,
+        renewal: &Renewal<'_>,
+        out: &mut Vec<Outgoing<O, R>>,
+    ) {
+        out.push(Outgoing::Contact {
+            // The controller counts from when it heard, which is later.
+            at: asked.mono,
+            grace: renewal.grace,
+        });
+        let period = renewal.period.unwrap_or(lease::PERIOD);
+        self.period = period.clamp(lease::SHORTEST_PERIOD, lease::PERIOD);
+        let theirs = renewal.now;
+        if let Some(skew) = theirs.and_then(|theirs| skew::skew_ms(asked, now, theirs)) {
+            if skew::is_off(skew) && !self.skew_ms.is_some_and(skew::is_off) {
+                out.push(Outgoing::News(News::Skewed(skew)));
+            }
+            self.skew_ms = Some(skew);
+        }
+        let next = now.mono + self.period;
+        match &mut self.stage {
+            Stage::Joined {
+                instance,
+                next_lease,
+                ..
+            } => {
+                if **instance != *renewal.instance {
+                    out.push(Outgoing::News(News::NewController));
+                    return self.leave(now.mono);
+                }
+                *next_lease = next;
+            }
+            Stage::Joining { told, .. } => {
+                self.stage = Stage::Joined {
+                    instance: renewal.instance.into(),
+                    told: told.clone(),
+                    next_lease: next,
+                    asked: None,
+                };
+                self.poll.joined(now.mono, renewal.instance);
+                out.push(Outgoing::News(News::Told));
+            }
+            Stage::Apart(_) | Stage::Gathering(_) => return,
+        }
+        match self.contact.heard(now.mono) {
+            Heard::First => out.push(Outgoing::News(News::Joined)),
+            Heard::Again(silence) => out.push(Outgoing::News(News::Found(silence))),
+            Heard::Still => {}
+        }
+    }
+
+    /// What was told did not arrive, or was not wanted.
+    fn failed(&mut self, now: Now, what: Question<O, R>, out: &mut Vec<Outgoing<O, R>>) {
+        self.fail(now, out);
+        let again = now.mono + self.contact.wait(self.period);
+        match (&mut self.stage, what) {
+            (Stage::Joined { .. }, Question::Shutdown) => {
+                out.push(Outgoing::News(News::ShutdownUntold));
+                // Joined anew, it is told again.
+                self.leave(again);
+            }
+            (Stage::Joined { next_lease, .. }, what) => {
+                *next_lease = again;
+                // Told again once the lease says that somebody listens.
+                if let Question::Change(_, ends) = what {
+                    for (name, end) in ends {
+                        self.untold.entry(name).or_insert(end);
+                    }
+                }
+            }
+            _ => self.stage = Stage::Apart(again),
+        }
+        self.go_on(now, out);
+    }
+
+    fn fail(&mut self, now: Now, out: &mut Vec<Outgoing<O, R>>) {
+        if self.contact.failed(now.mono) {
+            out.push(Outgoing::News(News::Lost));
+        }
+    }
+
+    /// The controller is told everything then: what was to be told goes with it, or is told of anew.
+    fn leave(&mut self, until: Monotonic) {
+        self.untold.clear();
+        self.rejoin = false;
+        self.stage = Stage::Apart(until);
+    }
+
+    /// The question that this is the answer to; it waits for none any more.
+    fn answered(&mut self, no: u64) -> Option<Asked<O, R>> {
+        match &mut self.stage {
+            Stage::Joining { asked, .. } if asked.no == no => Some(asked.clone()),
+            Stage::Joined { asked, .. } => asked.take_if(|asked| asked.no == no),
+            _ => None,
+        }
+    }
+
+    const fn question(&mut self, at: Now, what: Question<O, R>) -> Asked<O, R> {
+        Asked {
+            no: self.number(),
+            at,
+            what,
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.questions += 1;
+        self.questions
+    }
+}
+
+fn acknowledged<O, R>(names: Vec<ReplicaName>, out: &mut Vec<Outgoing<O, R>>) {
+    if !names.is_empty() {
+        out.push(Outgoing::Acknowledged(names));
+    }
+}
+
+/// What a set is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fitness {
+    /// It is to be acted on.
+    News,
+    /// It is what is acted on already.
+    Known,
+    /// It cannot be acted on before the controller has a full report.
+    Unfit,
+    /// It answers no question.
+    Stale,
+}
