@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom tsan external long fix abi sim bench bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan external long fix abi sim seeds mutations bench bench-server bench-controller \
 	release install install-plugin uninstall
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
@@ -71,9 +71,19 @@ fix:
 abi:
 	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
 
-# Plays the shipped scenarios and the examples of docs/supervision.md.
+# Plays the shipped scenarios and the examples of the docs, then tries seeds: each is another virtual cluster with a mix of
+# faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute.
 sim:
 	$(CARGO) test -p portreeve-sim --locked
+	$(MAKE) seeds
+
+seeds:
+	$(CARGO) run --quiet --profile sim -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
+
+# Shows that the seeds find faults: each patch of crates/sim/mutations breaks one decision, and is to be found.
+mutations:
+	crates/sim/mutations/run
 
 # Prints how costs grow, then target, measured and verdict for each row of performance.md that is built; leaves both as
 # bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.

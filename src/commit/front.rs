@@ -343,3 +343,7 @@ pub struct GraceTooShort {
     /// What may pass until such a host is heard of again.
     pub parts: [(&'static str, Duration); 4],
 }
+
+#[cfg(test)]
+#[path = "front_test.rs"]
+mod tests;

@@ -37,7 +37,8 @@ mod tests {
             mono: Monotonic::from_millis(ms),
             wall: WallClock::from_unix_millis(10_000),
         };
-        let skew = |theirs, took| skew_ms(at(7), at(7 + took), WallClock::from_unix_millis(theirs));
+        let skew =
+            |theirs, took: u64| skew_ms(at(7), at(7 + took), WallClock::from_unix_millis(theirs));
         assert_eq!(skew(10_100, 200), Some(0));
         assert_eq!(skew(7_000, 0), Some(3_000));
         assert_eq!(skew(13_000, 1_000), Some(-2_500));

@@ -305,7 +305,8 @@ impl<A: Assigned> Household<A> {
             Stage::Begin => {
                 self.changed = false;
                 self.out.push_back(Errand::Turn);
-                self.talk(now, self.token_news(now.mono));
+                let news = self.token_news(now.mono);
+                self.talk(now, news);
                 self.stage = Stage::Tokens;
             }
             Stage::Tokens => {
@@ -534,3 +535,7 @@ impl<A: Assigned> Household<A> {
         self.next_try = Some(self.next_try.map_or(moment, |earlier| earlier.min(moment)));
     }
 }
+
+#[cfg(test)]
+#[path = "household_test.rs"]
+mod tests;

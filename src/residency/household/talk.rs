@@ -115,19 +115,31 @@ impl<A: Assigned> Household<A> {
         unaware.collect()
     }
 
-    /// Workers that the controller knows by other tokens: it was set up anew, or the replica is another service's now.
-    pub(super) fn token_news(&self, now: Monotonic) -> Vec<(ReplicaName, Talk<A::Tokens>)> {
+    /// Workers that the controller knows by other tokens: it was set up anew, or the replica is another service's now. One
+    /// that refused them is told later.
+    pub(super) fn token_news(&mut self, now: Monotonic) -> Vec<(ReplicaName, Talk<A::Tokens>)> {
         let wanted = self.wanted.as_ref().map(|wanted| wanted.orders.iter());
-        let news = wanted.into_iter().flatten();
-        let news = news.filter_map(|(name, (_, tokens))| {
-            let is_watched = self.residents.get(name)?.life == Life::Watched;
-            let keeping = self.keeping.get(name)?;
-            let known = keeping.assignment.as_ref()?;
-            let is_due = keeping.renew_after.is_none_or(|after| after <= now);
-            let is_news = is_watched && is_due && known.tokens() != tokens;
-            is_news.then(|| (name.clone(), Talk::Renew(tokens.clone())))
-        });
-        news.collect()
+        let (mut news, mut refused) = (Vec::new(), None);
+        for (name, (_, tokens)) in wanted.into_iter().flatten() {
+            let resident = self.residents.get(name);
+            let is_watched = resident.is_some_and(|one| one.life == Life::Watched);
+            let Some(keeping) = self.keeping.get(name).filter(|_| is_watched) else {
+                continue;
+            };
+            let known = keeping.assignment.as_ref().map(|one| one.tokens());
+            if known.is_none_or(|known| known == tokens) {
+                continue;
+            }
+            match keeping.renew_after.filter(|after| *after > now) {
+                Some(after) => refused = refused.into_iter().chain([after]).min(),
+                None => news.push((name.clone(), Talk::Renew(tokens.clone()))),
+            }
+        }
+        // Whatever else happens meanwhile.
+        if let Some(after) = refused {
+            self.later(after);
+        }
+        news
     }
 
     /// Has it said, but not to those who are not to be spoken to yet.

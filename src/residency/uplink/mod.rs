@@ -530,3 +530,7 @@ pub enum Fitness {
     /// It answers no question.
     Stale,
 }
+
+#[cfg(test)]
+#[path = "uplink_test.rs"]
+mod tests;

@@ -24,6 +24,7 @@ use portreeve::time::Monotonic;
 use crate::cluster::spec::Spec;
 use crate::expectation::Expectations;
 
+pub(crate) use read::BEGIN;
 pub use table::Problem;
 
 /// The longest scenario in bytes.
@@ -138,8 +139,8 @@ impl Scripts {
         Self { by_last_run }
     }
 
-    /// Every script.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &RunScript> {
+    /// Each in its turn.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &RunScript> {
         self.by_last_run.iter().map(|(_, script)| script)
     }
 

@@ -1,7 +1,7 @@
 //! Runs that seeds make: every seed another cluster, with other services and another mix of faults.
 //!
 //! * `case` makes a [`Spec`] of a seed, of `profiles`, `scripts` and the `faults` of its `mix`; `draw` is its chance.
-//! * `hunt` plays one and watches it; `shorten` makes one that broke a promise as short as it can, `story` tells it.
+//! * `hunt` plays one and watches it; `shorten` makes one that broke a promise as short as it can, `written` tells it as a scenario.
 
 mod case;
 mod draw;
@@ -11,7 +11,7 @@ mod mix;
 mod profiles;
 mod scripts;
 mod shorten;
-mod story;
+mod written;
 
 use std::fmt;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub fn shorten(seed: u64, broken: &Broken, most_steps: u64) -> Shortened {
         }
     });
     Shortened {
-        story: story::story(&short),
+        scenario: written::written(&short),
         trace: hunt::trace(short, failure.step, Some(LAST_LINES)),
         broken: Broken(failure),
     }
@@ -119,8 +119,8 @@ impl fmt::Display for Broken {
 pub struct Shortened {
     /// Where it breaks it.
     pub broken: Broken,
-    /// What the cluster is made of and what befalls it, in lines for people.
-    pub story: String,
+    /// It as a scenario, for `portreeve sim`.
+    pub scenario: String,
     /// The last lines of what happens in it.
     pub trace: String,
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use portreeve::endpoints::{Endpoint, EndpointTable, Entry, Snapshot};
-use portreeve::identity::{Run, ServiceName};
+use portreeve::identity::{HostName, Run, ServiceName};
 use portreeve::port_pool::PortGrant;
 use portreeve::registry::ServiceView;
 use portreeve::residency::ReplicaName;
@@ -26,6 +26,8 @@ pub(crate) struct Listing {
     told: BTreeMap<ReplicaName, Told>,
     /// What has to have left the list by then.
     withdrawn: BTreeSet<(Monotonic, ReplicaName)>,
+    /// Hosts that are given up, and when all of theirs has to have left the list.
+    lost: BTreeMap<HostName, Monotonic>,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,39 @@ impl Listing {
             .into_iter()
             .map(|(due, name)| (due.max(now + SHOWN_WITHIN), name));
         self.withdrawn = later.collect();
+    }
+
+    /// How readers see a host now.
+    pub(crate) fn host(&mut self, now: Monotonic, host: &HostName, is_lost: bool) {
+        if !is_lost {
+            self.lost.remove(host);
+        } else if !self.lost.contains_key(host) {
+            self.lost.insert(host.clone(), now + SHOWN_WITHIN);
+        }
+    }
+
+    /// Nothing of a host that is given up is listed. Cost: linear in what is listed, unless no host is.
+    pub(crate) fn nothing_lost(&self, now: Monotonic, table: &EndpointTable) -> Verdict {
+        if self.lost.values().all(|due| *due >= now) {
+            return Ok(());
+        }
+        for handle in table.services() {
+            let found = handle.read(|snapshot| {
+                let mut listed = snapshot.listed();
+                let is_late =
+                    |it: &&Endpoint| self.lost.get(&it.host).is_some_and(|due| *due < now);
+                listed.find(is_late).map(|it| (it.replica, it.host.clone()))
+            });
+            if let Some((replica, host)) = found {
+                let text = format!(
+                    "{}/{replica} is listed at {} ms, and {host} is lost",
+                    handle.service(),
+                    now.as_millis()
+                );
+                return broken("nothing lost is listed", text);
+            }
+        }
+        Ok(())
     }
 
     /// A status reached the controller.
@@ -169,6 +204,21 @@ fn ports_are_granted(
             );
             return broken("listed under its own numbers", text);
         }
+    }
+    Ok(())
+}
+
+/// What is told to stop left the list with the order.
+pub(crate) fn not_listed(table: &EndpointTable, name: &ReplicaName) -> Verdict {
+    let is_listed = table.read(&name.service, |snapshot| {
+        let entry = snapshot.entry(&name.index);
+        entry.is_some_and(|(it, _)| it.incarnation == name.incarnation && it.is_listed())
+    });
+    if is_listed == Some(true) {
+        return broken(
+            "what stops is not listed",
+            format!("{name} is told to stop and is listed"),
+        );
     }
     Ok(())
 }
@@ -323,6 +373,27 @@ mod tests {
         assert_eq!(world.check(), Err("listed is ready"));
         world.told(3, State::Up);
         assert_eq!(world.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_stops_or_is_lost_and_stays_listed_is_found() {
+        let mut world = World::new();
+        let found = not_listed(&world.stage.table, &world.name).unwrap_err();
+        assert_eq!(found.invariant, "what stops is not listed");
+        let host: HostName = "n1".parse().unwrap();
+        let at = Monotonic::from_millis;
+        world.listing.host(at(1000), &host, true);
+        assert_eq!(
+            world.listing.nothing_lost(at(1020), &world.stage.table),
+            Ok(())
+        );
+        let found = world.listing.nothing_lost(at(1021), &world.stage.table);
+        assert_eq!(found.unwrap_err().invariant, "nothing lost is listed");
+        world.listing.host(at(1030), &host, false);
+        assert_eq!(
+            world.listing.nothing_lost(at(1040), &world.stage.table),
+            Ok(())
+        );
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! Each kind of promise has a file and judges plain observations, so that a test can show it a broken world.
 
+mod contact;
 mod coverage;
+mod durable;
 mod follower;
 mod listing;
 mod lives;
@@ -16,10 +18,10 @@ mod revisions;
 mod settled;
 mod settling;
 mod silence;
-mod wellness;
-mod words;
 #[cfg(test)]
 mod stage;
+mod wellness;
+mod words;
 
 pub(crate) use coverage::Coverage;
 pub(crate) use onlooker::Checks;

@@ -8,7 +8,7 @@ use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
 use portreeve::port_pool::{PortGrant, Want, WantedPort};
 use portreeve::profile::Profile;
-use portreeve::registry::{HostVerb, Registry, View};
+use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
 use portreeve::time::Monotonic;
 
@@ -22,7 +22,9 @@ use super::super::sight::{Seen as Sighted, Sight, Subject};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
 use super::super::wire::Heard;
-use super::coverage::{Coverage, Kind, words};
+use super::contact::Contacts;
+use super::coverage::{Coverage, Kind};
+use super::durable::Durable;
 use super::follower::Follower;
 use super::listing::{self, Listing};
 use super::lives::Lives;
@@ -36,6 +38,7 @@ use super::settled::Settled;
 use super::settling::Settling;
 use super::silence::Silence;
 use super::wellness;
+use super::words;
 use super::{Verdict, broken};
 
 /// Everything that is held against a run, and what the run reached.
@@ -56,6 +59,8 @@ pub(crate) struct Checks {
     listing: Listing,
     oracle: Oracle,
     silence: Silence,
+    durable: Durable,
+    contacts: Contacts,
     coverage: Coverage,
     /// Orders of people so far: by this number they are answered.
     persons: u64,
@@ -95,7 +100,12 @@ impl Checks {
             .map(|no| people.service(no).clone())
             .collect();
         let by_name = services.iter().cloned().zip(0..).collect();
-        let by_host = spec.hosts.iter().map(|it| it.name.clone()).zip(0..).collect();
+        let by_host = spec
+            .hosts
+            .iter()
+            .map(|it| it.name.clone())
+            .zip(0..)
+            .collect();
         let ports = spec.services.iter().flat_map(|it| &it.profile.ports);
         let fixed = ports.filter_map(|port| match port.want {
             Want::Fixed(number) => Some(PortRange::single(number)),
@@ -120,6 +130,11 @@ impl Checks {
             listing: Listing::default(),
             oracle: Oracle::default(),
             silence: Silence::default(),
+            durable: Durable::default(),
+            contacts: Contacts::new(
+                spec.hosts.len(),
+                spec.config.silence.map(|it| it.host_grace()),
+            ),
             coverage: Coverage::default(),
             persons: 0,
             starts: 0,
@@ -149,9 +164,14 @@ impl Checks {
     ///
     /// The first promise that does not hold.
     pub(crate) fn after(&mut self, cluster: &Cluster, step: &Step) -> Verdict {
-        self.batches += u64::from(step.wrote.is_some());
-        if let Some(heard) = &step.heard {
-            self.heard(step.at, heard);
+        if let Some((batch, is_taken)) = &step.wrote {
+            self.batches += 1;
+            if *is_taken {
+                self.durable.took(&batch.writes);
+            }
+        }
+        if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
+            self.heard(step.at, asker.host, heard);
         }
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
@@ -174,6 +194,7 @@ impl Checks {
             && cluster.controller().is_up()
         {
             self.listing.due(step.at, table)?;
+            self.listing.nothing_lost(step.at, table)?;
         }
         if step.number.is_multiple_of(SWEEP) {
             self.sweep(cluster)?;
@@ -194,7 +215,8 @@ impl Checks {
         self.settle(cluster, cluster.now())?;
         if self.is_settled {
             self.settled(cluster)?;
-            self.silence.check(self.batches, cluster_revision(cluster))?;
+            self.silence
+                .check(self.batches, cluster_revision(cluster))?;
         }
         let counts = cluster.network().counts();
         let messages = [
@@ -210,15 +232,17 @@ impl Checks {
         Ok(())
     }
 
-    fn heard(&mut self, at: Monotonic, heard: &Heard) {
+    fn heard(&mut self, at: Monotonic, host: HostNo, heard: &Heard) {
         self.coverage.reach(Kind::Question, words::heard(heard));
         self.silence.asked(at, heard);
         match heard {
             Heard::Status(word) => self.listing.told(at, word),
             Heard::Report { told, .. } => {
+                self.contacts.heard(host, at);
                 told.iter().for_each(|word| self.listing.told(at, word));
             }
-            Heard::Lease | Heard::Wanted | Heard::Shutdown => {}
+            Heard::Lease => self.contacts.heard(host, at),
+            Heard::Wanted | Heard::Shutdown => {}
         }
     }
 
@@ -237,10 +261,16 @@ impl Checks {
                 let person = self.persons;
                 self.persons += 1;
                 if let Some((service, meaning)) = self.meaning(act) {
+                    self.restarts.asked(&self.services[service]);
                     self.oracle.asked(person, service, meaning);
+                }
+                if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
+                    self.contacts.declared(*no);
                 }
             }
             Act::Host(host, act) => self.befell(*host, act),
+            // On whichever host it is.
+            Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.oracle.is_set_back();
                 self.lives.forsake_all();
@@ -250,7 +280,10 @@ impl Checks {
                 }
             }
             // What it took in at once then was not seen.
-            Act::Controller(ControllerAct::Continued) | Act::Heal => self.listing.begin(),
+            Act::Controller(ControllerAct::Continued) | Act::Heal => {
+                self.listing.begin();
+                self.contacts.begin(at);
+            }
             Act::Controller(_) | Act::Network(_) | Act::Disk(_) => {}
         }
     }
@@ -310,6 +343,8 @@ impl Checks {
             self.stand = None;
             self.revisions.begin();
             self.listing.begin();
+            self.contacts.begin(cluster.now());
+            self.durable.begin(cluster.controller().store().kept());
         }
     }
 
@@ -330,8 +365,10 @@ impl Checks {
                 Outcome::Unreachable => self.oracle.answered(person.0, None),
                 Outcome::Lost => self.oracle.lost(person.0),
             }
-            if let (PersonAct::Host(no, HostVerb::Down { fenced: true }), Outcome::Done(_) | Outcome::Lost) =
-                (act, outcome)
+            if let (
+                PersonAct::Host(no, HostVerb::Down { fenced: true }),
+                Outcome::Done(_) | Outcome::Lost,
+            ) = (act, outcome)
             {
                 let host = &mut self.hosts[*no];
                 let living = host.living.iter().map(|it| it.name.clone());
@@ -362,7 +399,9 @@ impl Checks {
     fn stands(&self, cluster: &Cluster) -> Option<Stand> {
         let controller = cluster.controller();
         let registry = controller.registry()?;
-        let is_due = controller.next_deadline().is_some_and(|due| due <= cluster.now());
+        let is_due = controller
+            .next_deadline()
+            .is_some_and(|due| due <= cluster.now());
         Some(Stand {
             view: Arc::clone(controller.view()?),
             revision: registry.revision(),
@@ -418,11 +457,16 @@ impl Checks {
         if living == watch.living {
             return Ok(());
         }
-        watch.living = living;
+        let before = std::mem::replace(&mut watch.living, living);
+        for life in &watch.living {
+            if before.iter().all(|it| it.name != life.name) {
+                self.durable.check_begun(&life.name)?;
+            }
+        }
         let name = &self.spec.hosts[no].name;
         self.lives.check(no, name.as_str(), &watch.living)?;
         match cluster.controller().registry() {
-            Some(registry) => self.look_at_numbers(registry, no, cluster.now()),
+            Some(registry) => self.look_at_numbers(registry, None, no, cluster.now()),
             None => {
                 watch.numbers.remember(&[], &watch.living);
                 Ok(())
@@ -430,7 +474,13 @@ impl Checks {
         }
     }
 
-    fn look_at_numbers(&mut self, registry: &Registry, no: HostNo, now: Monotonic) -> Verdict {
+    fn look_at_numbers(
+        &mut self,
+        registry: &Registry,
+        table: Option<&EndpointTable>,
+        no: HostNo,
+        now: Monotonic,
+    ) -> Verdict {
         let name = &self.spec.hosts[no].name;
         let watch = &mut self.hosts[no];
         let placed: Vec<Placed> = registry
@@ -439,8 +489,14 @@ impl Checks {
                 name: it.name,
                 id: it.id,
                 grant: PortGrant::clone(it.grant),
+                is_stopping: it.want == Wanted::Stop,
             })
             .collect();
+        if let Some(table) = table {
+            for one in placed.iter().filter(|it| it.is_stopping) {
+                listing::not_listed(table, &one.name)?;
+            }
+        }
         let Some(pool) = registry.pool_audit(name) else {
             watch.numbers.remember(&placed, &watch.living);
             watch.rests.forget();
@@ -470,15 +526,20 @@ impl Checks {
         })
     }
 
-    fn look_at_controller(&mut self, cluster: &Cluster, registry: &Registry, step: &Step) -> Verdict {
+    fn look_at_controller(
+        &mut self,
+        cluster: &Cluster,
+        registry: &Registry,
+        step: &Step,
+    ) -> Verdict {
         let count = self.hosts.len();
         let all = 0..if count <= ALL_HOSTS { count } else { 0 };
         for no in all {
-            self.look_at_numbers(registry, no, step.at)?;
+            self.look_at_numbers(registry, cluster.controller().table(), no, step.at)?;
         }
         if count > ALL_HOSTS {
             let turn = usize::try_from(step.number).unwrap_or(0) % count;
-            self.look_at_numbers(registry, turn, step.at)?;
+            self.look_at_numbers(registry, cluster.controller().table(), turn, step.at)?;
         }
         if let Some(table) = cluster.controller().table() {
             self.read(table, registry, step.at)?;
@@ -486,7 +547,7 @@ impl Checks {
         if let Some(view) = cluster.controller().view() {
             let is_same = self.view.as_ref().is_some_and(|it| Arc::ptr_eq(it, view));
             if !is_same {
-                self.follow_view(view);
+                self.follow_view(view, step.at)?;
                 self.view = Some(Arc::clone(view));
             }
             if std::mem::take(&mut self.is_new) {
@@ -553,32 +614,38 @@ impl Checks {
     }
 
     /// What people read changed.
-    fn follow_view(&mut self, view: &View) {
+    fn follow_view(&mut self, view: &View, now: Monotonic) -> Verdict {
         for (name, no) in &self.by_host {
             let host = view.hosts.get(name);
             let state = host.map_or("not known", |it| words::host(&it.state));
             self.coverage.reach(Kind::Host, state);
+            self.contacts
+                .check(*no, name.as_str(), state == "lost", now)?;
+            self.listing.host(now, name, state == "lost");
             if matches!(state, "lost" | "not known") {
                 self.lives.lose(*no);
             } else {
                 self.lives.find(*no);
             }
         }
-        if self.services.len() > ALL_HOSTS {
-            return;
-        }
         for service in view.services.values() {
-            let before = self.view.as_ref().and_then(|it| it.services.get(&service.service));
+            let before = self
+                .view
+                .as_ref()
+                .and_then(|it| it.services.get(&service.service));
             if before.is_some_and(|before| Arc::ptr_eq(before, service)) {
                 continue;
             }
+            self.durable.check(service)?;
             for replica in &service.replicas {
-                self.coverage.reach(Kind::Replica, words::replica(&replica.state));
+                self.coverage
+                    .reach(Kind::Replica, words::replica(&replica.state));
                 for cause in replica.reason_sums.iter().flat_map(|it| &it.causes) {
                     self.coverage.reach(Kind::Cause, words::cause(&cause.code));
                 }
             }
         }
+        Ok(())
     }
 
     /// Looks at everything.
@@ -591,7 +658,7 @@ impl Checks {
             listing::apart(table)?;
         }
         for no in 0..self.hosts.len() {
-            self.look_at_numbers(registry, no, cluster.now())?;
+            self.look_at_numbers(registry, controller.table(), no, cluster.now())?;
         }
         if let Some(view) = controller.view() {
             for no in 0..self.services.len() {
@@ -600,12 +667,17 @@ impl Checks {
             let is_known = |name: &ReplicaName| view.services.contains_key(&name.service);
             self.listing.keep(is_known);
         }
-        let is_due = controller.next_deadline().is_some_and(|due| due <= cluster.now());
+        let is_due = controller
+            .next_deadline()
+            .is_some_and(|due| due <= cluster.now());
         if controller.is_up()
             && !is_due
             && let Some((name, host)) = registry.overlooked()
         {
-            let text = format!("{name} waits, and {host} would take it at {} ms", cluster.now().as_millis());
+            let text = format!(
+                "{name} waits, and {host} would take it at {} ms",
+                cluster.now().as_millis()
+            );
             return broken("nobody waits for what is there", text);
         }
         Ok(())
@@ -622,7 +694,8 @@ impl Checks {
         self.settled(cluster)?;
         self.is_settled = true;
         if wellness::is_at_rest(&self.spec) {
-            self.silence.begin(now, self.batches, cluster_revision(cluster));
+            self.silence
+                .begin(now, self.batches, cluster_revision(cluster));
         }
         Ok(())
     }
@@ -656,7 +729,7 @@ fn touched(step: &Step, hosts: usize) -> std::ops::Range<HostNo> {
     match (&step.handed, step.actor) {
         (Handed::Reply(asker), _) => one(asker.host),
         (Handed::Act(Act::Host(no, _)), _) => one(*no),
-        (Handed::Act(Act::Heal), _) => 0..hosts,
+        (Handed::Act(Act::Heal | Act::HostOf(..)), _) => 0..hosts,
         (Handed::Due, Actor::Host(no)) => one(no),
         _ => 0..0,
     }

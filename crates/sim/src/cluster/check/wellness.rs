@@ -19,7 +19,7 @@ pub(crate) fn is_at_rest(spec: &Spec) -> bool {
 }
 
 fn is_well_by(scripts: &Scripts) -> bool {
-    scripts.all().all(is_well_in)
+    scripts.each().all(is_well_in)
 }
 
 fn is_well_in(script: &RunScript) -> bool {

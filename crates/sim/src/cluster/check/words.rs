@@ -10,7 +10,7 @@ use super::super::wire::Heard;
 pub(super) const fn act(act: &Act) -> &'static str {
     match act {
         Act::Person(act) => person(act),
-        Act::Host(_, act) => befalls(act),
+        Act::Host(_, act) | Act::HostOf(_, act) => befalls(act),
         Act::Controller(act) => controller(act),
         Act::Network(_) => "network changes",
         Act::Disk(_) => "disk changes",
@@ -170,8 +170,14 @@ pub(super) const fn heard(heard: &Heard) -> &'static str {
     }
 }
 
-pub(super) const QUESTIONS: &[&str] =
-    &["report", "full report", "lease", "shutdown", "wanted", "status"];
+pub(super) const QUESTIONS: &[&str] = &[
+    "report",
+    "full report",
+    "lease",
+    "shutdown",
+    "wanted",
+    "status",
+];
 
 pub(super) const MESSAGES: &[&str] = &["arrived", "lost", "cut off", "doubled", "held back"];
 
@@ -252,8 +258,13 @@ pub(super) const fn endpoint(state: EndpointState) -> &'static str {
     }
 }
 
-pub(super) const ENDPOINTS: &[&str] =
-    &["ready", "not ready", "serving", "unconfirmed", "terminating"];
+pub(super) const ENDPOINTS: &[&str] = &[
+    "ready",
+    "not ready",
+    "serving",
+    "unconfirmed",
+    "terminating",
+];
 
 /// One of these, or that it is none of them.
 fn one_of(all: &[&'static str], word: &str) -> &'static str {
