@@ -351,6 +351,8 @@ impl File<'_> {
                 "stop-by-hand"
             }
             HostAct::WorkerRestart(_) => "restart-by-hand",
+            // No script asks for it of one host alone.
+            HostAct::Heals => "heal",
             HostAct::DiskFull(true) => "disk-full",
             HostAct::DiskFull(false) => "disk-free",
             HostAct::StrangerTakes(port) => {
