@@ -446,7 +446,7 @@ impl Checks {
     fn look_at_host(&mut self, cluster: &Cluster, no: HostNo) -> Verdict {
         let host = &cluster.hosts()[no];
         let living: Vec<Life> = host
-            .living()
+            .living(cluster.now())
             .map(|it| Life {
                 name: it.name.clone(),
                 run: it.run,
