@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom tsan external long fix abi sim bench bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan external long fix abi sim seeds mutations bench bench-server bench-controller \
 	release install install-plugin uninstall
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
@@ -38,12 +38,13 @@ loom:
 tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
-# What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
+# What needs Debian packages, real daemons or minutes (a minute of fresh seeds; end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; a million operations on the allocator; the worker's tests on each rung that holds processes; the
 # plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
 # what it skips.
 external: loom
 	.ci/install-packages
+	$(MAKE) seeds LASTS=$(or $(LASTS),60s)
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
@@ -62,6 +63,7 @@ external: loom
 long:
 	.ci/install-packages
 	PROPTEST_CASES=20000 PORTREEVE_SCRIPTS=1000000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
+	$(MAKE) seeds LASTS=60m
 
 fix:
 	$(CARGO) fmt --all
@@ -71,9 +73,19 @@ fix:
 abi:
 	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
 
-# Plays the shipped scenarios and the examples of docs/supervision.md.
+# Plays the shipped scenarios and the examples of the docs, then tries seeds: each is another virtual cluster with a mix of
+# faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute.
 sim:
 	$(CARGO) test -p portreeve-sim --locked
+	$(MAKE) seeds
+
+seeds:
+	$(CARGO) run --quiet --profile sim -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
+
+# Shows that the seeds find faults: each patch of crates/sim/mutations breaks one decision, and is to be found.
+mutations:
+	crates/sim/mutations/run
 
 # Prints how costs grow, then target, measured and verdict for each row of performance.md that is built; leaves both as
 # bench-growth.json and bench-rows.json in the target folder. PORTREEVE_ROWS=1,5,growth measures these alone.

@@ -66,6 +66,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod allocator;
+pub mod attendance;
 pub mod commit;
 pub mod endpoints;
 pub mod host_addr;

@@ -19,7 +19,7 @@ use std::process::Command;
 use source::{code, rooms_used, words};
 
 /// Which rooms of the core a room may use. Everybody may use the vocabulary.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("port", &[]),
     ("identity", &[]),
     ("time", &[]),
@@ -35,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("profile", &["port_pool", "supervision"]),
     ("variables", &["profile", "port_pool", "supervision"]),
     ("residency", &["supervision"]),
+    ("attendance", &["supervision", "residency"]),
     (
         "registry",
         &[

@@ -15,7 +15,7 @@ pub struct Orders {
     /// Whether the host must tell everything before it begins anything of this.
     pub report_first: bool,
     /// What is wanted, by service and index.
-    pub replicas: Vec<Desired>,
+    pub replicas: Arc<[Desired]>,
 }
 
 /// One host's desk. It holds state, not messages: an agent that comes late finds the newest set. Only errands (`E`,
@@ -97,7 +97,7 @@ impl<E> Desk<E> {
     #[must_use]
     pub fn was_told_of(&self, speaker: &Speaker) -> bool {
         let name = &speaker.name;
-        let mut replicas = self.orders.iter().flat_map(|orders| &orders.replicas);
+        let mut replicas = self.orders.iter().flat_map(|orders| orders.replicas.iter());
         replicas.any(|desired| {
             (desired.service_id, desired.index, desired.incarnation)
                 == (speaker.service_id, name.index, name.incarnation)
@@ -126,6 +126,13 @@ impl<E> Handout<E> {
     pub fn replicas(&self) -> &[Desired] {
         self.orders.as_ref().map_or(&[], |orders| &orders.replicas)
     }
+
+    /// The same, shared for as long as somebody keeps it.
+    #[must_use]
+    pub fn shared_replicas(&self) -> Arc<[Desired]> {
+        let orders = self.orders.as_ref();
+        orders.map_or_else(Arc::default, |orders| Arc::clone(&orders.replicas))
+    }
 }
 
 #[cfg(test)]
@@ -136,7 +143,7 @@ mod tests {
         Arc::new(Orders {
             revision,
             report_first: false,
-            replicas: Vec::new(),
+            replicas: Arc::default(),
         })
     }
 

@@ -246,6 +246,14 @@ impl<C, T> Rounds<C, T> {
         }
     }
 
+    /// Of a driver that dies, whoever waits for a word of it: those with commands, and those who told something.
+    #[must_use]
+    pub fn break_off(self) -> (Vec<C>, Vec<T>) {
+        let told = [self.taken_in, self.with_store, self.behind];
+        let commands = self.tickets.into_values();
+        (commands.collect(), told.into_iter().flatten().collect())
+    }
+
     /// The registry, for questions that change nothing.
     #[must_use]
     pub const fn registry(&self) -> &Registry {
@@ -335,7 +343,7 @@ impl<C, T> Rounds<C, T> {
             let orders = Arc::new(Orders {
                 revision,
                 report_first,
-                replicas,
+                replicas: replicas.into(),
             });
             out.push(Step::Order { host, orders });
         }

@@ -70,7 +70,9 @@ impl Silence {
         self.host_grace
     }
 
-    pub(super) const fn suspects(&self) -> Suspects {
+    /// What becomes of the endpoints of a suspect host.
+    #[must_use]
+    pub const fn suspects(&self) -> Suspects {
         self.suspects
     }
 }

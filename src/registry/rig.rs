@@ -20,8 +20,8 @@ use super::{
 /// 2023-11-14, in milliseconds.
 const START: u64 = 1_700_000_000_000;
 
-pub(super) struct Rig {
-    pub(super) registry: Registry,
+pub(crate) struct Rig {
+    pub(crate) registry: Registry,
     pub(super) store: MemoryStore,
     pub(super) now: Now,
     /// Every effect but commits, in order.
@@ -38,7 +38,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::on(MemoryStore::default())
     }
 
@@ -194,7 +194,7 @@ impl Rig {
         self.ask_as(&alice(), command)
     }
 
-    pub(super) fn submit(&mut self, toml: &str) -> Result<Answer, Refusal> {
+    pub(crate) fn submit(&mut self, toml: &str) -> Result<Answer, Refusal> {
         self.ask(submission(toml, false))
     }
 
@@ -203,7 +203,7 @@ impl Rig {
     }
 
     /// The host joins, or tells everything again, with what it runs.
-    pub(super) fn join(&mut self, host: &str) {
+    pub(crate) fn join(&mut self, host: &str) {
         let facts = self.facts(host);
         self.tell(Input::HostReport(facts));
     }
@@ -512,7 +512,7 @@ pub(crate) fn exit(code: i32) -> Reason {
     Reason::Exit(ExitStatus::Code(code))
 }
 
-pub(super) fn failure(reason: Reason, run: u32) -> Failure {
+pub(crate) fn failure(reason: Reason, run: u32) -> Failure {
     Failure {
         reason,
         exit: None,

@@ -20,6 +20,8 @@ use nix::libc;
 use portreeve::residency::Pace;
 use portreeve::time::Monotonic;
 
+pub use portreeve::attendance::Contact;
+
 /// The most probes by a command that run at once on one host.
 pub const MOST_COMMAND_PROBES: u32 = 64;
 
@@ -36,20 +38,6 @@ pub struct Tallies {
     pub shortages: u64,
     /// The error number of the last shortage.
     pub last_shortage: i32,
-}
-
-/// When the controller last heard of this host for sure, and how long it forgives silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contact {
-    /// When the lease was sent that the controller acknowledged last, by CLOCK_MONOTONIC.
-    pub at: Monotonic,
-    /// From then on; in whole milliseconds, more than zero and at most [`Contact::LONGEST`].
-    pub grace: Duration,
-}
-
-impl Contact {
-    /// A longer grace is no configuration but damage.
-    pub const LONGEST: Duration = Duration::from_hours(24 * 366);
 }
 
 /// What a worker notes.

@@ -4,17 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use portreeve::commit::{Front, Speaker, Terms, Unheard};
+use portreeve::commit::{Front, Terms};
 use portreeve::endpoints::Watcher;
-use portreeve::identity::{HostName, ServiceName};
+use portreeve::identity::ServiceName;
 use portreeve::registry::{ServiceView, View};
 use portreeve::rights::Caller;
-use portreeve::time::Now;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
-use crate::clock;
 use crate::driver::Shown;
 use crate::limits::Limits;
 use crate::meters::Meters;
@@ -75,23 +73,6 @@ impl App {
         name: &ServiceName,
     ) -> Result<Arc<ServiceView>, Refused> {
         visible_in(&self.shown.view.borrow(), caller, name)
-    }
-
-    /// Has the front listen to somebody.
-    pub(crate) fn hear<T>(
-        &self,
-        listen: impl FnOnce(&mut Front, Now, &View) -> Result<T, Unheard>,
-    ) -> Result<T, Refused> {
-        let view = Arc::clone(&self.shown.view.borrow());
-        let heard = listen(&mut self.front.lock(), clock::now(), &view);
-        heard.map_err(Refused::from)
-    }
-
-    /// Where the incarnation that a worker speaks for is.
-    pub(crate) fn place_of(&self, speaker: &Speaker) -> Result<HostName, Refused> {
-        let view = Arc::clone(&self.shown.view.borrow());
-        let place = speaker.place(&view, |speaker| self.shown.desks.told_of(speaker));
-        place.map_err(Refused::from)
     }
 
     /// Looks until there is something to say, again after each ring of `bell`, for as long as the asker

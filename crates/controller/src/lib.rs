@@ -27,6 +27,7 @@ mod backup;
 mod clock;
 mod data_dir;
 mod desk;
+mod door;
 mod driver;
 mod impatient;
 mod limits;
@@ -50,6 +51,7 @@ mod vital;
 mod watch;
 
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
+pub use door::{Door, Wanted};
 pub use limits::raise_open_files;
 pub use limits_file::LimitsError;
 pub use start_error::StartError;
@@ -253,6 +255,12 @@ impl Controller {
         self.app.shown.commits.load(Ordering::Relaxed)
     }
 
+    /// A way in for hosts and people that live in this process. It has to be gone before the data directory is free.
+    #[must_use]
+    pub fn door(&self) -> Door {
+        Door::of(Arc::clone(&self.app))
+    }
+
     /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
     /// written, and neither socket nor lock is left. Services go on.
     pub async fn stop(mut self) {
@@ -366,6 +374,7 @@ mod tests {
     mod backup;
     mod conditions;
     mod described;
+    mod door;
     mod epoch;
     mod golden;
     mod host_orders;

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use portreeve::identity::HostName;
 use portreeve::supervision::{Final, Report};
+use portreeve::time::{Monotonic, Spelled};
 
+use crate::outcome::{Outcome, ServiceOutcome};
+use crate::play::Played;
 use crate::timeline::{Entry, What};
 
 /// So many of one kind within a second are told one by one.
@@ -60,6 +64,95 @@ pub fn brief(timeline: &[Entry]) -> Vec<Line<'_>> {
         lines.extend(told.into_iter().map(line));
     }
     lines
+}
+
+/// What mattered of a run, and where everything stands at the end: what `portreeve sim FILE` prints.
+#[must_use]
+pub fn account(played: &Played) -> String {
+    let lines = brief(&played.timeline).into_iter();
+    let lines: String = lines.map(|line| format!("{line}\n")).collect();
+    let end = if played.outcomes.len() <= FEW_REPLICAS {
+        replicas(&played.outcomes)
+    } else {
+        services(&played.services)
+    };
+    let span = played.ended.since(Monotonic::default());
+    format!(
+        "{}\n{lines}\nafter {}:\n{end}",
+        Entry::HEADING,
+        Spelled(span)
+    )
+}
+
+/// So many replicas are told one by one at the end, else services.
+const FEW_REPLICAS: usize = 20;
+
+fn replicas(outcomes: &[Outcome]) -> String {
+    let row = |one: &Outcome| {
+        [
+            format!("{}/{}", one.service.label(), one.replica),
+            one.host.as_ref().map_or("-", HostName::as_str).to_owned(),
+            one.state.clone(),
+            one.runs.to_string(),
+            one.restarts.to_string(),
+            Spelled(one.ready_for).to_string(),
+            one.reason.clone().unwrap_or_default(),
+        ]
+    };
+    let heading = [
+        "REPLICA",
+        "HOST",
+        "STATE",
+        "RUNS",
+        "RESTARTS",
+        "READY FOR",
+        "WHY",
+    ];
+    aligned(heading, outcomes.iter().map(row))
+}
+
+fn services(outcomes: &[ServiceOutcome]) -> String {
+    let row = |one: &ServiceOutcome| {
+        [
+            one.service.to_string(),
+            one.state.clone(),
+            format!("{} of {}", one.listed, one.desired),
+            one.fewest
+                .map_or("-".to_owned(), |fewest| fewest.to_string()),
+            one.placements.to_string(),
+            one.restarts.to_string(),
+            one.gave_up.to_string(),
+            one.waits_for.clone().unwrap_or_default(),
+        ]
+    };
+    let heading = [
+        "SERVICE",
+        "STATE",
+        "LISTED",
+        "FEWEST",
+        "PLACED",
+        "RESTARTS",
+        "GAVE UP",
+        "WAITS FOR",
+    ];
+    aligned(heading, outcomes.iter().map(row))
+}
+
+/// Columns, each as wide as its widest cell.
+fn aligned<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut all = vec![heading.map(str::to_owned)];
+    all.extend(rows);
+    let width = |column: usize| {
+        let cells = all.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(&widths);
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}  "));
+        format!("{}\n", cells.collect::<String>().trim_end())
+    };
+    all.iter().map(line).collect()
 }
 
 /// Whether somebody who asks what became of a service wants to know it.

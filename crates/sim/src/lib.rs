@@ -46,7 +46,7 @@ pub mod swarm;
 mod timeline;
 mod world;
 
-pub use brief::{Line, brief};
+pub use brief::{Line, account, brief};
 pub use expectation::Unmet;
 pub use outcome::{Outcome, ServiceOutcome};
 pub use play::{PlayError, Played, Progress, play, play_with};

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Context;
+use portreeve::attendance::Ended;
 use portreeve::registry::Want;
 use portreeve::supervision::{ExitStatus, State, Status};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerCommand};
@@ -17,7 +18,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::backend::ShimProgram;
-use crate::driver::Ended;
 use crate::limits::Limits;
 use crate::orders::Order;
 use crate::uplink;

@@ -3,53 +3,31 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use portreeve::identity::Run;
+use portreeve::attendance::Stranger;
 use portreeve::port::{Port, PortName, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::{DeclaredPort, ListenerOwner};
-use portreeve::supervision::Event;
 use portreeve_api::sockets::{self, Listener, Side};
 use socket2::{Domain, Socket, Type};
 
 use crate::probe::owner::{Ownership, Root, holder, ownership};
 
-/// A granted number that a stranger has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Conflict {
-    port: Port,
-    protocol: Protocol,
-    pid: Option<u32>,
-    comm: Option<String>,
-}
-
-impl Conflict {
-    fn new(port: Port, side: Side, listener: Option<&Listener>) -> Self {
-        let holder = listener.and_then(|one| holder(one.inode));
-        Self {
-            port,
-            protocol: match side {
-                Side::Tcp => Protocol::Tcp,
-                Side::Udp => Protocol::Udp,
-            },
-            pid: holder.as_ref().map(|one| one.pid),
-            comm: holder.and_then(|one| one.comm),
-        }
-    }
-
-    /// What the machine is told in place of `Spawned` or `Exited`.
-    pub(crate) fn event(self, run: Run) -> Event {
-        Event::PortConflict {
-            run,
-            port: self.port,
-            protocol: self.protocol,
-            pid: self.pid,
-            comm: self.comm,
-        }
+/// A granted number and who has it.
+fn stranger(port: Port, side: Side, listener: Option<&Listener>) -> Stranger {
+    let holder = listener.and_then(|one| holder(one.inode));
+    Stranger {
+        port,
+        protocol: match side {
+            Side::Tcp => Protocol::Tcp,
+            Side::Udp => Protocol::Udp,
+        },
+        pid: holder.as_ref().map(|one| one.pid),
+        comm: holder.and_then(|one| one.comm),
     }
 }
 
 /// Looks at every granted number while no process of the replica is left: whoever listens is a stranger.
-pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
+pub(crate) fn before_start(grant: &PortGrant) -> Option<Stranger> {
     let listeners = Listeners::on(grant);
     numbers(grant).find_map(|(number, side)| {
         // Who shares a number by SO_REUSEPORT is no hindrance to a bind, but takes half of what comes.
@@ -57,7 +35,7 @@ pub(crate) fn before_start(grant: &PortGrant) -> Option<Conflict> {
         if listener.is_none() && is_bindable(number, side) {
             return None;
         }
-        Some(Conflict::new(number, side, listener.as_ref()))
+        Some(stranger(number, side, listener.as_ref()))
     })
 }
 
@@ -66,7 +44,7 @@ pub(crate) fn at_exit(
     grant: &PortGrant,
     ports: &[DeclaredPort],
     root: Option<&Root>,
-) -> Option<Conflict> {
+) -> Option<Stranger> {
     let owner = |name: &PortName| {
         let declared = ports.iter().find(|port| port.name == *name);
         declared.map_or(ListenerOwner::Run, |port| port.owner)
@@ -76,12 +54,12 @@ pub(crate) fn at_exit(
         let owner = owner(&granted.name);
         sides(granted).find_map(|(number, side)| {
             let found = listeners.of(side, number);
-            let stranger = found.into_iter().find(|one| match (owner, root) {
+            let other = found.into_iter().find(|one| match (owner, root) {
                 // Nothing of the run is left, so nothing of it listens.
                 (ListenerOwner::Run, None) => true,
                 _ => matches!(ownership(one, owner, root), Ownership::Stranger(_)),
             });
-            stranger.map(|one| Conflict::new(number, side, Some(&one)))
+            other.map(|one| stranger(number, side, Some(&one)))
         })
     })
 }

@@ -9,9 +9,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-use portreeve::supervision::record::{Entry, Recorder};
-use portreeve::supervision::{Effect, Event, Machine, State};
-use portreeve::time::{Monotonic, Now};
+use portreeve::attendance::Attendance;
+use portreeve::supervision::State;
+use portreeve::time::Now;
 use portreeve_api::local::{LogStream, ReplicaFolder};
 
 /// The most bytes of one file.
@@ -19,37 +19,27 @@ const MOST: u64 = 256 << 10;
 /// Left for one turn: a state and the entries that follow it.
 const ONE_TURN: u64 = 32 << 10;
 
-/// Hands events to the machine and writes down what is worth it.
+/// Writes down what happened to the replica, as far as it is worth it.
 pub(crate) struct Journal {
     folder: ReplicaFolder,
-    recorder: Recorder,
-    /// When the replica began.
-    began: Monotonic,
-    entries: Vec<Entry>,
     /// The newer file and its length; `None` before the first write and after one that failed.
     file: Option<(File, u64)>,
 }
 
 impl Journal {
-    pub(crate) fn new(folder: ReplicaFolder, began: Monotonic) -> Self {
-        Self {
-            folder,
-            recorder: Recorder::default(),
-            began,
-            entries: Vec::new(),
-            file: None,
-        }
+    pub(crate) fn new(folder: ReplicaFolder) -> Self {
+        Self { folder, file: None }
     }
 
     /// A turn begins: what follows is told of the machine as it is now.
-    pub(crate) fn turn(&mut self, now: Now, machine: &Machine) {
+    pub(crate) fn turn(&mut self, now: Now, attendance: &mut Attendance) {
         let full = self.file.as_ref().is_some_and(|(_, length)| {
-            let between_runs = machine.state() == State::Backoff;
+            let between_runs = attendance.machine().state() == State::Backoff;
             *length > MOST - ONE_TURN || between_runs && *length > MOST / 2
         });
         if full {
-            self.recorder.count_down(&mut self.entries);
-            self.write();
+            attendance.end_entries();
+            self.write(attendance);
             self.file = None;
             let newer = self.folder.log(LogStream::Events);
             // Without the older place the newer file is begun anew.
@@ -58,43 +48,20 @@ impl Journal {
             }
         }
         if self.file.is_none() {
-            self.entries.clear();
-            let state = self.recorder.state(now, self.began, machine);
-            self.entries.push(state);
+            attendance.begin_entries(now);
         }
-    }
-
-    /// Hands an event over; `text` is what a probe said.
-    pub(crate) fn handle(
-        &mut self,
-        machine: &mut Machine,
-        now: Now,
-        event: Event,
-        text: Option<&str>,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.recorder
-            .handle(machine, now.mono, event, text, effects, &mut self.entries);
-    }
-
-    /// Lets what is due happen.
-    pub(crate) fn on_deadline(
-        &mut self,
-        machine: &mut Machine,
-        now: Now,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.recorder
-            .on_deadline(machine, now.mono, effects, &mut self.entries);
     }
 
     /// Writes what the turn was worth, in one write; nothing if it was worth nothing.
-    pub(crate) fn write(&mut self) {
-        let state_only = self.file.is_none() && self.entries.len() <= 1;
-        if self.entries.is_empty() || state_only {
+    pub(crate) fn write(&mut self, attendance: &mut Attendance) {
+        let Some(entries) = attendance.entries() else {
+            return;
+        };
+        let state_only = self.file.is_none() && entries.len() <= 1;
+        if entries.is_empty() || state_only {
             return;
         }
-        let text: String = self.entries.drain(..).map(|entry| entry.line()).collect();
+        let text: String = entries.drain(..).map(|entry| entry.line()).collect();
         if let Err(cause) = self.append(&text) {
             tracing::warn!("the record of events has a gap: {cause}");
             self.file = None;
@@ -102,9 +69,9 @@ impl Journal {
     }
 
     /// Ends the record with what was only counted.
-    pub(crate) fn end(&mut self) {
-        self.recorder.count_down(&mut self.entries);
-        self.write();
+    pub(crate) fn end(&mut self, attendance: &mut Attendance) {
+        attendance.end_entries();
+        self.write(attendance);
     }
 
     fn append(&mut self, text: &str) -> io::Result<()> {
@@ -133,11 +100,34 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portreeve::attendance::{
+        Beginning, Contact, Found, Happened, MainProcess, Manner, ProcessEvent, Record, Standing,
+        Stranger, Surroundings, Token,
+    };
     use portreeve::identity::Run;
     use portreeve::profile::Profile;
-    use portreeve::supervision::ExitStatus;
+    use portreeve::registry::Want;
     use portreeve::supervision::record::replay;
-    use portreeve::time::WallClock;
+    use portreeve::supervision::{ExitStatus, Machine};
+    use portreeve::time::{Monotonic, WallClock};
+    use std::time::Duration;
+
+    /// A host on which nothing is in the way.
+    struct Empty;
+
+    impl Surroundings for Empty {
+        fn contact(&mut self) -> Option<Contact> {
+            None
+        }
+
+        fn restart_token(&mut self, _: Monotonic, _: Run) -> Token {
+            Token::After(Duration::ZERO)
+        }
+
+        fn stranger_after(&mut self, _: Run) -> Option<Stranger> {
+            None
+        }
+    }
 
     fn at(ms: u64) -> Now {
         Now {
@@ -146,51 +136,82 @@ mod tests {
         }
     }
 
-    fn machine() -> Machine {
+    fn attendance() -> Attendance {
         let text = "name = \"web\"\ncommand = [\"web\"]\n[restart]\ngive_up = \"never\"";
         let profile = Profile::from_toml(text).unwrap().profile;
-        Machine::new(profile.supervision, 1)
+        let standing = Standing {
+            user: (0, "root"),
+            worker_uid: 0,
+            assigned_in: "",
+            boot_id: "",
+            restart_no: 0,
+            host_address: [127, 0, 0, 1].into(),
+            port_addresses: std::collections::BTreeMap::new(),
+        };
+        let record = Record::new(Machine::new(profile.supervision, 1), standing);
+        Attendance::new(at(5).mono, record, Manner::default())
+    }
+
+    /// One turn in which this became of a process; without it, what is due.
+    fn turn(
+        journal: &mut Journal,
+        attendance: &mut Attendance,
+        ms: u64,
+        event: Option<ProcessEvent>,
+    ) {
+        journal.turn(at(ms), attendance);
+        let mut happened = Happened::<()> {
+            processes: event.into_iter().collect(),
+            ..Happened::default()
+        };
+        attendance.turn(at(ms), &mut happened, &mut Empty, &mut Vec::new());
+        journal.write(attendance);
     }
 
     /// One crash and the start after it.
-    fn crash(journal: &mut Journal, machine: &mut Machine, ms: &mut u64) {
-        let mut effects = Vec::new();
-        let run = machine.run();
+    fn crash(journal: &mut Journal, attendance: &mut Attendance, ms: &mut u64) {
+        let run = attendance.run();
+        let process = MainProcess {
+            pid: 1,
+            start_ticks: 1,
+            boot_id: String::new(),
+        };
         let status = ExitStatus::Code(1);
         let due = [
-            Event::Spawned { run },
-            Event::Exited { run, status },
-            Event::GroupEmpty { run },
+            ProcessEvent::Spawned { run, process },
+            ProcessEvent::Exited { run, status },
+            ProcessEvent::GroupEmpty { run },
         ];
         for event in due {
             *ms += 1;
-            journal.turn(at(*ms), machine);
-            journal.handle(machine, at(*ms), event, None, &mut effects);
-            journal.write();
+            turn(journal, attendance, *ms, Some(event));
         }
-        *ms = machine.next_deadline().unwrap().as_millis();
-        journal.turn(at(*ms), machine);
-        journal.on_deadline(machine, at(*ms), &mut effects);
-        journal.write();
+        *ms = attendance.machine().next_deadline().unwrap().as_millis();
+        turn(journal, attendance, *ms, None);
     }
 
-    fn begun(folder: &ReplicaFolder) -> (Journal, Machine, u64) {
-        let mut journal = Journal::new(folder.clone(), at(5).mono);
-        let mut machine = machine();
-        journal.turn(at(5), &machine);
-        let mut effects = Vec::new();
-        journal.handle(&mut machine, at(5), Event::Start, None, &mut effects);
-        journal.write();
-        (journal, machine, 5)
+    fn begun(folder: &ReplicaFolder) -> (Journal, Attendance, u64) {
+        let mut journal = Journal::new(folder.clone());
+        let mut attendance = attendance();
+        journal.turn(at(5), &mut attendance);
+        let beginning = Beginning {
+            unrecorded: 0,
+            found: Found::Nothing,
+            want: Want::Run,
+            restart_no: 0,
+        };
+        attendance.begin::<()>(at(5), beginning, &mut Empty, &mut Vec::new());
+        journal.write(&mut attendance);
+        (journal, attendance, 5)
     }
 
     #[test]
     fn the_record_stays_bounded_and_each_file_can_be_played_alone() {
         let place = tempfile::tempdir().unwrap();
         let folder = ReplicaFolder::at(place.path());
-        let (mut journal, mut machine, mut ms) = begun(&folder);
+        let (mut journal, mut attendance, mut ms) = begun(&folder);
         for _ in 0..2000 {
-            crash(&mut journal, &mut machine, &mut ms);
+            crash(&mut journal, &mut attendance, &mut ms);
         }
         for stream in [LogStream::Events, LogStream::EventsBefore] {
             let text = fs::read_to_string(folder.log(stream)).unwrap();
@@ -207,11 +228,11 @@ mod tests {
         let folder = ReplicaFolder::at(place.path());
         let newer = folder.log(LogStream::Events);
         std::os::unix::fs::symlink("/dev/full", &newer).unwrap();
-        let (mut journal, mut machine, mut ms) = begun(&folder);
-        crash(&mut journal, &mut machine, &mut ms);
-        assert_eq!(machine.run(), Run(2));
+        let (mut journal, mut attendance, mut ms) = begun(&folder);
+        crash(&mut journal, &mut attendance, &mut ms);
+        assert_eq!(attendance.run(), Run(2));
         fs::remove_file(&newer).unwrap();
-        crash(&mut journal, &mut machine, &mut ms);
+        crash(&mut journal, &mut attendance, &mut ms);
         let text = fs::read_to_string(&newer).unwrap();
         let replayed = replay(&text).unwrap();
         assert_eq!(replayed.differences, []);

@@ -5,9 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use portreeve::attendance::{Contact, Token};
 use portreeve::residency::Pace;
 use portreeve::time::Monotonic;
-use portreeve_api::host_limits::{Contact, HostLimits, MOST_COMMAND_PROBES, Note};
+use portreeve_api::host_limits::{HostLimits, MOST_COMMAND_PROBES, Note};
 use tokio::time::Instant;
 
 /// The limits as one worker sees them. A copy is the same limits.
@@ -21,15 +22,6 @@ struct Inside {
     places: Cell<u64>,
     /// The bucket where there is no page.
     pace: RefCell<Pace>,
-}
-
-/// When a service may be started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// At once or after this time; the token is taken.
-    After(Duration),
-    /// Ask again soon: another worker has the bucket in its hands.
-    Busy,
 }
 
 /// A place among the probes of the host that run at once; given back when dropped.
@@ -76,10 +68,10 @@ impl Limits {
     }
 
     /// Takes the token of a service that is started again.
-    pub(crate) fn restart(&self, now: Monotonic) -> Start {
+    pub(crate) fn restart(&self, now: Monotonic) -> Token {
         match self.pace(|pace| pace.restart(now)) {
-            Some(wait) => Start::After(wait),
-            None => Start::Busy,
+            Some(wait) => Token::After(wait),
+            None => Token::Busy,
         }
     }
 
@@ -158,8 +150,6 @@ fn random() -> u32 {
 const SPREAD: Duration = Duration::from_millis(250);
 /// How long until a probe looks for a place again.
 const PLACE_AGAIN: Duration = Duration::from_millis(50);
-/// How long until the bucket is asked again that another worker was changing.
-pub(crate) const BUSY_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +169,7 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO);
         assert_eq!(
             limits.restart(clock::monotonic()),
-            Start::After(Duration::ZERO)
+            Token::After(Duration::ZERO)
         );
         let begun = Instant::now();
         assert!(limits.probe(patience).await.is_none());
@@ -208,7 +198,7 @@ mod tests {
         let limits = Limits::of_process();
         let now = Monotonic::from_millis(1_000_000);
         let waits: Vec<_> = (0..60).map(|_| limits.restart(now)).collect();
-        assert_eq!(waits[0], Start::After(Duration::ZERO));
-        assert_eq!(waits[59], Start::After(Duration::from_millis(950)));
+        assert_eq!(waits[0], Token::After(Duration::ZERO));
+        assert_eq!(waits[59], Token::After(Duration::from_millis(950)));
     }
 }

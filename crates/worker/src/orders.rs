@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use portreeve::attendance;
 use portreeve_api::local::{
-    ReplicaFolder, SocketPath, WorkerAnswer, WorkerCommand, WorkerCounters,
+    ReplicaFolder, SocketPath, Tokens, WorkerAnswer, WorkerCommand, WorkerCounters,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -15,6 +16,21 @@ use tokio::task::JoinSet;
 
 /// A command and where its answer goes.
 pub(crate) type Order = (WorkerCommand, oneshot::Sender<WorkerAnswer>);
+
+/// What a command means to the attendance; the tokens, where it is about those.
+pub(crate) fn order(command: WorkerCommand) -> Result<attendance::Order, Tokens> {
+    use attendance::Order;
+    Ok(match command {
+        WorkerCommand::Want { want, restart_no } => Order::Want { want, restart_no },
+        WorkerCommand::Address { address, ports } => Order::Address { address, ports },
+        WorkerCommand::Renew { tokens } => return Err(tokens),
+        WorkerCommand::Hurry => Order::Hurry,
+        WorkerCommand::Stop { grace } => Order::Stop { grace },
+        WorkerCommand::Leave { why } => Order::Leave { why },
+        WorkerCommand::Restart => Order::Restart,
+        WorkerCommand::Tell => Order::Tell,
+    })
+}
 
 /// The longest command line, in bytes.
 const MAX_LINE: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! The probes in flight, and whether a stall of our own is to blame for a late one.
+//! The probes in flight, as tasks.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -6,8 +6,9 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
+use portreeve::attendance::{Attendance, ProbeEnd};
 use portreeve::identity::Run;
-use portreeve::supervision::{ProbeKind, ProbeNumber, ProbeOutcome, is_stall};
+use portreeve::supervision::{ProbeKind, ProbeNumber};
 use portreeve::time::Monotonic;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -25,22 +26,8 @@ pub(crate) struct Probing {
 
 struct InFlight {
     probe: ProbeNumber,
-    timeout: Duration,
     until: Rc<Cell<Monotonic>>,
-    /// We were not running for a part of it.
-    stalled: bool,
     task: AbortHandle,
-}
-
-/// How a probe ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeEnd {
-    pub(crate) run: Run,
-    pub(crate) kind: ProbeKind,
-    pub(crate) probe: ProbeNumber,
-    pub(crate) outcome: ProbeOutcome,
-    /// What it found, for people.
-    pub(crate) text: String,
 }
 
 impl Probing {
@@ -57,6 +44,7 @@ impl Probing {
     pub(crate) fn start(
         &mut self,
         (run, kind, probe): (Run, ProbeKind, ProbeNumber),
+        #[cfg_attr(not(test), expect(unused_variables, reason = "only a script asks"))]
         timeout: Duration,
         until: Rc<Cell<Monotonic>>,
         task: impl Future<Output = ProbeReport> + 'static,
@@ -77,9 +65,7 @@ impl Probing {
         });
         let in_flight = InFlight {
             probe,
-            timeout,
             until,
-            stalled: false,
             task: task.abort_handle(),
         };
         if let Some(earlier) = self.in_flight.insert(kind, in_flight) {
@@ -99,27 +85,18 @@ impl Probing {
         }
     }
 
-    /// When the first probe in flight should have ended.
-    pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
-        self.in_flight.values().map(|one| one.until.get()).min()
-    }
-
-    /// Notes that a wake-up planned for `planned` came at `now`.
-    pub(crate) fn woke(&mut self, planned: Monotonic, now: Monotonic) {
-        for one in self.in_flight.values_mut() {
-            one.stalled |= is_stall(planned, now, one.timeout);
+    /// Tells when each probe in flight should end: one that waits for its turn, or begins after a wait, moves that.
+    pub(crate) fn plan(&self, attendance: &mut Attendance) {
+        for (kind, one) in &self.in_flight {
+            attendance.expect_probe(*kind, one.probe, one.until.get());
         }
     }
 
-    /// The outcome as it counts: a timeout during a stall of ours says nothing about the service.
-    pub(crate) fn ended(&mut self, end: &ProbeEnd) -> ProbeOutcome {
-        let same = |one: &InFlight| one.probe == end.probe;
-        if !self.in_flight.get(&end.kind).is_some_and(same) {
-            return end.outcome;
-        }
-        match self.in_flight.remove(&end.kind) {
-            Some(one) if one.stalled => end.outcome.after_stall(),
-            _ => end.outcome,
+    /// Forgets a probe that ended.
+    pub(crate) fn ended(&mut self, end: &ProbeEnd) {
+        let in_flight = self.in_flight.get(&end.kind);
+        if in_flight.is_some_and(|one| one.probe == end.probe) {
+            self.in_flight.remove(&end.kind);
         }
     }
 }
@@ -127,7 +104,7 @@ impl Probing {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::rc::Rc;
+    use portreeve::supervision::ProbeOutcome;
 
     /// What a probe of this kind in this run finds now, and after how long; `None`: it hangs.
     pub(crate) type Script = Rc<dyn Fn(Run, ProbeKind) -> Option<(Duration, ProbeOutcome)>>;
@@ -149,55 +126,5 @@ pub(crate) mod tests {
             text: String::new(),
             shortage: None,
         }
-    }
-
-    fn at(ms: u64) -> Monotonic {
-        Monotonic::from_millis(ms)
-    }
-
-    /// A liveness probe with this timeout, begun at 0 and never ending by itself.
-    fn probing(timeout_ms: u64) -> (Probing, ProbeEnd) {
-        let (results, _) = mpsc::unbounded_channel();
-        let mut probing = Probing::new(results);
-        let end = ProbeEnd {
-            run: Run(1),
-            kind: ProbeKind::Liveness,
-            probe: ProbeNumber(1),
-            outcome: ProbeOutcome::Timeout,
-            text: String::new(),
-        };
-        let timeout = Duration::from_millis(timeout_ms);
-        let name = (end.run, end.kind, end.probe);
-        let until = Rc::new(Cell::new(at(timeout_ms)));
-        probing.start(name, timeout, until, std::future::pending());
-        (probing, end)
-    }
-
-    async fn outcome_after_waking(timeout_ms: u64, planned: u64, woke: u64) -> ProbeOutcome {
-        let local = tokio::task::LocalSet::new();
-        local
-            .run_until(async {
-                let (mut probing, end) = probing(timeout_ms);
-                probing.woke(at(planned), at(woke));
-                probing.ended(&end)
-            })
-            .await
-    }
-
-    #[tokio::test]
-    async fn a_timeout_during_our_own_stall_says_nothing() {
-        // supervision 1.3 rule 14
-        use ProbeOutcome::{Inconclusive, Timeout};
-        assert_eq!(outcome_after_waking(3_000, 3_000, 3_001).await, Timeout);
-        assert_eq!(outcome_after_waking(3_000, 3_000, 6_000).await, Timeout);
-        assert_eq!(
-            outcome_after_waking(3_000, 3_000, 6_001).await,
-            Inconclusive
-        );
-        // At most 5 s, however long the timeout.
-        assert_eq!(
-            outcome_after_waking(60_000, 1_000, 6_001).await,
-            Inconclusive
-        );
     }
 }

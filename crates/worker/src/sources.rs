@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use portreeve::supervision::Event;
+use portreeve::attendance::{ProbeEnd, ProcessEvent};
 use portreeve::time::Monotonic;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::BackendEvent;
 use crate::clock::Clock;
 use crate::orders::Order;
-use crate::probing::ProbeEnd;
 
 /// The ends of the channels that lead to a driver.
 pub(crate) struct Sources {
@@ -21,12 +20,12 @@ pub(crate) struct Sources {
     pub(crate) lifeline: Option<oneshot::Receiver<()>>,
 }
 
-/// What happened in one instant, in the order in which it is handled.
+/// What one wake-up found.
 #[derive(Default)]
-pub(crate) struct Happened {
+pub(crate) struct Woken {
     pub(crate) lifeline_ended: bool,
     pub(crate) orders: Vec<Order>,
-    pub(crate) backend: Vec<BackendEvent>,
+    pub(crate) processes: Vec<ProcessEvent>,
     pub(crate) probes: Vec<ProbeEnd>,
 }
 
@@ -34,8 +33,9 @@ impl Sources {
     /// Waits until something happens or `until` has come, then takes everything that is ready.
     ///
     /// With an `until` in the past it only takes what is ready.
-    pub(crate) async fn next(&mut self, until: Option<Monotonic>) -> Happened {
-        let mut happened = Happened::default();
+    pub(crate) async fn next(&mut self, until: Option<Monotonic>) -> Woken {
+        let mut woken = Woken::default();
+        let mut events = Vec::new();
         let wait = until.map(|until| until.since(self.clock.monotonic()));
         let lifeline = async {
             match &mut self.lifeline {
@@ -44,25 +44,25 @@ impl Sources {
             }
         };
         tokio::select! {
-            Some(order) = self.orders.recv() => happened.orders.push(order),
-            Some(event) = self.backend.recv() => happened.backend.push(event),
-            Some(end) = self.probes.recv() => happened.probes.push(end),
-            () = lifeline => happened.lifeline_ended = true,
+            Some(order) = self.orders.recv() => woken.orders.push(order),
+            Some(event) = self.backend.recv() => events.push(event),
+            Some(end) = self.probes.recv() => woken.probes.push(end),
+            () = lifeline => woken.lifeline_ended = true,
             () = sleep(wait) => {}
         }
-        if happened.lifeline_ended {
+        if woken.lifeline_ended {
             self.lifeline = None;
         }
         // Tasks whose descriptors are ready run now, so that what they have is taken before deadlines fire.
         tokio::task::yield_now().await;
         let orders = std::iter::from_fn(|| self.orders.try_recv().ok());
-        happened.orders.extend(orders);
+        woken.orders.extend(orders);
         let backend = std::iter::from_fn(|| self.backend.try_recv().ok());
-        happened.backend.extend(backend);
+        events.extend(backend);
         let probes = std::iter::from_fn(|| self.probes.try_recv().ok());
-        happened.probes.extend(probes);
-        happened.backend.sort_by_key(rank);
-        happened
+        woken.probes.extend(probes);
+        woken.processes = events.into_iter().filter_map(of_process).collect();
+        woken
     }
 }
 
@@ -73,21 +73,11 @@ async fn sleep(wait: Option<Duration>) {
     }
 }
 
-/// The order inside one instant, which is the machine's.
-fn rank(event: &BackendEvent) -> u8 {
+/// A run is adopted before the first turn, and never after.
+fn of_process(event: BackendEvent) -> Option<ProcessEvent> {
     match event {
-        BackendEvent::Adopted { .. } => Event::Start.rank(),
-        BackendEvent::PreExecStarted { run } => Event::PreExecStarted { run: *run }.rank(),
-        // A start that failed stands where one that succeeded does.
-        BackendEvent::Spawned { run, .. }
-        | BackendEvent::SpawnFailed { run, .. }
-        | BackendEvent::Cleared { run } => Event::Spawned { run: *run }.rank(),
-        BackendEvent::Exited { run, status } => Event::Exited {
-            run: *run,
-            status: *status,
-        }
-        .rank(),
-        BackendEvent::GroupEmpty { run } => Event::GroupEmpty { run: *run }.rank(),
+        BackendEvent::Adopted { .. } => None,
+        BackendEvent::Process(event) => Some(event),
     }
 }
 
@@ -98,8 +88,7 @@ mod tests {
     use portreeve::supervision::{ExitStatus, ProbeKind, ProbeNumber, ProbeOutcome};
 
     #[tokio::test]
-    async fn one_wake_up_takes_everything_that_is_ready_in_the_order_of_one_instant() {
-        // supervision 1.1
+    async fn one_wake_up_takes_everything_that_is_ready() {
         let (_orders, orders) = mpsc::channel(1);
         let (backend, events) = mpsc::unbounded_channel();
         let (results, probes) = mpsc::unbounded_channel();
@@ -121,18 +110,18 @@ mod tests {
                 text: String::new(),
             })
             .unwrap();
-        let exited = BackendEvent::Exited { run, status };
-        let empty = BackendEvent::GroupEmpty { run };
-        let failed = BackendEvent::SpawnFailed {
+        let exited = ProcessEvent::Exited { run, status };
+        let empty = ProcessEvent::GroupEmpty { run };
+        let failed = ProcessEvent::SpawnFailed {
             run,
             why: portreeve::supervision::StartFailure::Errno(2),
         };
         for event in [&empty, &exited, &failed] {
-            backend.send(event.clone()).unwrap();
+            backend.send(event.clone().into()).unwrap();
         }
-        let happened = sources.next(Some(Monotonic::default())).await;
-        assert_eq!(happened.backend, [failed, exited, empty]);
-        assert_eq!(happened.probes.len(), 1);
-        assert!(!happened.lifeline_ended);
+        let woken = sources.next(Some(Monotonic::default())).await;
+        assert_eq!(woken.processes, [empty, exited, failed]);
+        assert_eq!(woken.probes.len(), 1);
+        assert!(!woken.lifeline_ended);
     }
 }

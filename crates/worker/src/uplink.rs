@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use http::{Method, StatusCode};
+use portreeve::attendance::{Heard, Next, Telling};
 use portreeve::supervision::{State, Status};
 use portreeve_api::{Client, ClientError};
 use tokio::sync::watch;
 
-/// How long one try may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The wait after a try that failed, at first and at most. The agent tells every newest status itself when
-/// the controller is back, so the longest wait may be long.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+use crate::clock;
 
 /// Sends what `newest` holds to `path` whenever it changes, and again until the controller has it.
 /// Returns when the controller has an end, or the sender of `newest` is gone.
@@ -28,42 +24,49 @@ pub(crate) async fn tell(
     mut token: watch::Receiver<String>,
     messages: Arc<AtomicU64>,
 ) {
+    let mut telling = Telling::default();
     loop {
+        let now = clock::monotonic();
+        let wait = match telling.next(now) {
+            Next::Done => return,
+            Next::Rest => None,
+            Next::At(until) => Some(until.since(now)),
+            Next::Send => {
+                let status = newest.borrow_and_update().clone();
+                let is_end = |status: &Status| matches!(status.state, State::Final(_));
+                telling.sending(status.as_ref().is_some_and(is_end));
+                let heard = match status {
+                    Some(status) => {
+                        messages.fetch_add(1, Ordering::Relaxed);
+                        let token = token.borrow_and_update().clone();
+                        let client = client.clone().with_token(Some(token));
+                        send(&client, &path, &status).await
+                    }
+                    // Nothing happened yet that there would be to tell.
+                    None => Heard::Unknown,
+                };
+                telling.heard(clock::monotonic(), heard, chance());
+                continue;
+            }
+        };
+        let sleep = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            changed = newest.changed() => if changed.is_err() { return },
-            Ok(()) = token.changed() => {}
-        }
-        let mut wait = AGAIN.0;
-        loop {
-            let status = newest.borrow_and_update().clone();
-            let Some(status) = status else { break };
-            messages.fetch_add(1, Ordering::Relaxed);
-            let client = client.clone();
-            let client = client.with_token(Some(token.borrow_and_update().clone()));
-            match send(&client, &path, &status).await {
-                // Nothing follows an end.
-                Ok(()) if matches!(status.state, State::Final(_)) => return,
-                Ok(()) => break,
-                Err(cause) => {
-                    tracing::debug!(
-                        "status {} of run {} not told: {cause}",
-                        status.seq,
-                        status.run
-                    );
-                }
-            }
-            tokio::select! {
-                () = tokio::time::sleep(jittered(wait)) => wait = (wait * 2).min(AGAIN.1),
-                Ok(()) = token.changed() => {}
-            }
-            if newest.has_changed().is_err() {
-                return;
-            }
+            changed = newest.changed() => match changed {
+                Ok(()) => telling.news(),
+                Err(_) => return,
+            },
+            Ok(()) = token.changed() => telling.renewed(),
+            () = sleep => {}
         }
     }
 }
 
-async fn send(client: &Client, path: &str, status: &Status) -> Result<(), ClientError> {
+async fn send(client: &Client, path: &str, status: &Status) -> Heard {
     let body = serde_json::to_vec(status).unwrap_or_default();
     let sent = client
         .send(
@@ -71,21 +74,26 @@ async fn send(client: &Client, path: &str, status: &Status) -> Result<(), Client
             path,
             Some(body.into()),
             "application/json",
-            PATIENCE,
+            Telling::PATIENCE,
         )
         .await;
     match sent {
-        Ok(_) => Ok(()),
-        // The controller does not know this incarnation, any more or yet. The service goes on: only the
-        // wanted set of the host ends it. There is nothing to repeat until something changes.
+        Ok(_) => Heard::Taken,
         Err(ClientError::Refused(problem)) if is_unknown(problem.status) => {
             tracing::warn!(
                 "the controller does not know this replica: {}",
                 problem.detail
             );
-            Ok(())
+            Heard::Unknown
         }
-        Err(cause) => Err(cause),
+        Err(cause) => {
+            tracing::debug!(
+                "status {} of run {} not told: {cause}",
+                status.seq,
+                status.run
+            );
+            Heard::Nothing
+        }
     }
 }
 
@@ -95,8 +103,7 @@ fn is_unknown(status: u16) -> bool {
         .any(|known| known.as_u16() == status)
 }
 
-/// Up to a quarter less, so that the workers of a cluster do not all come at once.
-fn jittered(wait: Duration) -> Duration {
-    let part = getrandom::u32().map_or(0.0, |draw| f64::from(draw) / f64::from(u32::MAX));
-    wait.mul_f64(1.0 - part / 4.0)
+/// Without randomness workers come at once, and nothing worse.
+fn chance() -> u32 {
+    getrandom::u32().unwrap_or_default()
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
-use portreeve::supervision::{ExitStatus, Machine, Reason, Report, StartFailure, Status};
+use portreeve::attendance::{Attendance, Ended, Manner, Record, Standing};
+use portreeve::profile::OnCutOff;
+use portreeve::supervision::{Machine, Report, Status};
 use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
 use portreeve_api::{Client, paths};
 use rustix::fs::FlockOperation;
@@ -18,7 +20,7 @@ use crate::alone::StatusLines;
 use crate::backend::{Mark, ShimBackend, ShimProgram};
 use crate::clock::{self, Clock};
 use crate::containment;
-use crate::driver::{Driver, Ended, Progress};
+use crate::driver::{Driver, Inside};
 use crate::file::{self, Durability};
 use crate::inherited;
 use crate::journal::Journal;
@@ -27,7 +29,6 @@ use crate::limits::Limits;
 use crate::logs;
 use crate::orders::{self, Order};
 use crate::probing::Probing;
-use crate::record::Record;
 use crate::sources::Sources;
 use crate::uplink;
 
@@ -210,15 +211,11 @@ impl Begun {
         (teller, limits): (Teller, Limits),
     ) -> anyhow::Result<Self> {
         let me = ProcessIdentity::of_self().context("/proc cannot be read")?;
-        let record = Record::read(folder).context("machine.json cannot be read")?;
-        let mut record = match record {
-            Some(mut record) => {
-                if record.boot_id != me.boot_id && !record.is_final() {
-                    record.refused = Some(Reason::Exit(ExitStatus::Unknown));
-                    record.process = None;
-                }
-                record
-            }
+        // Nothing may be started without it, for a run may be living.
+        let record: Option<Record> =
+            file::read_json(&folder.machine()).context("machine.json cannot be read")?;
+        let record = match record {
+            Some(record) => record.in_boot(&me.boot_id),
             None => new_record(&assignment, &me.boot_id)?,
         };
         file::write(
@@ -243,7 +240,11 @@ impl Begun {
             prefix: assignment.prefix.clone(),
             token_file: folder.token().to_string_lossy().into_owned(),
         };
-        let began = *record.began.get_or_insert_with(clock::monotonic);
+        let stops = assignment.desired.profile.on_cut_off == OnCutOff::Stop;
+        let manner = Manner {
+            ends_cut_off: stops && limits.are_shared(),
+            ends_with_replica: teller.ends_with_replica(),
+        };
         let clock = Clock::Host;
         let processes = ShimBackend::new(
             assignment.backend,
@@ -256,15 +257,15 @@ impl Begun {
         Ok(Self {
             driver: Driver {
                 clock,
-                journal: Journal::new(folder.clone(), began),
+                journal: Journal::new(folder.clone()),
                 backend: Box::new(processes),
                 probing: Probing::new(send_probe),
                 limits,
                 teller,
-                progress: Progress::default(),
+                inside: Inside::default(),
                 folder: folder.clone(),
                 assignment,
-                record,
+                attendance: Attendance::new(clock::monotonic(), record, manner),
             },
             sources: Sources {
                 clock,
@@ -328,34 +329,16 @@ pub(crate) fn lock(folder: &ReplicaFolder) -> anyhow::Result<File> {
 
 pub(crate) fn new_record(assignment: &Assignment, boot_id: &str) -> anyhow::Result<Record> {
     let seed = getrandom::u64().context("no random numbers")?;
-    Ok(Record {
-        boot_id: boot_id.to_owned(),
-        machine: Machine::new(assignment.desired.profile.supervision.clone(), seed),
-        refused: refusal(assignment, boot_id),
-        restart_no: assignment.desired.restart_no,
+    let desired = &assignment.desired;
+    let standing = Standing {
+        user: (desired.uid, &desired.user),
+        worker_uid: rustix::process::geteuid().as_raw(),
+        assigned_in: &assignment.boot_id,
+        boot_id,
+        restart_no: desired.restart_no,
         host_address: assignment.host_address,
-        address_seen: false,
-        port_addresses: assignment.desired.addresses.clone(),
-        process: None,
-        ready_run: None,
-        status: None,
-        first_failure: None,
-        last_failure: None,
-        began: None,
-        leaving: None,
-    })
-}
-
-/// Why a replica is not run here at all.
-fn refusal(assignment: &Assignment, boot_id: &str) -> Option<Reason> {
-    let (wanted, ours) = (assignment.desired.uid, rustix::process::geteuid().as_raw());
-    if wanted != ours {
-        return Some(Reason::StartFailed(StartFailure::Prepare(format!(
-            "it is to run as {} (uid {wanted}) and its worker runs as uid {ours}; \
-             only an agent that runs as root can run jobs of other users",
-            assignment.desired.user
-        ))));
-    }
-    // What ran before the reboot is lost, and only the controller may place it again.
-    (assignment.boot_id != boot_id).then_some(Reason::Exit(ExitStatus::Unknown))
+        port_addresses: desired.addresses.clone(),
+    };
+    let machine = Machine::new(desired.profile.supervision.clone(), seed);
+    Ok(Record::new(machine, standing))
 }

@@ -9,13 +9,11 @@ use clap::Args;
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::MAX_FILE;
 use portreeve::time::{Monotonic, Spelled};
-use portreeve_sim::{
-    Entry, MAX_SCENARIO, Outcome, Played, Progress, Scenario, ServiceOutcome, brief, play_with,
-};
+use portreeve_sim::{Entry, MAX_SCENARIO, Outcome, Played, Progress, Scenario, account, play_with};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::output::{Format, print, table};
+use crate::output::{Format, print};
 
 /// Play a scenario on virtual time, before a rule meets a real service.
 ///
@@ -179,28 +177,6 @@ impl Told {
     }
 }
 
-/// What mattered, and where everything stands at the end.
-fn account(played: &Played) -> String {
-    let lines = brief(&played.timeline).into_iter();
-    let lines: String = lines.map(|line| format!("{line}\n")).collect();
-    let few = played.outcomes.len() <= FEW;
-    let end = if few {
-        replicas(&played.outcomes)
-    } else {
-        services(&played.services)
-    };
-    let span = played.ended.since(Monotonic::default());
-    format!(
-        "{}\n{lines}\nafter {} ({} steps)\n{end}",
-        Entry::HEADING,
-        Spelled(span),
-        played.steps
-    )
-}
-
-/// So many replicas are told one by one at the end.
-const FEW: usize = 20;
-
 /// The file as far as one of this kind may reach, and one byte more: it may be a device without an end.
 fn text(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -268,55 +244,4 @@ impl<'o> Shown<'o> {
             ready_ms: outcome.ready_for.as_millis(),
         }
     }
-}
-
-fn replicas(outcomes: &[Outcome]) -> String {
-    let row = |one: &Outcome| {
-        vec![
-            format!("{}/{}", one.service.label(), one.replica),
-            one.host.as_ref().map_or("-", HostName::as_str).to_owned(),
-            one.state.clone(),
-            one.runs.to_string(),
-            one.restarts.to_string(),
-            Spelled(one.ready_for).to_string(),
-            one.reason.clone().unwrap_or_default(),
-        ]
-    };
-    let heading = [
-        "REPLICA",
-        "HOST",
-        "STATE",
-        "RUNS",
-        "RESTARTS",
-        "READY FOR",
-        "WHY",
-    ];
-    table(&heading, outcomes.iter().map(row).collect(), None)
-}
-
-fn services(outcomes: &[ServiceOutcome]) -> String {
-    let row = |one: &ServiceOutcome| {
-        vec![
-            one.service.to_string(),
-            one.state.clone(),
-            format!("{} of {}", one.listed, one.desired),
-            one.fewest
-                .map_or("-".to_owned(), |fewest| fewest.to_string()),
-            one.placements.to_string(),
-            one.restarts.to_string(),
-            one.gave_up.to_string(),
-            one.waits_for.clone().unwrap_or_default(),
-        ]
-    };
-    let heading = [
-        "SERVICE",
-        "STATE",
-        "LISTED",
-        "FEWEST",
-        "PLACED",
-        "RESTARTS",
-        "GAVE UP",
-        "WAITS FOR",
-    ];
-    table(&heading, outcomes.iter().map(row).collect(), None)
 }

@@ -87,13 +87,13 @@ fn a_scenario_that_does_not_see_what_it_expects_says_so() {
     assert!(
         wrong
             .stderr
-            .contains("expected: 2s READY\n instead: 1.000 @0 READY"),
+            .contains("expected: 2s READY\n instead: 1.000 @web/0 READY"),
         "{wrong:?}"
     );
     let right = world.profile("scenario.toml", &scenario.replace("2s READY", "1s READY"));
     let timeline = world.ok(&["sim", &right, "--timeline"]);
     assert!(
-        timeline.contains("      1.000        0    1  READY"),
+        timeline.contains("      1.000  web/0           1  READY"),
         "{timeline}"
     );
     let line = world.ok(&["sim", &right, "--timeline", "-o", "json"]);

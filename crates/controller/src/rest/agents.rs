@@ -6,20 +6,19 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
-use portreeve::commit::{self, Desk, Handout, Told};
+use portreeve::commit::{self, Handout};
 use portreeve::identity::Incarnation;
 use portreeve::registry::Desired;
 use portreeve::residency::ReplicaName;
 use portreeve::time::WallClock;
 use portreeve_api::SENT_HEADER;
 use portreeve_api::body::{
-    AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, Lease,
-    LeaseAsk, LogRead,
+    AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, LeaseAsk,
+    LogRead,
 };
 use portreeve_api::local::Tokens;
 
 use crate::app::App;
-use crate::clock;
 use crate::reads::Piece;
 use crate::token::{Bearer, ReplicaToken};
 
@@ -28,7 +27,7 @@ use super::body;
 use super::counters;
 use super::identity::{Asker, Speaker};
 use super::names::Names;
-use super::query::{Hold, Query};
+use super::query::Query;
 use super::refused::Refused;
 
 /// `PUT /hosts/{host}/report`.
@@ -43,8 +42,7 @@ pub(crate) async fn report(
     let host = names.host()?;
     let sent = sent(&request);
     let facts = body::json(request, body::MAX_REPORT).await?;
-    let told = app.hear(|front, now, view| front.report(now, &host, facts, sent, view))?;
-    tell(&app, told).await
+    Ok(json(&app.report(&host, facts, sent).await?))
 }
 
 /// `POST /hosts/{host}/lease`.
@@ -58,9 +56,8 @@ pub(crate) async fn lease(
     counters::count(&app.heard.leases);
     let host = names.host()?;
     let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
-    let agent = agent.as_ref();
-    let told = app.hear(|front, now, view| front.lease(now, host, agent, skew_ms, view))?;
-    tell(&app, told).await
+    let lease = app.lease(host, agent.as_ref(), skew_ms).await?;
+    Ok(json(&lease))
 }
 
 /// `POST /hosts/{host}/shutdown`: answered once it is decided, so that what the agent ends then is told as what it is.
@@ -73,9 +70,7 @@ pub(crate) async fn shutdown(
     asker.agent()?;
     let host = names.host()?;
     let LeaseAsk { agent, .. } = body::json(request, body::MAX).await?;
-    let agent = agent.as_ref();
-    let told = app.hear(|front, now, view| front.shutdown(now, host, agent, view))?;
-    tell(&app, told).await
+    Ok(json(&app.shutdown(host, agent.as_ref()).await?))
 }
 
 /// `GET /hosts/{host}/desired`.
@@ -90,15 +85,7 @@ pub(crate) async fn desired(
     query.end()?;
     asker.agent()?;
     let host = names.host()?;
-    app.hear(|front, now, view| front.asks(now, &host, agent.as_ref(), view))?;
-    let desk = app.shown.desks.of(&host);
-    let mut bell = desk.subscribe();
-    let hold = Hold {
-        since,
-        wait: Desk::<LogRead>::HOLD,
-    };
-    let handout = app.held(hold, &mut bell, || desk.take(since)).await;
-    let handout = handout.unwrap_or_else(|| desk.take_all());
+    let handout = app.desired(&host, agent.as_ref(), since).await?;
     Ok(json(&as_set(&app, handout)))
 }
 
@@ -127,7 +114,7 @@ pub(crate) async fn log_piece(
         bytes,
     };
     if app.reads.answer(&host, number, piece) {
-        return Ok(acknowledged(&app));
+        return Ok(json(&app.acknowledged()));
     }
     let reason = format!("nobody waits for read {number} of {host} any more");
     Err(Refused::new(
@@ -172,29 +159,13 @@ pub(crate) async fn status(
     // Before its status is read: one that nobody knows is not worth it.
     let host = app.place_of(&speaker)?;
     let status = body::json(request, body::MAX).await?;
-    let told = Told::status(clock::wall(), host, speaker, status, sent);
-    tell(&app, told).await
+    Ok(json(&app.status(host, speaker, status, sent).await?))
 }
 
 /// What the sender's clock showed.
 fn sent(request: &Request<Body>) -> Option<WallClock> {
     let sent = request.headers().get(SENT_HEADER)?.to_str().ok()?;
     sent.parse().ok().map(WallClock::from_unix_millis)
-}
-
-async fn tell(app: &App, told: Told) -> Result<Response, Refused> {
-    app.queue.tell(told).await?;
-    Ok(acknowledged(app))
-}
-
-/// Every acknowledgement names the controller's instance, so that a change of it is seen soon.
-fn acknowledged(app: &App) -> Response {
-    json(&Lease {
-        instance: app.instance.clone(),
-        now: Some(clock::wall()),
-        host_grace_ms: u64::try_from(app.terms.host_grace.as_millis()).ok(),
-        period_ms: u64::try_from(app.terms.lease_period.as_millis()).ok(),
-    })
 }
 
 fn as_set(app: &App, handout: Handout<LogRead>) -> DesiredSet {

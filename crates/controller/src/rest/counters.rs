@@ -17,13 +17,13 @@ use super::refused::Refused;
 /// Requests of agents and workers.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    pub(super) statuses: AtomicU64,
-    pub(super) reports: AtomicU64,
-    pub(super) leases: AtomicU64,
+    pub(crate) statuses: AtomicU64,
+    pub(crate) reports: AtomicU64,
+    pub(crate) leases: AtomicU64,
 }
 
 /// Counts one more.
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 

@@ -185,6 +185,12 @@ impl From<Unheard> for Refused {
     }
 }
 
+impl From<Refused> for Box<Problem> {
+    fn from(refused: Refused) -> Self {
+        refused.problem
+    }
+}
+
 impl From<Unacknowledged> for Refused {
     fn from(cause: Unacknowledged) -> Self {
         match cause {

@@ -42,7 +42,7 @@ pub(crate) enum Act {
 }
 
 /// A person's order to the controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PersonAct {
     Submit(ServiceNo),
     /// Submit it with `generation` in its environment: another profile.
@@ -79,6 +79,8 @@ pub(crate) enum HostAct {
     /// The supervisor starts it again, if it is not running.
     AgentStarts,
     WorkerKilled(Whom),
+    /// The next worker of it that starts begins no earlier than then.
+    NextWorkerBegins(Whom, Monotonic),
     WorkerHalted(Whom),
     WorkerContinued(Whom),
     /// Agent or worker dies in the middle of its next turn, after it did this many of the things it would do.
@@ -98,6 +100,9 @@ pub(crate) enum HostAct {
     ClockJumps(i64),
     /// Its address is another one from now on; `None`: it has none.
     AddressBecomes(Option<std::net::IpAddr>),
+    /// Everything that is wrong with it is right again: it boots if it is down, its disk has room, strangers leave, whatever
+    /// stands still goes on, what waits to die in its next turn does not, and its agent starts if it is not running.
+    Heals,
 }
 
 /// A replica of a service on the host, in the incarnation that lives there.

@@ -1,5 +1,7 @@
 //! What an onlooker sees of the cluster: the lines of traces and timelines are made of it.
 
+use std::fmt;
+
 use portreeve::identity::{Incarnation, Run, ServiceName};
 use portreeve::supervision::{ExitStatus, Report};
 use portreeve::time::Monotonic;
@@ -58,4 +60,49 @@ pub(crate) enum Seen {
         listed: u32,
         desired: u32,
     },
+}
+
+/// One line of a trace, without its time.
+impl fmt::Display for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.of, self.what)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replica {
+                service,
+                index,
+                incarnation,
+                run,
+                host,
+            } => write!(f, "{service}/{index}.{incarnation}.{run} on h{host}"),
+            Self::Service(service) => service.fmt(f),
+            Self::Host(no) => write!(f, "h{no}"),
+            Self::Controller => f.write_str("controller"),
+        }
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Report(report) => report.fmt(f),
+            Self::Spawned => f.write_str("spawned"),
+            Self::Term => f.write_str("term"),
+            Self::Kill => f.write_str("kill"),
+            Self::Exited(status) => write!(f, "exited: {status}"),
+            Self::Person(words) => write!(f, "person: {words}"),
+            Self::Worker(what) => write!(f, "worker {what}"),
+            Self::Agent(what) => write!(f, "agent {what}"),
+            Self::Befell(words) | Self::Place(words) => f.write_str(words),
+            Self::Listed {
+                revision,
+                listed,
+                desired,
+            } => write!(f, "listed {listed} of {desired} at revision {revision}"),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What agents, workers and the controller say to each other: the bodies of production without HTTP around them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,4 +88,91 @@ pub(crate) struct WantedOfHost {
     pub(crate) revision: u64,
     pub(crate) report_first: bool,
     pub(crate) replicas: Arc<[Desired]>,
+}
+
+/// A line of a trace: enough to tell two messages apart.
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host,
+            who,
+            life,
+            question,
+        } = self;
+        match who {
+            Who::Agent => write!(f, "h{host} agent {life}.{question}"),
+            Who::Worker(name) => write!(
+                f,
+                "h{host} worker {life}.{question} of {}/{}.{}",
+                name.service, name.index, name.incarnation
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Report(facts) => {
+                let full = if facts.full { "full" } else { "change" };
+                let foreign = facts.foreign.len();
+                write!(f, "report ({full}, {foreign} foreign)")?;
+                for replica in &facts.replicas {
+                    let (name, status) = (replica.name(), Told(&replica.status));
+                    write!(
+                        f,
+                        " {}/{}.{} {status}",
+                        name.service, name.index, name.incarnation
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Lease { skew_ms, .. } => write!(f, "lease (skew {skew_ms:?})"),
+            Self::Shutdown { .. } => f.write_str("shutdown"),
+            Self::Wanted { since, .. } => write!(f, "wanted since {since:?}"),
+            Self::Status { status, .. } => write!(f, "status {}", Told(status)),
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease(lease) => write!(f, "acknowledged by {}", lease.instance),
+            Self::Wanted(wanted) => {
+                let WantedOfHost {
+                    instance,
+                    revision,
+                    report_first,
+                    replicas,
+                } = wanted.as_ref();
+                let first = if *report_first { ", report first" } else { "" };
+                write!(f, "wanted {revision} by {instance}{first}:")?;
+                for desired in replicas.iter() {
+                    let want = desired.want;
+                    let (index, incarnation) = (desired.index, desired.incarnation);
+                    write!(f, " {}/{index}.{incarnation} {want:?}", desired.service)?;
+                }
+                Ok(())
+            }
+            Self::Refused { status, reason } => write!(f, "refused {status}: {reason}"),
+            Self::Unreachable => f.write_str("unreachable"),
+        }
+    }
+}
+
+struct Told<'a>(&'a Status);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Status {
+            run,
+            seq,
+            state,
+            ready,
+            ..
+        } = self.0;
+        let ready = if *ready { " ready" } else { "" };
+        write!(f, "{run}.{seq} {state:?}{ready}")
+    }
 }

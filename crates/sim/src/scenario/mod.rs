@@ -24,6 +24,7 @@ use portreeve::time::Monotonic;
 use crate::cluster::spec::Spec;
 use crate::expectation::Expectations;
 
+pub(crate) use read::BEGIN;
 pub use table::Problem;
 
 /// The longest scenario in bytes.
@@ -35,6 +36,8 @@ pub struct Scenario {
     pub(crate) spec: Arc<Spec>,
     pub(crate) expectations: Expectations,
     pub(crate) alone: Alone,
+    /// Whether it tells of hosts, or of anything else that one replica alone has not.
+    pub(crate) is_of_a_cluster: bool,
 }
 
 /// What happens to replicas wherever they are.
@@ -136,6 +139,11 @@ impl Scripts {
             by_last_run.push((1, RunScript::default()));
         }
         Self { by_last_run }
+    }
+
+    /// Each in its turn.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &RunScript> {
+        self.by_last_run.iter().map(|(_, script)| script)
     }
 
     pub(crate) fn of(&self, run: Run) -> &RunScript {

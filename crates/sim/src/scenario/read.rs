@@ -8,7 +8,7 @@ use portreeve::time::{Monotonic, WallClock};
 use toml::de::DeTable;
 
 use super::names::Names;
-use super::replica_acts::{in_turn, outage, user};
+use super::replica_acts::{befalling, in_turn, outage, user};
 use super::run::run;
 use super::services::{self, Services};
 use super::surroundings::{self, Hosts};
@@ -32,7 +32,7 @@ const MOST_ACTS: usize = 1_000_000;
 const MOST_TOGETHER: usize = 1_000_000;
 const EVER: Duration = Duration::MAX;
 /// What clocks show at the start: 2026-01-01 00:00 UTC.
-const BEGIN: WallClock = WallClock::from_unix_millis(1_767_225_600_000);
+pub(crate) const BEGIN: WallClock = WallClock::from_unix_millis(1_767_225_600_000);
 
 pub(super) fn read(
     text: &str,
@@ -107,7 +107,11 @@ fn scenario(root: &Table<'_, '_>, services: Services) -> Option<Scenario> {
     let config = surroundings::controller(root);
     let runs = runs(root, &names);
     let alone = alone(root, &names, &services);
-    let acts = acts(root, &names, &services, &network, &disk);
+    let mut acts = acts(root, &names, &services, &network, &disk);
+    if services.all.len() == 1 {
+        acts.extend(befalling(&alone, services.all[0].replicas));
+        acts.sort_by_key(|planned| planned.at);
+    }
     let mut workloads = Vec::new();
     for table in root.tables("workload", MOST_TABLES) {
         workloads.extend(workload(&table, &names, services.all.len(), until));
@@ -148,6 +152,10 @@ fn scenario(root: &Table<'_, '_>, services: Services) -> Option<Scenario> {
         spec: Arc::new(spec),
         expectations,
         alone,
+        is_of_a_cluster: ["host", "at", "workload", "network", "disk", "controller"]
+            .iter()
+            .any(|key| root.has(key))
+            || root.is_list("service"),
     })
 }
 

@@ -2,13 +2,15 @@
 //! `[[stranger]]`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use portreeve::time::Monotonic;
 
 use super::names::Names;
 use super::read::moment;
 use super::table::Table;
-use super::{Act, Outage, OutageKind, UserAct};
+use super::{Act, Alone, Outage, OutageKind, UserAct};
+use crate::cluster::act::{self as cluster, HostAct, Planned, StrangerPort, Whom};
 
 pub(super) fn user(table: &Table<'_, '_>, names: &Names) -> Option<UserAct> {
     let at = table.span("at");
@@ -97,4 +99,54 @@ pub(super) fn in_turn(root: &Table<'_, '_>, mut outages: Vec<(usize, Outage)>) -
         }
     }
     outages.into_iter().map(|(_, outage)| outage).collect()
+}
+
+/// The same as acts of the only service, which has so many replicas.
+pub(super) fn befalling(alone: &Alone, replicas: u32) -> Vec<Planned> {
+    let mut acts = Vec::new();
+    let each = |replica: Option<u32>| {
+        let indices = replica.map_or(0..replicas, |index| index..index + 1);
+        indices.map(|index| Whom { service: 0, index })
+    };
+    let mut put = |at, whom, act| {
+        acts.push(Planned {
+            at,
+            act: cluster::Act::HostOf(whom, act),
+        });
+    };
+    for user in &alone.users {
+        for whom in each(user.replica) {
+            let act = match user.act {
+                Act::Stop { grace } => HostAct::WorkerStop(whom, grace),
+                Act::Restart => HostAct::WorkerRestart(whom),
+            };
+            put(user.at, whom, act);
+        }
+    }
+    for outage in &alone.outages {
+        for whom in each(outage.replica) {
+            match outage.kind {
+                OutageKind::Killed => {
+                    // The agent stands still meanwhile, so that no other worker takes over before.
+                    put(outage.from, whom, HostAct::AgentHalted);
+                    put(outage.from, whom, HostAct::WorkerKilled(whom));
+                    put(outage.to, whom, HostAct::AgentContinued);
+                }
+                OutageKind::Stopped => {
+                    put(outage.from, whom, HostAct::WorkerHalted(whom));
+                    put(outage.to, whom, HostAct::WorkerContinued(whom));
+                }
+            }
+        }
+    }
+    for stranger in &alone.strangers {
+        for whom in each(stranger.replica) {
+            let port = StrangerPort::Of(whom);
+            put(stranger.from, whom, HostAct::StrangerTakes(port));
+            if stranger.to < moment(Duration::MAX) {
+                put(stranger.to, whom, HostAct::StrangerLeaves(port));
+            }
+        }
+    }
+    acts
 }

@@ -163,7 +163,8 @@ pub(super) fn controller(root: &Table<'_, '_>) -> Config {
     if let (Err(cause), Some(table)) = (&silence, &table) {
         table.wrong("suspect_after", cause, "");
     }
-    config.silence = silence.ok();
+    // Who writes of no host and no controller tries a rule on a host that is always there.
+    config.silence = silence.ok().filter(|_| root.has("host") || table.is_some());
     config.stale_for = Some(host_grace);
     // A limit is a site's wish; who tries a policy here has none unless it is written.
     config.limits = Limits {

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use portreeve::identity::Incarnation;
 use portreeve::port::{Port, Protocol};
 use portreeve::registry::{DrainPace, HostReplica, HostVerb};
-use portreeve::time::Monotonic;
 
 use super::names::Names;
 use super::read::moment;
@@ -584,17 +583,4 @@ fn address(table: &Table<'_, '_>) -> Option<Option<IpAddr>> {
             None
         }
     }
-}
-
-/// Both sides of an outage of a worker: the agent stands still meanwhile, so that no other worker takes over.
-pub(super) fn away(whom: Whom, from: Monotonic, to: Monotonic) -> [Planned; 3] {
-    let act = |at, act| Planned {
-        at,
-        act: Act::HostOf(whom, act),
-    };
-    [
-        act(from, HostAct::AgentHalted),
-        act(from, HostAct::WorkerKilled(whom)),
-        act(to, HostAct::AgentContinued),
-    ]
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve::registry::{Allowance, Config, Limits, Silence, Suspects};
 use portreeve::rights::Caller;
-use portreeve::time::{Monotonic, WallClock};
+use portreeve::time::Monotonic;
 
 use super::draw::Draw;
 use super::faults::{self, Field};
@@ -16,12 +16,16 @@ use super::mix::Mix;
 use super::profiles::{Habits, profile};
 use super::scripts::scripts;
 use crate::cluster::act::{Act, PersonAct, Planned};
+use crate::cluster::check::Settling;
 use crate::cluster::spec::{
     DiskSpec, HostSpec, NetworkSpec, ServiceSpec, Spec, Workload, WorkloadKind,
 };
+use crate::scenario::BEGIN;
 
 /// Faults begin after it, so that something is there to break.
 const CALM: Duration = Duration::from_secs(20);
+/// How long nothing is to happen once everything has come to rest.
+const REST: Duration = Duration::from_secs(60);
 
 impl Spec {
     /// The run of this seed: sizes, services, settings, faults and chance all follow from it.
@@ -94,7 +98,7 @@ impl Spec {
         let mut spec = Self {
             seed,
             until: storm.end,
-            wall: WallClock::from_unix_millis(1_800_000_000_000),
+            wall: BEGIN,
             config,
             hosts,
             services,
@@ -110,13 +114,12 @@ impl Spec {
 
 /// How long everything is well at the end: as long as it may take to come to rest, and a while of rest.
 fn tail(spec: &Spec) -> Duration {
-    let silence = spec.config.silence.unwrap_or_default();
-    silence.host_grace() * 3 + spec.config.cooling * 2 + Duration::from_secs(240)
+    Settling::of(spec).total() + REST
 }
 
 fn config(seed: u64) -> Config {
     let mut draw = Draw::new(seed, "config");
-    let suspect_after = draw.span(2_000..=20_000);
+    let suspect_after = draw.span(4_000..=20_000);
     let host_grace = suspect_after + draw.span(10_000..=70_000);
     let suspects = draw.one_of(&[
         Suspects::StayListed,
@@ -124,18 +127,15 @@ fn config(seed: u64) -> Config {
         Suspects::AreWithdrawn,
     ]);
     let silence = Silence::new(suspect_after, host_grace, suspects).unwrap_or_default();
-    let limits = if draw.once_in(6) {
-        Limits {
-            user: Allowance {
-                ports_per_host: draw.count(1..=4),
-                ports: draw.count(1..=8),
-                replicas: draw.count(1..=8),
-                services: draw.count(1..=3),
-            },
-            ..Limits::default()
+    let most = if draw.once_in(6) {
+        Allowance {
+            ports_per_host: draw.count(1..=4),
+            ports: draw.count(1..=8),
+            replicas: draw.count(1..=8),
+            services: draw.count(1..=3),
         }
     } else {
-        Limits::default()
+        Allowance::NO_LIMIT
     };
     Config {
         cooling: draw.span(0..=60_000),
@@ -146,8 +146,12 @@ fn config(seed: u64) -> Config {
             Duration::from_millis(20),
             Duration::from_millis(1_000),
         ]),
-        stale_for: draw.once_in(3).then(|| draw.span(1_000..=60_000)),
-        limits,
+        stale_for: Some(host_grace),
+        limits: Limits {
+            user: most,
+            group: most,
+            ..Limits::default()
+        },
         silence: Some(silence),
         ..Config::default()
     }
@@ -286,7 +290,7 @@ mod tests {
             let heal = spec.acts.last().unwrap();
             assert!(matches!(heal.act, Act::Heal), "{:?}", heal.act);
             assert!(spec.until > heal.at);
-            assert!(spec.until.as_millis() < 60 * 60_000);
+            assert!(spec.until.as_millis() < 4 * 60 * 60_000);
         }
     }
 }

@@ -83,14 +83,14 @@ impl Faults<'_> {
                 self.host_act(at, host, HostAct::AgentDiesAfter(after));
                 self.back(at, |_| Act::Host(host, HostAct::AgentStarts));
             }
-            Kind::WorkerKilled => self.host_act(at, host, HostAct::WorkerKilled(whom)),
+            Kind::WorkerKilled => self.plan(at, Act::HostOf(whom, HostAct::WorkerKilled(whom))),
             Kind::WorkerHalted => {
-                self.host_act(at, host, HostAct::WorkerHalted(whom));
-                self.back(at, |_| Act::Host(host, HostAct::WorkerContinued(whom)));
+                self.plan(at, Act::HostOf(whom, HostAct::WorkerHalted(whom)));
+                self.back(at, |_| Act::HostOf(whom, HostAct::WorkerContinued(whom)));
             }
             Kind::WorkerDies => {
                 let after = self.draw.count(0..=5);
-                self.host_act(at, host, HostAct::WorkerDiesAfter(whom, after));
+                self.plan(at, Act::HostOf(whom, HostAct::WorkerDiesAfter(whom, after)));
             }
             Kind::ProcessEnds => {
                 let status = self.draw.one_of(&[
@@ -102,13 +102,13 @@ impl Faults<'_> {
                         oom: true,
                     },
                 ]);
-                self.host_act(at, host, HostAct::ProcessEnds(whom, status));
+                self.plan(at, Act::HostOf(whom, HostAct::ProcessEnds(whom, status)));
             }
             Kind::WorkerStop => {
                 let grace = self.draw.once_in(2).then(|| self.draw.span(0..=5_000));
-                self.host_act(at, host, HostAct::WorkerStop(whom, grace));
+                self.plan(at, Act::HostOf(whom, HostAct::WorkerStop(whom, grace)));
             }
-            Kind::WorkerRestart => self.host_act(at, host, HostAct::WorkerRestart(whom)),
+            Kind::WorkerRestart => self.plan(at, Act::HostOf(whom, HostAct::WorkerRestart(whom))),
             Kind::HostDiskFull => {
                 self.host_act(at, host, HostAct::DiskFull(true));
                 self.back(at, |_| Act::Host(host, HostAct::DiskFull(false)));
@@ -231,8 +231,12 @@ impl Faults<'_> {
         } else {
             StrangerPort::Of(whom)
         };
-        self.host_act(at, host, HostAct::StrangerTakes(port));
-        self.back(at, |_| Act::Host(host, HostAct::StrangerLeaves(port)));
+        let on = |act| match port {
+            StrangerPort::Of(whom) => Act::HostOf(whom, act),
+            StrangerPort::Number(..) => Act::Host(host, act),
+        };
+        self.plan(at, on(HostAct::StrangerTakes(port)));
+        self.back(at, |_| on(HostAct::StrangerLeaves(port)));
     }
 
     fn address(&mut self, at: Monotonic, host: HostNo) {

@@ -1,7 +1,7 @@
 //! Runs that seeds make: every seed another cluster, with other services and another mix of faults.
 //!
 //! * `case` makes a [`Spec`] of a seed, of `profiles`, `scripts` and the `faults` of its `mix`; `draw` is its chance.
-//! * `hunt` plays one and watches it; `shorten` makes one that broke a promise as short as it can, `story` tells it.
+//! * `hunt` plays one and watches it; `shorten` makes one that broke a promise as short as it can, `written` tells it as a scenario.
 
 mod case;
 mod draw;
@@ -11,13 +11,14 @@ mod mix;
 mod profiles;
 mod scripts;
 mod shorten;
-mod story;
+mod written;
 
 use std::fmt;
 use std::time::Duration;
 
 use portreeve::time::Monotonic;
 
+use crate::cluster::check::Coverage;
 use crate::cluster::spec::Spec;
 use hunt::Failure;
 use shorten::Attempt;
@@ -63,7 +64,7 @@ pub fn shorten(seed: u64, broken: &Broken, most_steps: u64) -> Shortened {
         }
     });
     Shortened {
-        story: story::story(&short),
+        scenario: written::written(&short),
         trace: hunt::trace(short, failure.step, Some(LAST_LINES)),
         broken: Broken(failure),
     }
@@ -119,24 +120,26 @@ impl fmt::Display for Broken {
 pub struct Shortened {
     /// Where it breaks it.
     pub broken: Broken,
-    /// What the cluster is made of and what befalls it, in lines for people.
-    pub story: String,
+    /// It as a scenario, for `portreeve sim`.
+    pub scenario: String,
     /// The last lines of what happens in it.
     pub trace: String,
 }
 
 /// What runs reached of all that they can reach: acts, states, transitions, refusals.
 #[derive(Clone, Debug, Default)]
-pub struct Reached {}
+pub struct Reached(Coverage);
 
 impl Reached {
     /// Adds what another run reached.
-    pub fn merge(&mut self, _other: &Self) {}
+    pub fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
 }
 
 impl fmt::Display for Reached {
     /// A table, what was never reached at its end.
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Ok(())
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
 
 use super::draw::Draw;
-use crate::scenario::{Answer, ProbeScript, RunScript, Scripts};
+use crate::scenario::{Answer, Binds, ProbeScript, RunScript, Scripts};
 
 /// Scripts of one service: a few runs of any kind, then one that mostly is sound, so that most services come to rest.
 pub(super) fn scripts(draw: &mut Draw) -> Scripts {
@@ -58,6 +58,15 @@ fn run(draw: &mut Draw) -> RunScript {
         1 if script.killable => Some(Duration::from_secs(3_600)),
         _ => Some(Duration::ZERO),
     };
+    script.leftover_listens = draw.once_in(3);
+    script.binds = match draw.within(0..=9) {
+        0 => Binds::Never,
+        1 => Binds::Beside(1),
+        _ => Binds::Granted,
+    };
+    if draw.once_in(4) {
+        script.binds_after = draw.span(0..=20_000);
+    }
     if draw.once_in(6) {
         script.hangs = Some(draw.span(0..=60_000));
     }

@@ -163,12 +163,12 @@ impl<R: FnMut(&Spec) -> Attempt> Shortening<R> {
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
                 profile.startup = None;
-                profile.supervision.startup.take().is_some()
+                Arc::make_mut(&mut profile.supervision).startup.take().is_some()
             });
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
                 profile.liveness = None;
-                profile.supervision.liveness.take().is_some()
+                Arc::make_mut(&mut profile.supervision).liveness.take().is_some()
             });
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
@@ -259,19 +259,28 @@ fn services_of(act: &mut Act) -> Vec<&mut usize> {
             | PersonAct::Delete(service) => vec![service],
             PersonAct::Host(..) => Vec::new(),
         },
-        Act::Host(
-            _,
-            HostAct::WorkerKilled(whom)
-            | HostAct::WorkerHalted(whom)
-            | HostAct::WorkerContinued(whom)
-            | HostAct::WorkerDiesAfter(whom, _)
-            | HostAct::ProcessEnds(whom, _)
-            | HostAct::WorkerStop(whom, _)
-            | HostAct::WorkerRestart(whom)
-            | HostAct::StrangerTakes(StrangerPort::Of(whom))
-            | HostAct::StrangerLeaves(StrangerPort::Of(whom)),
-        ) => vec![&mut whom.service],
+        Act::Host(_, act) => whom_of(act).into_iter().collect(),
+        Act::HostOf(whom, act) => [&mut whom.service]
+            .into_iter()
+            .chain(whom_of(act))
+            .collect(),
         _ => Vec::new(),
+    }
+}
+
+/// The service of the replica that an act names.
+fn whom_of(act: &mut HostAct) -> Option<&mut usize> {
+    match act {
+        HostAct::WorkerKilled(whom)
+        | HostAct::WorkerHalted(whom)
+        | HostAct::WorkerContinued(whom)
+        | HostAct::WorkerDiesAfter(whom, _)
+        | HostAct::ProcessEnds(whom, _)
+        | HostAct::WorkerStop(whom, _)
+        | HostAct::WorkerRestart(whom)
+        | HostAct::StrangerTakes(StrangerPort::Of(whom))
+        | HostAct::StrangerLeaves(StrangerPort::Of(whom)) => Some(&mut whom.service),
+        _ => None,
     }
 }
 
@@ -285,7 +294,7 @@ mod tests {
         for planned in &spec.acts {
             match &planned.act {
                 Act::Controller(_) => down = true,
-                Act::Host(_, HostAct::WorkerKilled(whom)) if down => {
+                Act::HostOf(_, HostAct::WorkerKilled(whom)) if down => {
                     let name = spec.services[whom.service].profile.name.to_string();
                     if name == "s1" {
                         return Attempt {

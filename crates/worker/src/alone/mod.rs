@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use portreeve::attendance::Ended;
 use portreeve::identity::Incarnation;
 use portreeve::supervision::Final;
 use portreeve_api::containment::{Choice, Containment, Ladder};
@@ -23,7 +24,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::ShimProgram;
 use crate::containment;
-use crate::driver::Ended;
 use crate::file::{self, Durability};
 use crate::limits::Limits;
 use crate::orders::Order;

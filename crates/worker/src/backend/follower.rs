@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use portreeve::attendance::{Found, MainProcess, ProcessEvent};
 use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
 use portreeve::time::Monotonic;
@@ -17,9 +18,9 @@ use crate::file;
 use crate::process::{self, Stat};
 use crate::shim::{RunFolder, ShimCommand, ShimState};
 
+use super::BackendEvent;
 use super::remains::Remains;
 use super::unit::Unit;
-use super::{BackendEvent, Found};
 
 /// Follows one shim until its run is empty, and tells each thing once.
 pub(super) struct Follower {
@@ -234,18 +235,18 @@ impl Follower {
             };
             let words =
                 refusal.unwrap_or_else(|| "its shim ended before the service was started".into());
-            self.tell(BackendEvent::SpawnFailed {
+            self.tell(ProcessEvent::SpawnFailed {
                 run,
                 why: StartFailure::Prepare(words),
             });
         } else if self.told.spawned && !self.told.exited {
-            self.tell(BackendEvent::Exited {
+            self.tell(ProcessEvent::Exited {
                 run,
                 status: ExitStatus::Unknown,
             });
         }
         self.end_remains(true).await;
-        self.tell(BackendEvent::GroupEmpty { run });
+        self.tell(ProcessEvent::GroupEmpty { run });
     }
 
     /// Ends what there is of a run that nobody follows, its shim with it, and tells nothing.
@@ -335,20 +336,20 @@ impl Follower {
         }
         self.adopted(state.alone_since);
         if state.pre_exec && !std::mem::replace(&mut self.told.pre_exec, true) {
-            self.tell(BackendEvent::PreExecStarted { run });
+            self.tell(ProcessEvent::PreExecStarted { run });
         }
         if let Some(process) = &state.spawned
             && !std::mem::replace(&mut self.told.spawned, true)
         {
-            self.tell(BackendEvent::Spawned {
+            self.tell(ProcessEvent::Spawned {
                 run,
-                process: process.clone(),
+                process: named(process),
             });
         }
         if let Some(why) = &state.failed
             && !std::mem::replace(&mut self.told.failed, true)
         {
-            self.tell(BackendEvent::SpawnFailed {
+            self.tell(ProcessEvent::SpawnFailed {
                 run,
                 why: why.clone(),
             });
@@ -356,17 +357,26 @@ impl Follower {
         if let Some(status) = state.exited
             && !std::mem::replace(&mut self.told.exited, true)
         {
-            self.tell(BackendEvent::Exited { run, status });
+            self.tell(ProcessEvent::Exited { run, status });
         }
         if state.empty && !std::mem::replace(&mut self.told.empty, true) {
             self.shim.send_replace(None);
-            self.tell(BackendEvent::GroupEmpty { run });
+            self.tell(ProcessEvent::GroupEmpty { run });
         }
     }
 
-    pub(super) fn tell(&self, event: BackendEvent) {
+    pub(super) fn tell(&self, event: impl Into<BackendEvent>) {
         // The driver is gone only when the worker ends.
-        _ = self.events.send(event);
+        _ = self.events.send(event.into());
+    }
+}
+
+/// The main process, as the core names it.
+fn named(process: &ProcessIdentity) -> MainProcess {
+    MainProcess {
+        pid: process.pid,
+        start_ticks: process.start_ticks,
+        boot_id: process.boot_id.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
 
+use portreeve::attendance::ProcessEvent;
 use portreeve::identity::Run;
 use portreeve::supervision::StartFailure;
 use portreeve_api::containment::Containment;
@@ -223,7 +224,7 @@ impl Backend for ShimBackend {
                     StartFailure::Errno,
                 );
                 // That it is empty is told when it is asked for.
-                follower.tell(BackendEvent::SpawnFailed { run, why });
+                follower.tell(ProcessEvent::SpawnFailed { run, why });
             }
         }
     }
@@ -257,10 +258,10 @@ impl Backend for ShimBackend {
         let events = self.events.clone();
         tokio::spawn(async move {
             // The driver is gone only when the worker ends.
-            _ = events.send(match leftovers.end().await {
-                Ok(()) => BackendEvent::Cleared { run },
-                Err(why) => BackendEvent::SpawnFailed { run, why },
-            });
+            _ = events.send(BackendEvent::Process(match leftovers.end().await {
+                Ok(()) => ProcessEvent::Cleared { run },
+                Err(why) => ProcessEvent::SpawnFailed { run, why },
+            }));
         });
         false
     }

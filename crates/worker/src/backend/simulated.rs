@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use portreeve::attendance::{Found, MainProcess, ProcessEvent};
 use portreeve::identity::Run;
 use portreeve::supervision::{ExitStatus, StartFailure};
-use portreeve_api::local::ProcessIdentity;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::probe::owner::Root;
 use crate::shim::Launch;
 
-use super::{Backend, BackendEvent, Found};
+use super::{Backend, BackendEvent};
 
 /// What one run does, in times from its spawn.
 #[derive(Clone, Debug)]
@@ -109,7 +109,9 @@ impl SimulatedBackend {
                 living.run != run || std::mem::replace(&mut living.over, true)
             };
             if !over {
-                events.send(BackendEvent::Exited { run, status }).unwrap();
+                events
+                    .send(ProcessEvent::Exited { run, status }.into())
+                    .unwrap();
             }
         });
         self.living.borrow_mut().ends.push(ending.abort_handle());
@@ -128,13 +130,13 @@ impl Backend for SimulatedBackend {
         };
         let (events, takes) = (self.events.clone(), script.spawn_takes);
         let outcome = match script.spawn_error {
-            Some(errno) => BackendEvent::SpawnFailed {
+            Some(errno) => ProcessEvent::SpawnFailed {
                 run,
                 why: StartFailure::Errno(errno),
             },
-            None => BackendEvent::Spawned {
+            None => ProcessEvent::Spawned {
                 run,
-                process: ProcessIdentity {
+                process: MainProcess {
                     pid: 1_000 + run.0,
                     start_ticks: 1,
                     boot_id: "simulated".into(),
@@ -142,11 +144,11 @@ impl Backend for SimulatedBackend {
             },
         };
         if takes.is_zero() {
-            events.send(outcome).unwrap();
+            events.send(outcome.into()).unwrap();
         } else {
             tokio::task::spawn_local(async move {
                 sleep(takes).await;
-                events.send(outcome).unwrap();
+                events.send(outcome.into()).unwrap();
             });
         }
         if let Some((after, status)) = script.exit {
@@ -188,7 +190,7 @@ impl Backend for SimulatedBackend {
                 oom: false,
             };
             self.events
-                .send(BackendEvent::Exited { run, status })
+                .send(ProcessEvent::Exited { run, status }.into())
                 .unwrap();
         }
         let Some(after) = self.script(run).empties else {
@@ -197,7 +199,9 @@ impl Backend for SimulatedBackend {
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
             sleep(after).await;
-            events.send(BackendEvent::GroupEmpty { run }).unwrap();
+            events
+                .send(ProcessEvent::GroupEmpty { run }.into())
+                .unwrap();
         });
     }
 

@@ -1,39 +1,53 @@
-//! What a driver does for the machine: starts, signals, kills and probes.
+//! What a driver does for its attendance: writes, tells, starts, signals, kills and probes.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use portreeve::attendance::{Output, ProcessEvent};
 use portreeve::identity::Run;
 use portreeve::port::PortRanges;
-use portreeve::supervision::{Effect, Event, ProbeKind, StartFailure};
+use portreeve::supervision::{ProbeKind, StartFailure};
 use portreeve::time::{Monotonic, Now};
 use portreeve_api::host_limits::Note;
+use portreeve_api::local::{WorkerAnswer, WorkerCounters};
 
-use super::Driver;
+use super::{Driver, Reply};
 use crate::checks::Checks;
 use crate::conflict;
+use crate::file::{self, Durability};
 use crate::job::{self, Job};
 use crate::probe::{self, ProbeReport, SourcePorts};
-use crate::restart::Waiting;
 
 impl Driver {
-    pub(super) fn act(&mut self, now: Now, effect: Effect) {
-        match effect {
-            Effect::Spawn { run } => {
-                self.progress.waiting = Some(Waiting::new(run, now.mono));
-                self.start_waiting(now);
+    pub(super) fn act(&mut self, now: Now, output: Output<Reply>) {
+        match output {
+            Output::Write { status } => self.write_down(now, status),
+            Output::Tell { reports } => {
+                let run = self.attendance.run();
+                for report in &reports {
+                    tracing::info!("run {run}: {report}");
+                }
+                let status = self.attendance.status().cloned();
+                self.teller.tell(status, reports.into_iter());
             }
-            Effect::Term { run } => {
+            Output::Clear { run } => {
+                self.look_at_sources();
+                if self.backend.clear(run) {
+                    self.inside.found.push(ProcessEvent::Cleared { run });
+                }
+            }
+            Output::Spawn { run } => {
+                if let Err(event) = self.spawn(run) {
+                    self.inside.found.push(event);
+                }
+            }
+            Output::Term { run } => {
                 let signal = self.assignment.desired.profile.stop_signal;
                 self.backend.term(run, signal);
             }
-            Effect::KillGroup { run } => {
-                if self.progress.emptied < Some(run) {
-                    self.backend.kill_group(run);
-                }
-            }
-            Effect::Probe {
+            Output::KillGroup { run } => self.backend.kill_group(run),
+            Output::Probe {
                 run,
                 kind,
                 probe,
@@ -43,31 +57,38 @@ impl Driver {
                 let task = self.probe(kind, timeout, until.clone());
                 self.probing.start((run, kind, probe), timeout, until, task);
             }
-            Effect::CancelProbe { kind, probe, .. } => self.probing.cancel(kind, probe),
-            Effect::Report(report) => {
-                let run = self.record.machine.run();
-                tracing::info!("run {run}: {report}");
-            }
+            Output::CancelProbe { kind, probe } => self.probing.cancel(kind, probe),
+            Output::Answer { to, refused } => self.answer(to, refused),
         }
     }
 
-    /// Starts the run that waits, once the limits of the host let it.
-    pub(super) fn start_waiting(&mut self, now: Now) {
-        let Some(waiting) = &mut self.progress.waiting else {
-            return;
-        };
-        let run = waiting.run();
-        if self.record.machine.is_stop_wanted() {
-            // It would only be started to be stopped.
-            let why = StartFailure::Prepare("it was stopped before it began".into());
-            self.progress.own.push(Event::SpawnFailed { run, why });
-            self.progress.waiting = None;
-        } else if waiting.may_begin(now.mono, &self.limits) {
-            self.progress.waiting = None;
-            if let Err(event) = self.spawn(run) {
-                self.progress.own.push(event);
-            }
+    pub(super) fn write_down(&mut self, now: Now, with_status: bool) {
+        let record = self.attendance.record();
+        let status = record.status().filter(|_| with_status);
+        // It need not survive the machine: in another boot it is void.
+        let written = file::write_json(&self.folder.machine(), record, Durability::Written);
+        let written = written.and_then(|()| match status {
+            Some(status) => file::write_json(&self.folder.status(), status, Durability::Written),
+            None => Ok(()),
+        });
+        if let Err(cause) = written {
+            tracing::error!("where the replica stands cannot be written down: {cause}");
+            self.attendance.not_written(now.mono);
         }
+    }
+
+    fn answer(&self, reply: Reply, refused: Option<String>) {
+        let work = self.attendance.work();
+        // An agent that went away meanwhile asks again.
+        _ = reply.to.send(WorkerAnswer {
+            status: self.attendance.status().cloned(),
+            refused: reply.refused.or(refused),
+            counters: WorkerCounters {
+                probes: work.probes,
+                messages: self.teller.messages(),
+                writes: work.writes,
+            },
+        });
     }
 
     /// Connections of ours begin neither in the pool of the host nor on a number of the replica.
@@ -75,34 +96,24 @@ impl Driver {
         let own = self.assignment.desired.grant.ports.iter();
         let own = own.map(|granted| granted.numbers);
         let pool = self.assignment.pool.as_slice().iter().copied();
-        self.progress.sources = SourcePorts::beside(&PortRanges::new(pool.chain(own)));
+        self.inside.sources = SourcePorts::beside(&PortRanges::new(pool.chain(own)));
     }
 
-    /// Starts a run, or says why not; first ends what is left of earlier ones, if there is something.
-    fn spawn(&mut self, run: Run) -> Result<(), Event> {
-        self.progress.news.new_run();
-        self.look_at_sources();
-        if !self.backend.clear(run) {
-            return Ok(());
-        }
-        self.spawn_alone(run)
-    }
-
-    /// Starts a run beside which nothing of the replica lives.
-    pub(super) fn spawn_alone(&mut self, run: Run) -> Result<(), Event> {
+    /// Starts a run beside which nothing of the replica lives, or says why not.
+    fn spawn(&mut self, run: Run) -> Result<(), ProcessEvent> {
         job::remove_runs_before(&self.folder, run);
-        if let Some(found) = conflict::before_start(&self.assignment.desired.grant) {
-            return Err(found.event(run));
+        if let Some(stranger) = conflict::before_start(&self.assignment.desired.grant) {
+            return Err(ProcessEvent::PortConflict { run, stranger });
         }
         let prepared = self.read_job(run).and_then(|job| {
             let launch = job.launch(&self.assignment, &self.folder)?;
             Ok((job, launch))
         });
-        let (job, launch) = prepared.map_err(|cause| Event::SpawnFailed {
+        let (job, launch) = prepared.map_err(|cause| ProcessEvent::SpawnFailed {
             run,
             why: StartFailure::Prepare(cause.to_string()),
         })?;
-        self.progress.job = Some(job);
+        self.inside.job = Some(job);
         self.backend.spawn(launch);
         Ok(())
     }
@@ -114,21 +125,21 @@ impl Driver {
         timeout: Duration,
         until: Rc<Cell<Monotonic>>,
     ) -> impl Future<Output = ProbeReport> + use<> {
-        let address = self.record.host_address;
-        if !self.record.address_seen {
-            // Written with the next change; a worker that does not know looks again.
-            self.record.address_seen = probe::is_here(address);
+        let address = self.attendance.record().host_address();
+        if !self.attendance.record().is_address_seen() && probe::is_here(address) {
+            self.attendance.saw_address();
         }
+        let record = self.attendance.record();
         let root = self.backend.root();
-        let leftovers = self.progress.leftovers.entry(kind).or_default();
+        let leftovers = self.inside.leftovers.entry(kind).or_default();
         let checks = Checks {
             assignment: &self.assignment,
-            job: self.progress.job.as_ref(),
+            job: self.inside.job.as_ref(),
             address,
-            own_address: self.record.address_seen,
-            port_addresses: &self.record.port_addresses,
+            own_address: record.is_address_seen(),
+            port_addresses: record.port_addresses(),
             root: root.as_ref(),
-            sources: &self.progress.sources,
+            sources: &self.inside.sources,
             limits: &self.limits,
         };
         let target = checks.target(kind);
@@ -159,7 +170,8 @@ impl Driver {
     }
 
     pub(super) fn read_job(&self, run: Run) -> Result<Job, job::PrepareError> {
-        let addresses = (self.record.host_address, &self.record.port_addresses);
+        let record = self.attendance.record();
+        let addresses = (record.host_address(), record.port_addresses());
         Job::read(&self.assignment, &self.folder, run, addresses)
     }
 }

@@ -4,7 +4,9 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
+use portreeve::attendance::Manner;
 use portreeve::identity::{Incarnation, ServiceId};
 use portreeve::port::PortRanges;
 use portreeve::port_pool::PortGrant;
@@ -12,7 +14,7 @@ use portreeve::profile::{OnCutOff, Profile};
 use portreeve::registry::{Desired, Want};
 use portreeve::supervision::record::replay;
 use portreeve::supervision::{
-    Config, ExitStatus, Leaving, ProbeKind, ProbeOutcome, Reason, Report, Status,
+    Config, ExitStatus, Final, Leaving, ProbeKind, ProbeOutcome, Reason, Report, State, Status,
 };
 use portreeve_api::containment::Containment;
 use portreeve_api::host_limits::{Contact, HostLimits};
@@ -121,17 +123,21 @@ async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<St
     let mut assignment = assignment(case);
     std::sync::Arc::make_mut(&mut assignment.desired.profile).on_cut_off = OnCutOff::Stop;
     let record = new_record(&assignment, &assignment.boot_id).unwrap();
+    let manner = Manner {
+        ends_cut_off: limits.are_shared(),
+        ends_with_replica: true,
+    };
     let driver = Driver {
         clock,
         folder: folder.clone(),
-        record,
+        attendance: Attendance::new(clock.monotonic(), record, manner),
         assignment,
-        journal: Journal::new(folder.clone(), clock.monotonic()),
+        journal: Journal::new(folder.clone()),
         backend: Box::new(SimulatedBackend::new(case.runs.clone(), send_event, done)),
         probing,
         limits,
         teller: Teller::Test(heard),
-        progress: Progress::default(),
+        inside: Inside::default(),
     };
     let sources = Sources {
         clock,
@@ -153,7 +159,7 @@ async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<St
 fn assignment(case: &Case) -> Assignment {
     let text = "name = \"web\"\ncommand = [\"web\"]";
     let mut profile = Profile::from_toml(text).unwrap().profile;
-    profile.supervision = case.rules.clone();
+    profile.supervision = case.rules.clone().into();
     Assignment {
         desired: Desired {
             service: "web.alice".parse().unwrap(),

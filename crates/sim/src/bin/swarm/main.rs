@@ -61,7 +61,7 @@ fn hunt(wish: &Wish) -> Found {
     let found = Mutex::new(Found::default());
     let is_over = || {
         let late = wish.lasts.is_some_and(|span| began.elapsed() >= span);
-        let enough = lock(&found).broken.len() >= MOST_BROKEN;
+        let enough = lock(&found).broken.len() >= wish.most_broken;
         late || enough
     };
     std::thread::scope(|threads| {
@@ -85,9 +85,6 @@ fn hunt(wish: &Wish) -> Found {
     found.took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     found
 }
-
-/// More would be the same ones mostly.
-const MOST_BROKEN: usize = 3;
 
 fn lock(found: &Mutex<Found>) -> std::sync::MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(|broken| broken.into_inner())
@@ -123,8 +120,8 @@ fn tell((seed, broken): &(u64, Broken), wish: &Wish) -> String {
     let at = &short.broken;
     format!(
         "\nseed {seed} broke {broken}\n\nthe shortest run found that does the same:\n{}\n{}{at}\n\n\
-         again: make sim FROM={seed} SEEDS=1\neverything that happens: swarm --from {seed} --seeds 1 --trace\n",
-        short.story, short.trace
+         again: make seeds FROM={seed} SEEDS=1\neverything that happens: swarm --from {seed} --seeds 1 --trace\n",
+        short.scenario, short.trace
     )
 }
 

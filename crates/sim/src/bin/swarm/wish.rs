@@ -16,6 +16,8 @@ pub(crate) struct Wish {
     pub(crate) lasts: Option<Duration>,
     /// How many beside each other.
     pub(crate) jobs: usize,
+    /// None is begun after so many broke a promise.
+    pub(crate) most_broken: usize,
     /// How many steps to look for a shorter run.
     pub(crate) most_steps: u64,
     /// Whether everything is told that happens in the first seed.
@@ -23,11 +25,12 @@ pub(crate) struct Wish {
 }
 
 pub(crate) const USAGE: &str = "\
-swarm [--seeds N] [--from SEED] [--for TIME] [--jobs N] [--shorten STEPS] [--trace]
+swarm [--seeds N] [--from SEED] [--for TIME] [--jobs N] [--most-broken N] [--shorten STEPS] [--trace]
   --seeds N        so many seeds; by default 100, with --for as many as there is time for
   --from SEED      the first seed; by default 0, with --for one that the clock gives
   --for TIME       begin none after this time, such as 60s
   --jobs N         so many beside each other; by default one for each processor
+  --most-broken N  begin none after so many broke a promise: more would be the same ones mostly; by default 3
   --shorten STEPS  steps of looking for a shorter run that breaks the same promise; by default 3000000
   --trace          tell everything that happens in the first seed";
 
@@ -38,7 +41,7 @@ impl Wish {
         fresh: impl FnOnce() -> u64,
     ) -> Result<Self, String> {
         let (mut from, mut seeds, mut lasts, mut jobs) = (None, None, None, None);
-        let (mut most_steps, mut trace) = (3_000_000, false);
+        let (mut most_broken, mut most_steps, mut trace) = (3, 3_000_000, false);
         while let Some(flag) = args.next() {
             let mut value = || {
                 args.next()
@@ -48,6 +51,7 @@ impl Wish {
                 "--from" => from = Some(number(&flag, &value()?)?),
                 "--seeds" => seeds = Some(number(&flag, &value()?)?),
                 "--jobs" => jobs = Some(number(&flag, &value()?)?),
+                "--most-broken" => most_broken = number(&flag, &value()?)?,
                 "--shorten" => most_steps = number(&flag, &value()?)?,
                 "--for" => {
                     let span = parse_duration(&value()?);
@@ -64,6 +68,7 @@ impl Wish {
             seeds: seeds.unwrap_or(if lasts.is_some() { u64::MAX } else { 100 }),
             lasts,
             jobs: jobs.unwrap_or(processors).clamp(1, 256),
+            most_broken: usize::try_from(most_broken).unwrap_or(usize::MAX),
             most_steps,
             trace,
         })

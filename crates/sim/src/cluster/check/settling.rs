@@ -99,7 +99,7 @@ fn stop(profile: &Profile) -> Duration {
     rule.drain + rule.grace + rule.unkillable_after
 }
 
-const fn backoff(profile: &Profile) -> Duration {
+fn backoff(profile: &Profile) -> Duration {
     profile.supervision.backoff.max
 }
 
@@ -120,7 +120,7 @@ fn start(profile: &Profile) -> Duration {
 const SCRIPT: Duration = Duration::from_secs(30);
 
 /// The rest of one that gave up and is placed again.
-const fn rest(profile: &Profile) -> Duration {
+fn rest(profile: &Profile) -> Duration {
     use portreeve::supervision::Then;
     match &profile.supervision.give_up {
         Some(rule) => match (&rule.then, &rule.window) {

@@ -1,80 +1,156 @@
 //! What a worker writes down, so that the next one takes over without a restart.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 
-use portreeve::identity::Run;
-use portreeve::port::PortName;
-use portreeve::supervision::{Failure, Final, Leaving, Machine, ProbeKind, Reason, State, Status};
-use portreeve::time::{Monotonic, Now, WallClock};
-use portreeve_api::local::{ProcessIdentity, ReplicaFolder};
 use serde::{Deserialize, Serialize};
 
-use crate::file::{self, Durability};
-use crate::news::ProbeTexts;
+use crate::identity::Run;
+use crate::port::PortName;
+use crate::supervision::{
+    ExitStatus, Failure, Final, Leaving, Machine, ProbeKind, Reason, StartFailure, State, Status,
+};
+use crate::time::{Monotonic, Now, WallClock};
+
+use super::happened::MainProcess;
+use super::news::ProbeTexts;
 
 /// Everything about one incarnation that outlives a worker, but not the machine it runs on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub struct Record {
     /// The boot in which it is true.
-    pub(crate) boot_id: String,
+    pub(super) boot_id: String,
     /// Where the replica stands.
-    pub(crate) machine: Machine,
+    pub(super) machine: Machine,
     /// Why the replica is not run at all, whatever the machine says.
-    pub(crate) refused: Option<Reason>,
+    pub(super) refused: Option<Reason>,
     /// The user's restart that was last acted on.
-    pub(crate) restart_no: u64,
+    pub(super) restart_no: u64,
     /// This host's published address, as last told.
-    pub(crate) host_address: IpAddr,
+    pub(super) host_address: IpAddr,
     /// Whether this host was seen to have it, at any time since.
     #[serde(default)]
-    pub(crate) address_seen: bool,
+    pub(super) address_seen: bool,
     /// The addresses of ports that name a network, as last told.
     #[serde(default)]
-    pub(crate) port_addresses: BTreeMap<PortName, IpAddr>,
+    pub(super) port_addresses: BTreeMap<PortName, IpAddr>,
     /// The main process of the living run.
-    pub(crate) process: Option<ProcessIdentity>,
+    pub(super) process: Option<MainProcess>,
     /// The newest run that was ready once.
-    pub(crate) ready_run: Option<Run>,
+    pub(super) ready_run: Option<Run>,
     /// The newest status that was told.
-    pub(crate) status: Option<Status>,
-    pub(crate) first_failure: Option<Failure>,
-    pub(crate) last_failure: Option<Failure>,
+    pub(super) status: Option<Status>,
+    pub(super) first_failure: Option<Box<Failure>>,
+    pub(super) last_failure: Option<Box<Failure>>,
     /// When the replica began, for people who read its record; the controller was heard of then at the latest.
     #[serde(default)]
-    pub(crate) began: Option<Monotonic>,
+    pub(super) began: Option<Monotonic>,
     /// Why the host ends it by itself, if it does: what the machine calls a stop is told as this.
     #[serde(default)]
-    pub(crate) leaving: Option<Leaving>,
+    pub(super) leaving: Option<Leaving>,
+}
+
+/// Where a new incarnation stands, as whoever assigned it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// The user as whom it is to run: number and name.
+    pub user: (u32, &'a str),
+    /// The user as whom its worker runs.
+    pub worker_uid: u32,
+    /// The boot in which it was assigned.
+    pub assigned_in: &'a str,
+    /// The boot of this host.
+    pub boot_id: &'a str,
+    /// The restart by the user that its assignment carries.
+    pub restart_no: u64,
+    /// This host's published address.
+    pub host_address: IpAddr,
+    /// The addresses of ports that name a network.
+    pub port_addresses: BTreeMap<PortName, IpAddr>,
 }
 
 impl Record {
-    /// The record of an earlier worker of this folder, if there was one.
-    ///
-    /// # Errors
-    ///
-    /// The system's, or that it cannot be read; nothing may be started then, for a run may be living.
-    pub(crate) fn read(folder: &ReplicaFolder) -> io::Result<Option<Self>> {
-        file::read_json(&folder.machine())
+    /// The record of an incarnation that has not begun. `machine` is new too.
+    #[must_use]
+    pub fn new(machine: Machine, standing: Standing<'_>) -> Self {
+        Self {
+            boot_id: standing.boot_id.to_owned(),
+            machine,
+            refused: refusal(&standing),
+            restart_no: standing.restart_no,
+            host_address: standing.host_address,
+            address_seen: false,
+            port_addresses: standing.port_addresses,
+            process: None,
+            ready_run: None,
+            status: None,
+            first_failure: None,
+            last_failure: None,
+            began: None,
+            leaving: None,
+        }
     }
 
-    /// Replaces the record in one step. It need not survive the machine: in another boot it is void.
-    ///
-    /// # Errors
-    ///
-    /// The system's; the earlier record is then still there.
-    pub(crate) fn write(&self, folder: &ReplicaFolder) -> io::Result<()> {
-        file::write_json(&folder.machine(), self, Durability::Written)
+    /// The record as it is true in this boot: what ran in another one is lost, and only the controller may place it again.
+    #[must_use]
+    pub fn in_boot(mut self, boot_id: &str) -> Self {
+        if self.boot_id != boot_id && !self.is_final() {
+            self.refused = Some(Reason::Exit(ExitStatus::Unknown));
+            self.process = None;
+        }
+        self
+    }
+
+    /// Where the replica stands.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The newest status that was told; `None` before the first.
+    #[must_use]
+    pub const fn status(&self) -> Option<&Status> {
+        self.status.as_ref()
+    }
+
+    /// This host's published address, as last told.
+    #[must_use]
+    pub const fn host_address(&self) -> IpAddr {
+        self.host_address
+    }
+
+    /// The addresses of ports that name a network, as last told.
+    #[must_use]
+    pub const fn port_addresses(&self) -> &BTreeMap<PortName, IpAddr> {
+        &self.port_addresses
+    }
+
+    /// Whether this host was seen to have the published address, at any time since that was told.
+    #[must_use]
+    pub const fn is_address_seen(&self) -> bool {
+        self.address_seen
+    }
+
+    /// Why the host ends the replica by itself, if it does.
+    #[must_use]
+    pub const fn leaving(&self) -> Option<Leaving> {
+        self.leaving
+    }
+
+    /// When the replica began; the controller was heard of then at the latest.
+    #[must_use]
+    pub fn began(&self) -> Monotonic {
+        self.began.unwrap_or_default()
     }
 
     /// Whether nothing follows.
-    pub(crate) fn is_final(&self) -> bool {
+    #[must_use]
+    pub fn is_final(&self) -> bool {
         self.refused.is_some() || self.machine.is_final()
     }
 
     /// Takes over what the machine newly calls a failure; whether there was one.
-    pub(crate) fn note_failure(&mut self, now: Now, texts: &ProbeTexts) -> bool {
+    pub(super) fn note_failure(&mut self, now: Now, texts: &ProbeTexts) -> bool {
         let standing = self.machine.standing();
         let Some(newest) = standing.last_failure else {
             return false;
@@ -93,13 +169,14 @@ impl Record {
             at,
             probe_output: kind.and_then(|kind| texts.get(kind).map(str::to_owned)),
         };
+        let failure = Box::new(failure);
         self.first_failure.get_or_insert_with(|| failure.clone());
         self.last_failure = Some(failure);
         true
     }
 
     /// The status as it is now, with the number of the one that was told last.
-    pub(crate) fn standing(&self, now: Now, texts: &ProbeTexts) -> Status {
+    pub(super) fn status_now(&self, now: Now, texts: &ProbeTexts) -> Status {
         let standing = self.machine.standing();
         let state = match &self.refused {
             Some(reason) => State::Final(Final::Failed(reason.clone())),
@@ -125,8 +202,8 @@ impl Record {
             user_restarts: standing.user_restarts,
             restart_no: self.restart_no,
             pid: self.process.as_ref().filter(|_| lives).map(|one| one.pid),
-            first_failure: self.first_failure.clone(),
-            last_failure: self.last_failure.clone(),
+            first_failure: self.first_failure.as_deref().cloned(),
+            last_failure: self.last_failure.as_deref().cloned(),
             next_start,
             state,
         }
@@ -162,6 +239,19 @@ impl Record {
             }
         }
     }
+}
+
+/// Why a replica is not run here at all.
+fn refusal(standing: &Standing<'_>) -> Option<Reason> {
+    let ((wanted, user), ours) = (standing.user, standing.worker_uid);
+    if wanted != ours {
+        return Some(Reason::StartFailed(StartFailure::Prepare(format!(
+            "it is to run as {user} (uid {wanted}) and its worker runs as uid {ours}; \
+             only an agent that runs as root can run jobs of other users"
+        ))));
+    }
+    // What ran before the reboot is lost, and only the controller may place it again.
+    (standing.assigned_in != standing.boot_id).then_some(Reason::Exit(ExitStatus::Unknown))
 }
 
 /// Whose threshold this is.

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use portreeve::supervision::{ProbeKind, ProbeOutcome, State, Status};
-use portreeve::time::{Monotonic, Now};
+use crate::supervision::{ProbeKind, ProbeOutcome, State, Status};
+use crate::time::{Monotonic, Now};
 
-use crate::record::Record;
+use super::record::Record;
 
 /// While not ready, a text that changes all the time is told at most this often.
 const TEXT_REST: Duration = Duration::from_secs(10);
 
 /// What was not told yet.
-#[derive(Debug, Default)]
-pub(crate) struct News {
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
     texts: ProbeTexts,
     /// A failed probe said something new.
     text_changed: bool,
@@ -23,17 +23,17 @@ pub(crate) struct News {
 
 impl News {
     /// What the newest failed probes of the running run said.
-    pub(crate) const fn texts(&self) -> &ProbeTexts {
+    pub(super) const fn texts(&self) -> &ProbeTexts {
         &self.texts
     }
 
     /// A new run begins, of which no probe said anything.
-    pub(crate) fn new_run(&mut self) {
+    pub(super) fn new_run(&mut self) {
         self.texts = ProbeTexts::default();
     }
 
     /// Notes what a probe of the running run said.
-    pub(crate) fn probed(&mut self, kind: ProbeKind, outcome: ProbeOutcome, text: String) {
+    pub(super) fn probed(&mut self, kind: ProbeKind, outcome: ProbeOutcome, text: String) {
         match outcome {
             ProbeOutcome::Fail | ProbeOutcome::Timeout => {
                 self.text_changed |= self.texts.failed(kind, text);
@@ -44,8 +44,8 @@ impl News {
     }
 
     /// The status to tell next, if the machine reported something or people would see a change.
-    pub(crate) fn status(&mut self, record: &Record, now: Now, reported: bool) -> Option<Status> {
-        let mut status = record.standing(now, &self.texts);
+    pub(super) fn status(&mut self, record: &Record, now: Now, reported: bool) -> Option<Status> {
+        let mut status = record.status_now(now, &self.texts);
         let told = record.status.as_ref();
         let changed = told.is_none_or(|told| visible(told) != visible(&status));
         // That a process is being made is over in a moment and told with its outcome.
@@ -92,18 +92,18 @@ fn visible(status: &Status) -> (u32, &State, [bool; 2], u32, u32, u64, Option<u3
 
 /// What the newest failed probe of each kind said, in the running run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProbeTexts(BTreeMap<ProbeKind, String>);
+pub(super) struct ProbeTexts(BTreeMap<ProbeKind, String>);
 
 impl ProbeTexts {
     /// The longest text kept, in bytes.
     const MAX: usize = 4096;
 
-    pub(crate) fn get(&self, kind: ProbeKind) -> Option<&str> {
+    pub(super) fn get(&self, kind: ProbeKind) -> Option<&str> {
         self.0.get(&kind).map(String::as_str)
     }
 
     /// Keeps the text of a failed probe; whether it differs from the last one.
-    pub(crate) fn failed(&mut self, kind: ProbeKind, mut text: String) -> bool {
+    pub(super) fn failed(&mut self, kind: ProbeKind, mut text: String) -> bool {
         text.truncate(text.floor_char_boundary(Self::MAX));
         let differs = self.get(kind) != Some(&text);
         self.0.insert(kind, text);
@@ -111,7 +111,7 @@ impl ProbeTexts {
     }
 
     /// Forgets what an earlier probe of the kind said.
-    pub(crate) fn succeeded(&mut self, kind: ProbeKind) {
+    pub(super) fn succeeded(&mut self, kind: ProbeKind) {
         self.0.remove(&kind);
     }
 }

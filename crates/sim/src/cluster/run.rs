@@ -1,0 +1,518 @@
+//! The loop: whoever is next does one thing, and what comes of it goes on its way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portreeve::time::{Monotonic, Now, WallClock};
+
+use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
+use super::chance::Chance;
+use super::controller::{ControllerNode, ControllerOut};
+use super::host::{Host, HostOut};
+use super::network::{Content, CutOff, Message, Network};
+use super::people::{Answered, People};
+use super::schedule::{Actor, Schedule};
+use super::sight::{Seen, Sight, Subject};
+use super::spec::Spec;
+use super::trace::{Digest, Trace};
+use super::wire::Asker;
+use super::workload::{Looked, Working};
+
+/// A whole cluster at one moment.
+pub(crate) struct Cluster {
+    spec: Arc<Spec>,
+    now: Monotonic,
+    steps: u64,
+    schedule: Schedule,
+    next_act: usize,
+    workloads: Vec<Working>,
+    people: People,
+    network: Network,
+    controller: ControllerNode,
+    /// How far the controller's display clock is off, in milliseconds.
+    controller_ahead: i64,
+    hosts: Vec<Host>,
+    hosts_ahead: Vec<i64>,
+    trace: Trace,
+    at_once: u64,
+    from_controller: Vec<ControllerOut>,
+    from_host: Vec<HostOut>,
+}
+
+/// One thing that was handed to one actor, and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// From 1.
+    pub(crate) number: u64,
+    pub(crate) at: Monotonic,
+    /// Whose turn it was. What the world, people and the network bring is taken by whom [`Handed`] says.
+    pub(crate) actor: Actor,
+    pub(crate) handed: Handed,
+    /// In the order in which it was seen.
+    pub(crate) sights: Vec<Sight>,
+    /// Orders of people that were answered.
+    pub(crate) answered: Vec<Answered>,
+    /// What the store took or refused: how many records, and whether it took them.
+    pub(crate) wrote: Option<(usize, bool)>,
+}
+
+/// What was handed to whom.
+#[derive(Clone, Debug)]
+pub(crate) enum Handed {
+    /// By the script of the world, or by a workload.
+    Act(Act),
+    /// A workload found nothing to do.
+    Nothing,
+    /// A question reached the controller.
+    Question(Asker),
+    /// An answer reached the host of who asked.
+    Reply(Asker),
+    /// The actor does what is due.
+    Due,
+}
+
+impl Cluster {
+    /// A cluster before its first step: the controller and all hosts start as time begins.
+    pub(crate) fn new(spec: Arc<Spec>) -> Self {
+        let chance = Chance::of(spec.seed);
+        let now = Now {
+            mono: Monotonic::default(),
+            wall: spec.wall,
+        };
+        let host = |no: HostNo| {
+            let seed = chance.split_no("host", no as u64).any();
+            Host::new(no, &spec, seed, now)
+        };
+        let hosts: Vec<Host> = (0..spec.hosts.len()).map(host).collect();
+        let workloads = spec.workloads.iter().enumerate();
+        let workloads = workloads.map(|(no, workload)| {
+            Working::new(workload.clone(), chance.split_no("workload", no as u64))
+        });
+        let mut cluster = Self {
+            now: now.mono,
+            steps: 0,
+            schedule: Schedule::new(hosts.len(), spec.workloads.len()),
+            next_act: 0,
+            workloads: workloads.collect(),
+            people: People::new(&spec),
+            network: Network::new(spec.network.clone(), hosts.len(), chance.split("network")),
+            controller: ControllerNode::new(&spec, chance.split("disk")),
+            controller_ahead: 0,
+            hosts_ahead: vec![0; hosts.len()],
+            hosts,
+            trace: Trace::default(),
+            at_once: 0,
+            from_controller: Vec::new(),
+            from_host: Vec::new(),
+            spec,
+        };
+        cluster.start();
+        cluster
+    }
+
+    /// The controller is there first, as far as its disk is quick enough; what is seen of that comes with the first step.
+    fn start(&mut self) {
+        let now = self.controller_now();
+        while self
+            .controller
+            .next_deadline()
+            .is_some_and(|due| due <= now.mono)
+        {
+            self.controller.on_deadline(now, &mut self.from_controller);
+        }
+        for no in 0..self.hosts.len() {
+            self.schedule_host(no);
+        }
+        for no in 0..self.workloads.len() {
+            self.put(Actor::Workload(no), self.workloads[no].next());
+        }
+        self.schedule_world();
+        self.put(Actor::Controller, self.controller.next_deadline());
+    }
+
+    /// What is due is called now and not earlier: after whoever is before it in this instant.
+    fn put(&mut self, actor: Actor, next: Option<Monotonic>) {
+        let next = next.map(|next| next.max(self.now));
+        self.schedule.put(actor, next);
+    }
+
+    /// The same, and its trace keeps every word: for short runs.
+    pub(crate) fn in_words(spec: Arc<Spec>) -> Self {
+        Self {
+            trace: Trace::in_words(),
+            ..Self::new(spec)
+        }
+    }
+
+    /// The next thing happens; `None`: the run is over, since time or everything is.
+    pub(crate) fn step(&mut self) -> Option<Step> {
+        let first = self.schedule.first();
+        let Some((due, actor)) = first.filter(|(due, _)| *due <= self.spec.until) else {
+            self.now = self.spec.until;
+            return None;
+        };
+        self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
+        if self.stands_still() {
+            return None;
+        }
+        self.now = self.now.max(due);
+        self.steps += 1;
+        let mut step = Step {
+            number: self.steps,
+            at: self.now,
+            actor,
+            handed: Handed::Due,
+            sights: Vec::new(),
+            answered: Vec::new(),
+            wrote: None,
+        };
+        match actor {
+            Actor::World => {
+                let act = self.spec.acts[self.next_act].act.clone();
+                self.next_act += 1;
+                self.head(&step, format_args!("{act:?}"));
+                self.do_act(&act, &mut step);
+                step.handed = Handed::Act(act);
+                self.schedule_world();
+            }
+            Actor::Workload(no) => self.work(no, &mut step),
+            Actor::Network => self.deliver(&mut step),
+            Actor::Controller => {
+                self.head(&step, format_args!("due"));
+                let now = self.controller_now();
+                self.controller.on_deadline(now, &mut self.from_controller);
+            }
+            Actor::Host(no) => {
+                self.head(&step, format_args!("due"));
+                let now = self.host_now(no);
+                self.hosts[no].on_deadline(now, &mut self.from_host);
+                self.schedule_host(no);
+            }
+        }
+        self.carry(&mut step);
+        Some(step)
+    }
+
+    /// Whether time stands still: a script has something happen again and again in one instant.
+    pub(crate) fn stands_still(&self) -> bool {
+        /// What a host, or the controller for it, may have to do in one instant.
+        const OF_A_HOST: u64 = 10_000;
+        self.at_once > OF_A_HOST * (100 + self.hosts.len() as u64)
+    }
+
+    pub(crate) const fn now(&self) -> Monotonic {
+        self.now
+    }
+
+    /// How many steps there were.
+    pub(crate) const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    pub(crate) const fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    pub(crate) fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    pub(crate) const fn controller(&self) -> &ControllerNode {
+        &self.controller
+    }
+
+    /// For questions that take a mutable one and change nothing.
+    pub(crate) const fn controller_mut(&mut self) -> &mut ControllerNode {
+        &mut self.controller
+    }
+
+    pub(crate) const fn network(&self) -> &Network {
+        &self.network
+    }
+
+    pub(crate) const fn people(&self) -> &People {
+        &self.people
+    }
+
+    pub(crate) const fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Both clocks of the controller.
+    pub(crate) fn controller_now(&self) -> Now {
+        self.clocks(self.controller_ahead)
+    }
+
+    /// Both clocks of a host.
+    pub(crate) fn host_now(&self, no: HostNo) -> Now {
+        self.clocks(self.hosts_ahead[no])
+    }
+
+    fn clocks(&self, ahead_ms: i64) -> Now {
+        let since = self.now.since(Monotonic::default());
+        let wall = self.spec.wall.after(since);
+        Now {
+            mono: self.now,
+            wall: WallClock::from_unix_millis(
+                wall.as_unix_millis().saturating_add_signed(ahead_ms),
+            ),
+        }
+    }
+
+    fn head(&mut self, step: &Step, what: std::fmt::Arguments<'_>) {
+        let at = step.at.as_millis();
+        self.trace.line(format_args!(
+            "{} {}.{:03} {:?} {what}",
+            step.number,
+            at / 1000,
+            at % 1000,
+            step.actor
+        ));
+    }
+
+    fn work(&mut self, no: usize, step: &mut Step) {
+        let view = self.controller.is_up().then(|| self.controller.view());
+        let looked = Looked {
+            view: view.flatten().map(Arc::as_ref),
+            services: &|no| self.people.service(no),
+            host: &|name| self.controller.telling().host_no(name),
+        };
+        let act = self.workloads[no].act(&looked);
+        self.put(Actor::Workload(no), self.workloads[no].next());
+        match act {
+            None => {
+                self.head(step, format_args!("nothing"));
+                step.handed = Handed::Nothing;
+            }
+            Some(act) => {
+                self.head(step, format_args!("{act:?}"));
+                self.do_act(&act, step);
+                step.handed = Handed::Act(act);
+            }
+        }
+    }
+
+    fn deliver(&mut self, step: &mut Step) {
+        let arrived = self.network.arrive(self.now);
+        self.put(Actor::Network, self.network.next());
+        let Some(message) = arrived else {
+            self.head(step, format_args!("nothing arrives"));
+            step.handed = Handed::Nothing;
+            return;
+        };
+        self.head(step, format_args!("{message}"));
+        let Message { asker, content } = message;
+        match content {
+            Content::Question { question, sent } => {
+                step.handed = Handed::Question(asker.clone());
+                let now = self.controller_now();
+                let out = &mut self.from_controller;
+                self.controller.ask(now, asker, question, sent, out);
+            }
+            Content::Reply(reply) => {
+                let no = asker.host;
+                let now = self.host_now(no);
+                self.hosts[no].reply(now, &asker, reply, &mut self.from_host);
+                self.schedule_host(no);
+                step.handed = Handed::Reply(asker);
+            }
+        }
+    }
+
+    fn do_act(&mut self, act: &Act, step: &mut Step) {
+        match act {
+            Act::Person(act) => self.order(act),
+            Act::Host(no, act) => self.befall(*no, act, step),
+            Act::HostOf(whom, act) => {
+                if let Some(no) = self.host_of(*whom) {
+                    self.befall(no, act, step);
+                }
+            }
+            Act::Controller(act) => {
+                if let ControllerAct::ClockJumps(by) = act {
+                    self.controller_ahead = self.controller_ahead.saturating_add(*by);
+                    step.sights
+                        .push(befell(step.at, Subject::Controller, clock_words(*by)));
+                }
+                let now = self.controller_now();
+                self.controller.act(now, act, &mut self.from_controller);
+            }
+            Act::Network(spec) => {
+                self.network.become_like(spec.clone());
+                let words = "the network is another one".to_owned();
+                step.sights
+                    .push(befell(step.at, Subject::Controller, words));
+            }
+            Act::Disk(spec) => {
+                self.controller.disk_becomes(spec.clone());
+                let words = "its disk is another one".to_owned();
+                step.sights
+                    .push(befell(step.at, Subject::Controller, words));
+            }
+            Act::Heal => self.heal(step),
+        }
+    }
+
+    /// Where a replica is placed, or else lives.
+    fn host_of(&self, whom: Whom) -> Option<HostNo> {
+        let name = self.people.service(whom.service);
+        let view = self.controller.view();
+        let service = view.and_then(|view| view.services.get(name));
+        let replica = service.and_then(|it| it.replicas.of(whom.index));
+        let placed = replica.and_then(|it| self.controller.telling().host_no(it.host.as_ref()?));
+        placed.or_else(|| {
+            self.hosts.iter().position(|host| {
+                let mut workers = host.workers();
+                workers.any(|it| it.name.copy() == (name, whom.index))
+            })
+        })
+    }
+
+    fn order(&mut self, act: &PersonAct) {
+        let (person, by, command) = self.people.order(&self.spec, act);
+        let now = self.controller_now();
+        let out = &mut self.from_controller;
+        self.controller.person(now, person, by, command, out);
+    }
+
+    fn befall(&mut self, no: HostNo, act: &HostAct, step: &mut Step) {
+        let of = Subject::Host(no);
+        match act {
+            HostAct::CutOff { from_host, to_host } => {
+                let directions = CutOff {
+                    from_host: *from_host,
+                    to_host: *to_host,
+                };
+                self.network.cut_off(no, directions);
+                let words = match (from_host, to_host) {
+                    (true, true) => "cut off",
+                    (true, false) => "not heard any more",
+                    (false, true) => "hears nothing any more",
+                    (false, false) => "back on the network",
+                };
+                step.sights.push(befell(step.at, of, words.to_owned()));
+            }
+            HostAct::Rejoin => {
+                self.network.cut_off(no, CutOff::default());
+                let words = "back on the network".to_owned();
+                step.sights.push(befell(step.at, of, words));
+            }
+            HostAct::ClockJumps(by) => {
+                self.hosts_ahead[no] = self.hosts_ahead[no].saturating_add(*by);
+                step.sights.push(befell(step.at, of, clock_words(*by)));
+            }
+            other => {
+                let now = self.host_now(no);
+                self.hosts[no].act(now, other, &mut self.from_host);
+                self.schedule_host(no);
+            }
+        }
+    }
+
+    fn heal(&mut self, step: &mut Step) {
+        step.sights.push(befell(
+            step.at,
+            Subject::Controller,
+            "everything is right again".to_owned(),
+        ));
+        self.network.heal();
+        self.controller_ahead = 0;
+        self.hosts_ahead.fill(0);
+        let now = self.controller_now();
+        self.controller.heal(now, &mut self.from_controller);
+        for no in 0..self.hosts.len() {
+            let now = self.host_now(no);
+            self.hosts[no].act(now, &HostAct::Heals, &mut self.from_host);
+            self.schedule_host(no);
+        }
+    }
+
+    /// Sends on what came out, tells what was seen, and says when everybody touched is next.
+    fn carry(&mut self, step: &mut Step) {
+        // Kept from step to step, so that a step asks for no memory of its own.
+        let mut from_host = std::mem::take(&mut self.from_host);
+        for out in from_host.drain(..) {
+            match out {
+                HostOut::Ask(asker, question) => {
+                    let sent = self.host_now(asker.host).wall;
+                    let content = Content::Question { question, sent };
+                    self.network.send(self.now, Message { asker, content });
+                }
+                HostOut::Saw(sight) => step.sights.push(sight),
+            }
+        }
+        self.from_host = from_host;
+        let mut from_controller = std::mem::take(&mut self.from_controller);
+        for out in from_controller.drain(..) {
+            match out {
+                ControllerOut::Reply(asker, reply) => {
+                    let content = Content::Reply(reply);
+                    self.network.send(self.now, Message { asker, content });
+                }
+                ControllerOut::Answered(person, outcome) => {
+                    let answered = self.people.answer(self.now, person, outcome);
+                    if let Some((answered, sight)) = answered {
+                        step.answered.push(answered);
+                        step.sights.push(sight);
+                    }
+                }
+                ControllerOut::Saw(sight) => step.sights.push(sight),
+                ControllerOut::Wrote { batch, accepted } => {
+                    let mut digest = Digest::default();
+                    for write in &batch.writes {
+                        digest.eat(write.table.as_bytes());
+                        digest.eat(write.key.as_bytes());
+                        digest.eat(write.value.as_deref().unwrap_or_default());
+                    }
+                    self.trace.line(format_args!(
+                        "  {} batch {} of {}: {:016x}",
+                        if accepted { "took" } else { "refused" },
+                        batch.number.0,
+                        batch.writes.len(),
+                        digest.value()
+                    ));
+                    step.wrote = Some((batch.writes.len(), accepted));
+                }
+            }
+        }
+        self.from_controller = from_controller;
+        for sight in &step.sights {
+            self.trace.line(format_args!("  {sight}"));
+        }
+        self.put(Actor::Network, self.network.next());
+        self.put(Actor::Controller, self.controller.next_deadline());
+    }
+
+    fn schedule_world(&mut self) {
+        let next = self.spec.acts.get(self.next_act);
+        self.put(Actor::World, next.map(|next| next.at));
+    }
+
+    fn schedule_host(&mut self, no: HostNo) {
+        self.put(Actor::Host(no), self.hosts[no].next_deadline());
+    }
+}
+
+fn befell(at: Monotonic, of: Subject, words: String) -> Sight {
+    Sight {
+        at,
+        of,
+        what: Seen::Befell(words),
+    }
+}
+
+fn clock_words(by_ms: i64) -> String {
+    let by = portreeve::time::Spelled(Duration::from_millis(by_ms.unsigned_abs()));
+    let way = if by_ms < 0 { "back" } else { "ahead" };
+    format!("its clock jumps {by} {way}")
+}
+
+#[cfg(test)]
+#[path = "acts_test.rs"]
+mod acts_test;
+#[cfg(test)]
+#[path = "scale_test.rs"]
+mod scale_test;
+#[cfg(test)]
+#[path = "run_test.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! How an attendance begins: a first run, or what an earlier worker left.
+
+use std::time::Duration;
+
+use crate::residency::Want;
+use crate::supervision::{Effect, Event, ExitStatus, State};
+use crate::time::Now;
+
+use super::happened::{Found, ProcessEvent};
+use super::output::{Output, Surroundings};
+use super::turn::Attendance;
+
+/// More statuses than a worker tells of one run that it could not write down: at most four in a wait of its backoff.
+const UNRECORDED_SEQ: u64 = 1_000_000;
+
+/// What is found and wanted at the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// How many runs there were after [`Attendance::run`]: an earlier worker that could write nothing down, on a full
+    /// disk say, went further than the record. Nothing of them lives any more when the attendance begins.
+    pub unrecorded: u32,
+    /// What an earlier worker left of the newest recorded run; asked for if [`Attendance::takes_over`].
+    pub found: Found,
+    /// What is wanted now.
+    pub want: Want,
+    /// The user's restart, likewise.
+    pub restart_no: u64,
+}
+
+impl Attendance {
+    /// Whether an earlier worker left something to be taken over. It is looked for before [`Attendance::begin`].
+    #[must_use]
+    pub fn takes_over(&self) -> bool {
+        self.record.machine.state() != State::Idle && !self.record.is_final()
+    }
+
+    /// The first turn: starts the first run, or goes on with the newest one.
+    pub fn begin<A>(
+        &mut self,
+        now: Now,
+        beginning: Beginning,
+        around: &mut impl Surroundings,
+        out: &mut Vec<Output<A>>,
+    ) {
+        let mut effects = Vec::new();
+        let fresh = self.record.machine.state() == State::Idle;
+        if let Some(told) = &mut self.record.status {
+            // Its statuses of runs that come again were told; by the same numbers ours would count as repeated.
+            told.seq += UNRECORDED_SEQ * u64::from(beginning.unrecorded);
+        }
+        if self.takes_over() {
+            self.take_over(now, beginning.found, &mut effects);
+        }
+        self.want(now, beginning.want, beginning.restart_no, &mut effects);
+        // One that is not wanted any more is final by now and does not begin.
+        if fresh {
+            self.event(now, Event::Start, &mut effects);
+        }
+        self.changed = true;
+        self.settle(now, effects, around, out);
+        if !out.iter().any(|one| matches!(one, Output::Tell { .. })) && self.record.status.is_some()
+        {
+            // What an earlier worker wrote down may not have been told.
+            out.push(Output::Tell {
+                reports: Vec::new(),
+            });
+        }
+        self.watch_contact(now.mono, around);
+    }
+
+    fn take_over(&mut self, now: Now, found: Found, effects: &mut Vec<Effect>) {
+        let run = self.record.machine.run();
+        let alone = match found {
+            Found::Begun {
+                alone_since: Some(since),
+            } => now.mono.since(since),
+            Found::Begun { alone_since: None } | Found::Nothing => Duration::ZERO,
+        };
+        let starting = self.record.machine.state() == State::Starting;
+        self.hand_over(now, Event::taken_over(alone), None, effects);
+        if found == Found::Nothing {
+            if starting {
+                // It was decided and written down, and then not begun.
+                effects.push(Effect::Spawn { run });
+            } else {
+                // Somebody removed the files of a run that had begun.
+                let status = ExitStatus::Unknown;
+                self.own.push(ProcessEvent::Exited { run, status });
+            }
+        }
+    }
+}
