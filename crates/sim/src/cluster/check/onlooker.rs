@@ -374,6 +374,13 @@ impl Checks {
                 let living = host.living.iter().map(|it| it.name.clone());
                 host.numbers.forswear(living);
             }
+            if let (
+                PersonAct::Host(no, HostVerb::Down { .. }),
+                Outcome::Refused(_) | Outcome::Unreachable,
+            ) = (act, outcome)
+            {
+                self.contacts.not_declared(*no);
+            }
             let service = service_of(act);
             if let Some(no) = service
                 && let Some(view) = cluster.controller().view()
@@ -781,4 +788,49 @@ fn digest<'a>(listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
         );
     }
     digest.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_seeds() {
+        let from: u64 = std::env::var("FROM").map_or(0, |it| it.parse().unwrap());
+        let count: u64 = std::env::var("COUNT").map_or(5, |it| it.parse().unwrap());
+        let mut coverage = Coverage::default();
+        let mut all: BTreeMap<&'static str, Vec<(u64, String)>> = BTreeMap::new();
+        let mut steps = 0;
+        let mut settled = 0;
+        let begin = std::time::Instant::now();
+        for seed in from..from + count {
+            let mut cluster = Cluster::new(Arc::new(Spec::of_seed(seed)));
+            let mut checks = Checks::new(&cluster);
+            let mut found = Ok(());
+            while let Some(step) = cluster.step() {
+                steps += 1;
+                found = checks.after(&cluster, &step);
+                if let Err(violation) = &found {
+                    let text = format!("step {} at {} ms: {}", step.number, step.at.as_millis(), violation.detail);
+                    all.entry(violation.invariant).or_default().push((seed, text));
+                    break;
+                }
+            }
+            if found.is_ok() {
+                if let Err(violation) = checks.at_end(&cluster) {
+                    all.entry(violation.invariant).or_default().push((seed, format!("at end: {}", violation.detail)));
+                }
+            }
+            settled += u64::from(checks.is_settled());
+            coverage.merge(checks.coverage());
+        }
+        if std::env::var_os("COVERAGE").is_some() { println!("{coverage}"); }
+        println!("{steps} steps, {:?}, settled {settled}", begin.elapsed());
+        for (what, seeds) in all {
+            println!("== {what}: {}", seeds.len());
+            for (seed, text) in seeds.iter().take(3) {
+                println!("   {seed}: {}", &text[..text.len().min(600)]);
+            }
+        }
+    }
 }
