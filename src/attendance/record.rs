@@ -40,8 +40,8 @@ pub struct Record {
     pub(super) ready_run: Option<Run>,
     /// The newest status that was told.
     pub(super) status: Option<Status>,
-    pub(super) first_failure: Option<Failure>,
-    pub(super) last_failure: Option<Failure>,
+    pub(super) first_failure: Option<Box<Failure>>,
+    pub(super) last_failure: Option<Box<Failure>>,
     /// When the replica began, for people who read its record; the controller was heard of then at the latest.
     #[serde(default)]
     pub(super) began: Option<Monotonic>,
@@ -169,6 +169,7 @@ impl Record {
             at,
             probe_output: kind.and_then(|kind| texts.get(kind).map(str::to_owned)),
         };
+        let failure = Box::new(failure);
         self.first_failure.get_or_insert_with(|| failure.clone());
         self.last_failure = Some(failure);
         true
@@ -201,8 +202,8 @@ impl Record {
             user_restarts: standing.user_restarts,
             restart_no: self.restart_no,
             pid: self.process.as_ref().filter(|_| lives).map(|one| one.pid),
-            first_failure: self.first_failure.clone(),
-            last_failure: self.last_failure.clone(),
+            first_failure: self.first_failure.as_deref().cloned(),
+            last_failure: self.last_failure.as_deref().cloned(),
             next_start,
             state,
         }

@@ -226,7 +226,7 @@ fn the_form_of_a_probe_replaces_the_one_below_and_its_timing_stays() {
         let profile = over(lower, upper).profile;
         (
             profile.liveness.unwrap(),
-            profile.supervision.liveness.unwrap(),
+            profile.supervision.liveness.clone().unwrap(),
         )
     };
     let (form, timing) = liveness("[liveness]\ncommand = [\"true\"]\ntimeout = \"2s\"\n");
@@ -253,13 +253,29 @@ fn the_form_of_a_probe_replaces_the_one_below_and_its_timing_stays() {
 fn what_excludes_the_lower_layers_words_takes_their_place() {
     let within = "[startup]\ncommand = [\"true\"]\nwithin = \"1m\"\n";
     let counted = over(within, "[startup]\nfailure_threshold = 4\n").profile;
-    assert_eq!(counted.supervision.startup.unwrap().failure_threshold, 4);
+    assert_eq!(
+        counted
+            .supervision
+            .startup
+            .clone()
+            .unwrap()
+            .failure_threshold,
+        4
+    );
     let counted = "[startup]\ncommand = [\"true\"]\nfailure_threshold = 4\n";
     let within = over(counted, "[startup]\nwithin = \"1m\"\n").profile;
-    assert_eq!(within.supervision.startup.unwrap().failure_threshold, 7);
+    assert_eq!(
+        within
+            .supervision
+            .startup
+            .clone()
+            .unwrap()
+            .failure_threshold,
+        7
+    );
     let requeue = "[restart]\ngive_up = { max_restarts = 4, then = \"requeue\", rest = \"5m\", window = \"lifetime\" }\n";
     let exit = over(requeue, "[restart]\ngive_up = { then = \"exit\" }\n").profile;
-    let rule = exit.supervision.give_up.unwrap();
+    let rule = exit.supervision.give_up.clone().unwrap();
     assert_eq!(
         (rule.max_restarts, rule.window, rule.then),
         (4, Window::Lifetime, Then::Exit)
@@ -270,13 +286,22 @@ fn what_excludes_the_lower_layers_words_takes_their_place() {
         "[restart]\ngive_up = \"never\"\n",
         "[restart]\ngive_up = { max_restarts = 2 }\n",
     );
-    assert_eq!(again.profile.supervision.give_up.unwrap().max_restarts, 2);
+    assert_eq!(
+        again
+            .profile
+            .supervision
+            .give_up
+            .clone()
+            .unwrap()
+            .max_restarts,
+        2
+    );
     // The site says how long to rest, and the profile that it is requeued at all.
     let rest = over(
         "[restart]\ngive_up = { rest = \"5m\" }\n",
         "[restart]\ngive_up = { then = \"requeue\" }\n",
     );
-    let then = rest.profile.supervision.give_up.unwrap().then;
+    let then = rest.profile.supervision.give_up.clone().unwrap().then;
     assert!(matches!(then, Then::Requeue { rest, .. } if rest == secs(300)));
 }
 

@@ -20,6 +20,7 @@ mod template;
 mod written;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ pub struct Profile {
     /// Its named ports, in the order written.
     pub ports: Vec<DeclaredPort>,
     /// Restart, backoff, give-up, probe timing, stop.
-    pub supervision: supervision::Config,
+    pub supervision: Arc<supervision::Config>,
     /// The stop signal's number.
     pub stop_signal: i32,
     /// What the startup probe does; present exactly when `supervision.startup` is.

@@ -351,6 +351,7 @@ fn a_rule_that_can_never_fire_is_refused_with_the_arithmetic() {
     let lifetime = profile(&rule("1s", "60s", 5, "lifetime"))
         .supervision
         .give_up
+        .clone()
         .unwrap();
     assert_eq!(lifetime.window, Window::Lifetime);
     // With jitter the waits may be shorter: 31 s x 0.9 < 31 s.
@@ -370,7 +371,7 @@ fn a_rule_that_can_never_fire_is_refused_with_the_arithmetic() {
 
 #[test]
 fn an_unwritten_window_grows_with_the_waits_and_the_startup_window() {
-    let window = |lines: &str| match profile(lines).supervision.give_up.unwrap().window {
+    let window = |lines: &str| match profile(lines).supervision.give_up.clone().unwrap().window {
         Window::Span(window) => window,
         Window::Lifetime => Duration::MAX,
     };
@@ -390,7 +391,12 @@ fn an_unwritten_window_grows_with_the_waits_and_the_startup_window() {
 fn within_is_a_threshold_that_never_decides_early() {
     let threshold = |lines: &str| {
         let startup = profile(&format!("[startup]\ncommand = [\"true\"]\n{lines}"));
-        startup.supervision.startup.unwrap().failure_threshold
+        startup
+            .supervision
+            .startup
+            .clone()
+            .unwrap()
+            .failure_threshold
     };
     assert_eq!(threshold("interval = \"5s\"\nwithin = \"12s\""), 4);
     assert_eq!(threshold("interval = \"5s\"\nwithin = \"10s\""), 3);
@@ -488,7 +494,10 @@ fn probes_take_the_only_port_and_refuse_numbers_and_names_of_hosts() {
 fn readiness_and_startup_have_forms_of_their_own_by_default() {
     let ports = profile("[ports]\nhttp = \"any\"");
     assert_eq!(ports.readiness, Some(Probe::Listening));
-    assert_eq!(ports.supervision.readiness.unwrap().interval, secs(5));
+    assert_eq!(
+        ports.supervision.readiness.clone().unwrap().interval,
+        secs(5)
+    );
     assert_eq!(ports.supervision.min_up, Duration::ZERO);
     // Nothing to look at: running for a second decides.
     let hidden = profile("[ports]\nhttp = { any = 1, publish = false }");

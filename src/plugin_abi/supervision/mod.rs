@@ -23,6 +23,7 @@ mod supervised;
 mod worker_test;
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use crate::plugin_abi::border::entry::outside;
 use crate::plugin_abi::border::failure::Failure;
@@ -140,7 +141,7 @@ pub(super) unsafe extern "C" fn sup_free(sup: PrSup) -> i32 {
 /// # Safety
 ///
 /// As `read_text`.
-unsafe fn rules(json: PrStr) -> Result<Config, Failure> {
+unsafe fn rules(json: PrStr) -> Result<Arc<Config>, Failure> {
     // SAFETY: the caller's promise is the same.
     let text = unsafe { read_text(json, MAX_JSON, "profile_json") }?.unwrap_or_default();
     let checked = Profile::from_json_text(&text);

@@ -126,6 +126,8 @@ fn rules() -> Config {
         .unwrap()
         .profile
         .supervision
+        .as_ref()
+        .clone()
 }
 
 /// JSON of a machine with values of its state replaced by others, in a sound frame: what nobody but an attacker or a

@@ -1,6 +1,7 @@
 //! One machine with what C leaves to us: effects that it has not taken yet, and a clock that never falls.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,7 @@ impl Supervised {
     /// A caller that takes nothing gets no more than this.
     const MOST_PENDING: usize = 256;
 
-    pub(super) fn new(config: Config, seed: u64) -> Self {
+    pub(super) fn new(config: impl Into<Arc<Config>>, seed: u64) -> Self {
         Self {
             machine: Machine::new(config, seed),
             latest: Monotonic::default(),
@@ -54,7 +55,7 @@ impl Supervised {
         }
     }
 
-    pub(super) const fn config(&self) -> &Config {
+    pub(super) fn config(&self) -> &Config {
         self.machine.config()
     }
 

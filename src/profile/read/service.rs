@@ -1,5 +1,6 @@
 //! The whole profile, top down.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::{Label, Namespace};
@@ -126,7 +127,7 @@ impl<'d> Reader<'d> {
             rerunnable,
             on_cut_off,
             ports: ports.declared,
-            supervision: supervision::Config {
+            supervision: Arc::new(supervision::Config {
                 restart: restart.policy,
                 backoff: restart.backoff,
                 give_up: restart.give_up,
@@ -137,7 +138,7 @@ impl<'d> Reader<'d> {
                 readiness: readiness_timing,
                 min_up,
                 stop,
-            },
+            }),
             stop_signal,
             startup,
             liveness,

@@ -8,6 +8,7 @@ mod beginning;
 mod end;
 mod probing;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,8 @@ use end::End;
 /// (its moments are of that boot's monotonic clock). A result of a probe allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    config: Config,
+    /// Shared by all machines of one profile.
+    config: Arc<Config>,
     seed: u64,
     run: Run,
     phase: Phase,
@@ -47,9 +49,9 @@ pub struct Machine {
 impl Machine {
     /// A machine that has not begun. `seed` decides jitter and spread, nothing else.
     #[must_use]
-    pub fn new(config: Config, seed: u64) -> Self {
+    pub fn new(config: impl Into<Arc<Config>>, seed: u64) -> Self {
         Self {
-            config,
+            config: config.into(),
             seed,
             run: Run::default(),
             phase: Phase::Idle,
@@ -237,7 +239,7 @@ impl Machine {
 
     /// The rules it follows.
     #[must_use]
-    pub const fn config(&self) -> &Config {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 

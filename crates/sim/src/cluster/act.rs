@@ -79,6 +79,8 @@ pub(crate) enum HostAct {
     /// The supervisor starts it again, if it is not running.
     AgentStarts,
     WorkerKilled(Whom),
+    /// The next worker of it that starts begins no earlier than then.
+    NextWorkerBegins(Whom, Monotonic),
     WorkerHalted(Whom),
     WorkerContinued(Whom),
     /// Agent or worker dies in the middle of its next turn, after it did this many of the things it would do.

@@ -19,8 +19,6 @@ pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod sight;
 pub(crate) mod spec;
-#[cfg(test)]
-mod stand_in;
 mod store;
 mod telling;
 pub(crate) mod trace;

@@ -9,16 +9,12 @@ use portreeve::time::{Monotonic, Now, WallClock};
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
-#[cfg(not(test))]
-use super::host::Host;
-use super::host::HostOut;
+use super::host::{Host, HostOut};
 use super::network::{Content, CutOff, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
-#[cfg(test)]
-use super::stand_in::Host;
 use super::trace::{Digest, Trace};
 use super::wire::{Asker, Heard, Reply};
 use super::workload::{Looked, Working};
@@ -153,11 +149,11 @@ impl Cluster {
 
     /// The next thing happens; `None`: the run is over, since time or everything is.
     pub(crate) fn step(&mut self) -> Option<Step> {
-        let (due, actor) = self.schedule.first()?;
-        if due > self.spec.until {
+        let first = self.schedule.first();
+        let Some((due, actor)) = first.filter(|(due, _)| *due <= self.spec.until) else {
             self.now = self.spec.until;
             return None;
-        }
+        };
         self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
         if self.stands_still() {
             return None;
@@ -438,7 +434,9 @@ impl Cluster {
 
     /// Sends on what came out, tells what was seen, and says when everybody touched is next.
     fn carry(&mut self, step: &mut Step) {
-        for out in std::mem::take(&mut self.from_host) {
+        // Kept from step to step, so that a step asks for no memory of its own.
+        let mut from_host = std::mem::take(&mut self.from_host);
+        for out in from_host.drain(..) {
             match out {
                 HostOut::Ask(asker, question) => {
                     let sent = self.host_now(asker.host).wall;
@@ -448,7 +446,9 @@ impl Cluster {
                 HostOut::Saw(sight) => step.sights.push(sight),
             }
         }
-        for out in std::mem::take(&mut self.from_controller) {
+        self.from_host = from_host;
+        let mut from_controller = std::mem::take(&mut self.from_controller);
+        for out in from_controller.drain(..) {
             match out {
                 ControllerOut::Reply(asker, reply) => {
                     if matches!(reply, Reply::Refused { .. }) {
@@ -483,6 +483,7 @@ impl Cluster {
                 }
             }
         }
+        self.from_controller = from_controller;
         for sight in &step.sights {
             self.trace.line(format_args!("  {sight}"));
         }
@@ -517,6 +518,9 @@ fn clock_words(by_ms: i64) -> String {
 #[cfg(test)]
 #[path = "acts_test.rs"]
 mod acts_test;
+#[cfg(test)]
+#[path = "scale_test.rs"]
+mod scale_test;
 #[cfg(test)]
 #[path = "run_test.rs"]
 mod tests;

@@ -1,6 +1,6 @@
 //! Which services there are: `[service]`, `[[service]]`, `profile = "FILE"`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portreeve::identity::{Label, Namespace, ServiceName};
@@ -18,6 +18,7 @@ pub(super) const MOST_SERVICES: usize = 10_000;
 const MOST_TABLES: usize = 1_000;
 /// Whose services these are unless said otherwise.
 const OWNER: &str = "me";
+const FIRST_UID: u32 = 1000;
 
 /// A service as the scenario tells of it.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Services {
     pub(super) incomplete: bool,
     pub(super) refused: Option<(String, ProfileErrors)>,
     names: BTreeSet<ServiceName>,
+    /// Who submits something; an account has a number.
+    owners: BTreeMap<String, u32>,
 }
 
 /// Reads the text of a profile that is named.
@@ -93,7 +96,7 @@ pub(super) fn read(
     }
     if let Some(path) = named {
         let profile = services.file(root, path, load);
-        let owner = person(OWNER, &[], false);
+        let owner = services.person(OWNER, &[], false);
         services.put(
             root,
             profile,
@@ -119,6 +122,16 @@ impl Services {
         }
     }
 
+    fn person(&mut self, user: &str, groups: &[&str], admin: bool) -> Caller {
+        let next = FIRST_UID.saturating_add(u32::try_from(self.owners.len()).unwrap_or(u32::MAX));
+        Caller {
+            user: user.to_owned(),
+            uid: Some(*self.owners.entry(user.to_owned()).or_insert(next)),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            admin,
+        }
+    }
+
     fn table(
         &mut self,
         lines: &ServiceLines<'_>,
@@ -131,7 +144,7 @@ impl Services {
         let owner = table.text("owner").unwrap_or(OWNER);
         let groups = table.one_or_more("groups", 64);
         let admin = table.flag("admin").unwrap_or(false);
-        let owner = person(owner, &groups, admin);
+        let owner = self.person(owner, &groups, admin);
         if owner.user.parse::<Namespace>().is_err() {
             table.wrong("owner", format!("{:?} is no account", owner.user), "");
             self.incomplete = true;
@@ -329,14 +342,5 @@ fn told(errors: &ProfileErrors, table: &Table<'_, '_>, notes: &Notes<'_>) {
                 allowed: error.allowed.clone(),
             },
         );
-    }
-}
-
-fn person(user: &str, groups: &[&str], admin: bool) -> Caller {
-    Caller {
-        user: user.to_owned(),
-        uid: None,
-        groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        admin,
     }
 }

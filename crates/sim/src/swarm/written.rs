@@ -319,7 +319,10 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
+            // Of one host no scenario says it.
+            HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
+            HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -369,6 +372,9 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
+            // No seed draws them: they are parts of what stands in a file as a whole.
+            HostAct::NextWorkerBegins(..) => "next-worker-begins",
+            HostAct::Heals => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }

@@ -159,7 +159,7 @@ async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<St
 fn assignment(case: &Case) -> Assignment {
     let text = "name = \"web\"\ncommand = [\"web\"]";
     let mut profile = Profile::from_toml(text).unwrap().profile;
-    profile.supervision = case.rules.clone();
+    profile.supervision = case.rules.clone().into();
     Assignment {
         desired: Desired {
             service: "web.alice".parse().unwrap(),
