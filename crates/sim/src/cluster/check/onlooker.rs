@@ -15,7 +15,7 @@ use portreeve::time::Monotonic;
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
 use super::super::controller::Outcome;
 use super::super::host::Part;
-use super::super::people::Answered;
+use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
 use super::super::sight::{Seen as Sighted, Sight, Subject};
@@ -93,12 +93,9 @@ const ALL_HOSTS: usize = 16;
 const SWEEP: u64 = 256;
 
 impl Checks {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
-        let spec = Arc::clone(cluster.spec());
-        let people = cluster.people();
-        let services: Vec<ServiceName> = (0..spec.services.len())
-            .map(|no| people.service(no).clone())
-            .collect();
+    pub(crate) fn new(spec: &Arc<Spec>) -> Self {
+        let spec = Arc::clone(spec);
+        let services: Vec<ServiceName> = spec.services.iter().map(service_name).collect();
         let by_name = services.iter().cloned().zip(0..).collect();
         let by_host = spec
             .hosts
@@ -453,7 +450,7 @@ impl Checks {
     fn look_at_host(&mut self, cluster: &Cluster, no: HostNo) -> Verdict {
         let host = &cluster.hosts()[no];
         let living: Vec<Life> = host
-            .living()
+            .living(cluster.now())
             .map(|it| Life {
                 name: it.name.clone(),
                 run: it.run,
@@ -720,6 +717,7 @@ impl Checks {
             restarts: &self.restarts,
             services: &self.services,
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
+            is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
         };
         settled.check()
     }
@@ -805,26 +803,37 @@ mod tests {
         let begin = std::time::Instant::now();
         for seed in from..from + count {
             let mut cluster = Cluster::new(Arc::new(Spec::of_seed(seed)));
-            let mut checks = Checks::new(&cluster);
+            let mut checks = Checks::new(cluster.spec());
             let mut found = Ok(());
             while let Some(step) = cluster.step() {
                 steps += 1;
                 found = checks.after(&cluster, &step);
                 if let Err(violation) = &found {
-                    let text = format!("step {} at {} ms: {}", step.number, step.at.as_millis(), violation.detail);
-                    all.entry(violation.invariant).or_default().push((seed, text));
+                    let text = format!(
+                        "step {} at {} ms: {}",
+                        step.number,
+                        step.at.as_millis(),
+                        violation.detail
+                    );
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, text));
                     break;
                 }
             }
             if found.is_ok() {
                 if let Err(violation) = checks.at_end(&cluster) {
-                    all.entry(violation.invariant).or_default().push((seed, format!("at end: {}", violation.detail)));
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, format!("at end: {}", violation.detail)));
                 }
             }
             settled += u64::from(checks.is_settled());
             coverage.merge(checks.coverage());
         }
-        if std::env::var_os("COVERAGE").is_some() { println!("{coverage}"); }
+        if std::env::var_os("COVERAGE").is_some() {
+            println!("{coverage}");
+        }
         println!("{steps} steps, {:?}, settled {settled}", begin.elapsed());
         for (what, seeds) in all {
             println!("== {what}: {}", seeds.len());

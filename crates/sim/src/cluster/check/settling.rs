@@ -95,7 +95,6 @@ const HELD_FOR: Duration = Duration::from_secs(20);
 /// How long placements after strangers' ports count: [`portreeve::registry`] gives five of them.
 const CONFLICT_WINDOW: Duration = Duration::from_secs(600);
 
-<<<<<<< HEAD
 /// Nothing, where no stranger ever takes a number and nothing listens beside its own.
 fn strangers(spec: &Spec) -> Duration {
     let takes = |act: &Act| {
@@ -110,50 +109,17 @@ fn strangers(spec: &Spec) -> Duration {
         spec.config.foreign_rest + CONFLICT_WINDOW
     } else {
         Duration::ZERO
-=======
-/// From the order to the last process: drain, grace, and what cannot be killed is said to be stuck.
-fn stop(profile: &Profile) -> Duration {
-    let rule = &profile.supervision.stop;
-    rule.drain + rule.grace + rule.unkillable_after
-}
-
-fn backoff(profile: &Profile) -> Duration {
-    profile.supervision.backoff.max
-}
-
-/// From the place to READY, where it gets there: each start-up as long as it may take, restarts between.
-fn start(profile: &Profile) -> Duration {
-    let rules = &profile.supervision;
-    let startup = rules
-        .startup
-        .as_ref()
-        .map_or(Duration::ZERO, |it| it.span());
-    let ready = rules.readiness.as_ref().map_or(rules.min_up, |it| {
-        it.initial_delay + it.slowest_pace() * (it.success_threshold + 1)
-    });
-    startup + ready + SCRIPT
-}
-
-/// How long scripts take to spawn and to become well, beyond what profiles say.
-const SCRIPT: Duration = Duration::from_secs(30);
-
-/// The rest of one that gave up and is placed again.
-fn rest(profile: &Profile) -> Duration {
-    use portreeve::supervision::Then;
-    match &profile.supervision.give_up {
-        Some(rule) => match (&rule.then, &rule.window) {
-            (Then::Requeue { rest, .. }, Window::Span(_) | Window::Lifetime) => *rest,
-            (Then::Exit, _) => Duration::ZERO,
-        },
-        None => Duration::ZERO,
->>>>>>> origin/h/lead
     }
 }
+
+/// What outlives the kill of its run for longer is not waited for: such a copy is not well.
+pub(super) const OUTLIVES: Duration = Duration::from_secs(120);
 
 /// From the order to the last process: drain, grace, and what outlives the kill.
 fn stop(service: &ServiceSpec) -> Duration {
     let rule = &service.profile.supervision.stop;
-    let outlives = scripts(service).filter_map(|it| it.leftover).max();
+    let outlives = scripts(service).filter_map(|it| it.leftover);
+    let outlives = outlives.filter(|it| *it <= OUTLIVES).max();
     rule.drain + rule.grace + outlives.unwrap_or_default()
 }
 
@@ -205,17 +171,4 @@ const MOST_SCALED: u32 = 6;
 fn copies(spec: &Spec) -> u32 {
     let services = u32::try_from(spec.services.len()).unwrap_or(u32::MAX);
     services.saturating_mul(MOST_SCALED)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn print_bounds() {
-        for seed in 0..40 {
-            let spec = Spec::of_seed(seed);
-            println!("{seed}:\n{}", Settling::of(&spec));
-        }
-    }
 }
