@@ -319,8 +319,6 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
-            // Of one host no scenario says it.
-            HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
             HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
@@ -352,7 +350,6 @@ impl File<'_> {
             }
             HostAct::WorkerRestart(_) => "restart-by-hand",
             // No script asks for it of one host alone.
-            HostAct::Heals => "heal",
             HostAct::DiskFull(true) => "disk-full",
             HostAct::DiskFull(false) => "disk-free",
             HostAct::StrangerTakes(port) => {
@@ -374,7 +371,6 @@ impl File<'_> {
             }
             // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
-            HostAct::Heals => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }

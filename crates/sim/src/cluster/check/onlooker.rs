@@ -802,7 +802,9 @@ mod tests {
         let mut settled = 0;
         let begin = std::time::Instant::now();
         for seed in from..from + count {
-            let mut cluster = Cluster::new(Arc::new(Spec::of_seed(seed)));
+            let mut spec = Spec::of_seed(seed);
+            spec.services.iter_mut().for_each(|it| it.owner.uid = Some(1000));
+            let mut cluster = Cluster::new(Arc::new(spec));
             let mut checks = Checks::new(cluster.spec());
             let mut found = Ok(());
             while let Some(step) = cluster.step() {
