@@ -602,7 +602,7 @@ impl Checks {
                 Ok(Numbered {
                     all: snapshot.mod_revision(),
                     listed: snapshot.ready_revision(),
-                    content: digest(snapshot.listed()),
+                    content: digest(snapshot.desired(), snapshot.listed()),
                 })
             });
             match numbered {
@@ -766,9 +766,11 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 }
 
 /// What clients are told, without what ages.
-fn digest<'a>(listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
+fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
+    // The default answer says how many there shall be, too. A digest refuses no words.
+    _ = write!(digest, "{desired};");
     for it in listed {
         // A digest refuses no words.
         _ = write!(
