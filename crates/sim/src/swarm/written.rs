@@ -322,7 +322,6 @@ impl File<'_> {
             // Of one host no scenario says it.
             HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
-            HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -370,9 +369,7 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
-            HostAct::Heals => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }
