@@ -18,7 +18,7 @@ pub(super) const MOST_SERVICES: usize = 10_000;
 const MOST_TABLES: usize = 1_000;
 /// Whose services these are unless said otherwise.
 const OWNER: &str = "me";
-const FIRST_UID: u32 = 1000;
+pub(crate) const FIRST_UID: u32 = 1000;
 
 /// A service as the scenario tells of it.
 #[derive(Clone, Debug)]

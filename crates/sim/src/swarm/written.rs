@@ -320,9 +320,9 @@ impl File<'_> {
                 "cut-off"
             }
             // Of one host no scenario says it.
-            HostAct::Heals => "heal",
+            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
             HostAct::Rejoin => "rejoin",
-            HostAct::Heals => "heal",
+            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -372,7 +372,7 @@ impl File<'_> {
             }
             // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
-            HostAct::Heals => "heal",
+            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }
