@@ -320,6 +320,7 @@ impl File<'_> {
                 "cut-off"
             }
             HostAct::Rejoin => "rejoin",
+            HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -368,7 +369,6 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
         };
         self.line(format_args!("act = \"{word}\""));
