@@ -163,12 +163,18 @@ impl<R: FnMut(&Spec) -> Attempt> Shortening<R> {
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
                 profile.startup = None;
-                Arc::make_mut(&mut profile.supervision).startup.take().is_some()
+                Arc::make_mut(&mut profile.supervision)
+                    .startup
+                    .take()
+                    .is_some()
             });
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
                 profile.liveness = None;
-                Arc::make_mut(&mut profile.supervision).liveness.take().is_some()
+                Arc::make_mut(&mut profile.supervision)
+                    .liveness
+                    .take()
+                    .is_some()
             });
             self.change(|spec| {
                 let profile = Arc::make_mut(&mut spec.services[no].profile);
