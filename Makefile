@@ -38,12 +38,13 @@ loom:
 tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
-# What needs Debian packages, real daemons or minutes (end-to-end tests, which mostly wait, so that three run beside each
+# What needs Debian packages, real daemons or minutes (a minute of fresh seeds; end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; a million operations on the allocator; the worker's tests on each rung that holds processes; the
 # plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
 # what it skips.
 external: loom
 	.ci/install-packages
+	$(MAKE) seeds LASTS=$(or $(LASTS),60s)
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
@@ -62,6 +63,7 @@ external: loom
 long:
 	.ci/install-packages
 	PROPTEST_CASES=20000 PORTREEVE_SCRIPTS=1000000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
+	$(MAKE) seeds LASTS=60m
 
 fix:
 	$(CARGO) fmt --all

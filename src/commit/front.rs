@@ -58,7 +58,10 @@ impl Terms {
         let parts = lease::restart_and_rejoin(lease_period);
         let host_grace = silence.host_grace();
         if host_grace <= parts.iter().map(|(_, part)| *part).sum() {
-            return Err(GraceTooShort { host_grace, parts });
+            return Err(GraceTooShort {
+                host_grace,
+                parts: parts.into(),
+            });
         }
         Ok(Self {
             single_host,
@@ -341,7 +344,7 @@ pub struct GraceTooShort {
     /// After how long a host is given up.
     pub host_grace: Duration,
     /// What may pass until such a host is heard of again.
-    pub parts: [(&'static str, Duration); 4],
+    pub parts: Box<[(&'static str, Duration)]>,
 }
 
 #[cfg(test)]

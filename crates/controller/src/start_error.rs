@@ -127,7 +127,7 @@ impl From<GraceTooShort> for StartError {
     fn from(cause: GraceTooShort) -> Self {
         Self::GraceTooShort {
             host_grace: cause.host_grace,
-            parts: cause.parts.into(),
+            parts: cause.parts,
         }
     }
 }

@@ -219,7 +219,7 @@ fn healing_starts_whatever_is_down() {
 
 #[test]
 fn what_happens_to_the_host_of_a_replica_happens_where_it_is() {
-    let whom = super::super::act::Whom {
+    let whom = Whom {
         service: 0,
         index: 1,
     };

@@ -1,25 +1,23 @@
 //! The loop: whoever is next does one thing, and what comes of it goes on its way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portreeve::registry::Batch;
 use portreeve::time::{Monotonic, Now, WallClock};
 
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
-#[cfg(not(test))]
-use super::host::Host;
-use super::host::HostOut;
+use super::host::{Host, HostOut};
 use super::network::{Content, CutOff, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
-#[cfg(test)]
-use super::stand_in::Host;
 use super::trace::{Digest, Trace};
-use super::wire::Asker;
+use super::wire::{Asker, Heard, Reply};
 use super::workload::{Looked, Working};
 
 /// A whole cluster at one moment.
@@ -37,6 +35,8 @@ pub(crate) struct Cluster {
     controller_ahead: i64,
     hosts: Vec<Host>,
     hosts_ahead: Vec<i64>,
+    /// Where the newest act found its replica: what ends it goes there, wherever the replica is by then.
+    begun: BTreeMap<Whom, HostNo>,
     trace: Trace,
     at_once: u64,
     from_controller: Vec<ControllerOut>,
@@ -56,8 +56,10 @@ pub(crate) struct Step {
     pub(crate) sights: Vec<Sight>,
     /// Orders of people that were answered.
     pub(crate) answered: Vec<Answered>,
-    /// What the store took or refused: how many records, and whether it took them.
-    pub(crate) wrote: Option<(usize, bool)>,
+    /// What the store took or refused, and whether it took it.
+    pub(crate) wrote: Option<(Batch, bool)>,
+    /// What the controller listened to: it was there and did not refuse it.
+    pub(crate) heard: Option<Heard>,
 }
 
 /// What was handed to whom.
@@ -103,6 +105,7 @@ impl Cluster {
             controller: ControllerNode::new(&spec, chance.split("disk")),
             controller_ahead: 0,
             hosts_ahead: vec![0; hosts.len()],
+            begun: BTreeMap::new(),
             hosts,
             trace: Trace::default(),
             at_once: 0,
@@ -150,11 +153,11 @@ impl Cluster {
 
     /// The next thing happens; `None`: the run is over, since time or everything is.
     pub(crate) fn step(&mut self) -> Option<Step> {
-        let (due, actor) = self.schedule.first()?;
-        if due > self.spec.until {
+        let first = self.schedule.first();
+        let Some((due, actor)) = first.filter(|(due, _)| *due <= self.spec.until) else {
             self.now = self.spec.until;
             return None;
-        }
+        };
         self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
         if self.stands_still() {
             return None;
@@ -169,6 +172,7 @@ impl Cluster {
             sights: Vec::new(),
             answered: Vec::new(),
             wrote: None,
+            heard: None,
         };
         match actor {
             Actor::World => {
@@ -309,6 +313,7 @@ impl Cluster {
         match content {
             Content::Question { question, sent } => {
                 step.handed = Handed::Question(asker.clone());
+                step.heard = self.controller.is_up().then(|| question.heard());
                 let now = self.controller_now();
                 let out = &mut self.from_controller;
                 self.controller.ask(now, asker, question, sent, out);
@@ -328,7 +333,11 @@ impl Cluster {
             Act::Person(act) => self.order(act),
             Act::Host(no, act) => self.befall(*no, act, step),
             Act::HostOf(whom, act) => {
-                if let Some(no) = self.host_of(*whom) {
+                let begun = self.begun.get(whom).filter(|_| act.is_an_end());
+                if let Some(no) = begun.copied().or_else(|| self.host_of(*whom)) {
+                    if !act.is_an_end() {
+                        self.begun.insert(*whom, no);
+                    }
                     self.befall(no, act, step);
                 }
             }
@@ -433,7 +442,9 @@ impl Cluster {
 
     /// Sends on what came out, tells what was seen, and says when everybody touched is next.
     fn carry(&mut self, step: &mut Step) {
-        for out in std::mem::take(&mut self.from_host) {
+        // Kept from step to step, so that a step asks for no memory of its own.
+        let mut from_host = std::mem::take(&mut self.from_host);
+        for out in from_host.drain(..) {
             match out {
                 HostOut::Ask(asker, question) => {
                     let sent = self.host_now(asker.host).wall;
@@ -443,9 +454,14 @@ impl Cluster {
                 HostOut::Saw(sight) => step.sights.push(sight),
             }
         }
-        for out in std::mem::take(&mut self.from_controller) {
+        self.from_host = from_host;
+        let mut from_controller = std::mem::take(&mut self.from_controller);
+        for out in from_controller.drain(..) {
             match out {
                 ControllerOut::Reply(asker, reply) => {
+                    if matches!(reply, Reply::Refused { .. }) {
+                        step.heard = None;
+                    }
                     let content = Content::Reply(reply);
                     self.network.send(self.now, Message { asker, content });
                 }
@@ -471,10 +487,11 @@ impl Cluster {
                         batch.writes.len(),
                         digest.value()
                     ));
-                    step.wrote = Some((batch.writes.len(), accepted));
+                    step.wrote = Some((batch, accepted));
                 }
             }
         }
+        self.from_controller = from_controller;
         for sight in &step.sights {
             self.trace.line(format_args!("  {sight}"));
         }
@@ -509,6 +526,9 @@ fn clock_words(by_ms: i64) -> String {
 #[cfg(test)]
 #[path = "acts_test.rs"]
 mod acts_test;
+#[cfg(test)]
+#[path = "scale_test.rs"]
+mod scale_test;
 #[cfg(test)]
 #[path = "run_test.rs"]
 mod tests;

@@ -17,7 +17,7 @@ pub(super) fn at(seconds: u64) -> Monotonic {
     Monotonic::from_millis(seconds * 1000)
 }
 
-fn service(name: &str, replicas: u32) -> ServiceSpec {
+pub(super) fn service(name: &str, replicas: u32) -> ServiceSpec {
     let text = format!(
         "kind = \"service\"\nname = \"{name}\"\nreplicas = {replicas}\ncommand = [\"{name}\"]\n\n[ports]\nhttp = \"any\"\n"
     );
@@ -34,7 +34,7 @@ fn service(name: &str, replicas: u32) -> ServiceSpec {
     }
 }
 
-fn host(name: &str) -> HostSpec {
+pub(super) fn host(name: &str) -> HostSpec {
     HostSpec {
         name: name.parse().unwrap(),
         dynamic: "20000-20019".parse().unwrap(),
@@ -176,4 +176,37 @@ pub(super) fn ready(cluster: &Cluster) -> u32 {
     let view = cluster.controller().view().unwrap();
     let service = view.services.get(cluster.people().service(0));
     service.map_or(0, |service| service.ready)
+}
+
+/// Threads and processes, one beside the other, on a machine that does other things too.
+#[test]
+fn a_run_is_the_same_in_any_thread_and_in_another_process() {
+    let here: Vec<u64> = (1..=3).map(digest).collect();
+    let in_threads: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=3)
+            .map(|seed| scope.spawn(move || digest(seed)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+        ended.collect()
+    });
+    assert_eq!(in_threads, here);
+    let other = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "--test-threads=1", CHILD])
+        .env(SEED, "2")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(other.stdout).unwrap();
+    let line = format!("digest {:016x}", here[1]);
+    assert!(told.contains(&line), "{line} is not in {told}");
+}
+
+const CHILD: &str = "cluster::run::tests::as_the_other_process";
+/// Set for the other process alone: the seed that it plays.
+const SEED: &str = "PORTREEVE_SIM_SEED_OF_ANOTHER_PROCESS";
+
+#[test]
+fn as_the_other_process() {
+    if let Ok(seed) = std::env::var(SEED) {
+        println!("digest {:016x}", digest(seed.parse().unwrap()));
+    }
 }

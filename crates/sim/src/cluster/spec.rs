@@ -57,6 +57,13 @@ pub(crate) struct ServiceSpec {
 }
 
 impl ServiceSpec {
+    /// Whether this is its name: in the namespace that its profile says, else in its owner's.
+    pub(crate) fn is(&self, name: &ServiceName) -> bool {
+        let written = self.profile.namespace.as_ref();
+        let namespace = written.map_or(self.owner.user.as_str(), |written| written.as_str());
+        self.profile.name == *name.label() && namespace == name.namespace().as_str()
+    }
+
     /// What the controller calls it: in the namespace of the profile, else in that of the owner.
     pub(crate) fn name(&self) -> ServiceName {
         let own = || Namespace::try_from(self.owner.user.clone());

@@ -1,7 +1,8 @@
 //! Which services there are: `[service]`, `[[service]]`, `profile = "FILE"`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use portreeve::identity::{Label, Namespace, ServiceName};
 use portreeve::profile::{Checked, Profile, ProfileErrors, Replicas, expand_hosts};
@@ -18,6 +19,9 @@ pub(super) const MOST_SERVICES: usize = 10_000;
 const MOST_TABLES: usize = 1_000;
 /// Whose services these are unless said otherwise.
 const OWNER: &str = "me";
+const FIRST_UID: u32 = 1000;
+/// By then the controller listens and its hosts have joined.
+const JOINED: Duration = Duration::from_secs(5);
 
 /// A service as the scenario tells of it.
 #[derive(Clone, Debug)]
@@ -39,6 +43,10 @@ pub(super) struct Services {
     pub(super) incomplete: bool,
     pub(super) refused: Option<(String, ProfileErrors)>,
     names: BTreeSet<ServiceName>,
+    /// Who submits something; an account has a number.
+    owners: BTreeMap<String, u32>,
+    /// When a service is submitted of which nothing else is said.
+    usually: Monotonic,
 }
 
 /// Reads the text of a profile that is named.
@@ -51,7 +59,14 @@ pub(super) fn read(
     notes: &Notes<'_>,
     load: Load<'_>,
 ) -> Services {
-    let mut services = Services::default();
+    let mut services = Services {
+        usually: if root.has("host") {
+            moment(JOINED)
+        } else {
+            Monotonic::default()
+        },
+        ..Services::default()
+    };
     let named = root.text("profile");
     let many = root.is_list("service");
     let replicas = root.number("replicas", 1..=MOST_REPLICAS);
@@ -93,15 +108,9 @@ pub(super) fn read(
     }
     if let Some(path) = named {
         let profile = services.file(root, path, load);
-        let owner = person(OWNER, &[], false);
-        services.put(
-            root,
-            profile,
-            vec![None],
-            owner,
-            Some(Monotonic::default()),
-            replicas,
-        );
+        let owner = services.person(OWNER, &[], false);
+        let at = Some(services.usually);
+        services.put(root, profile, vec![None], owner, at, replicas);
         return services;
     }
     let lines = ServiceLines::new(text, document);
@@ -119,6 +128,16 @@ impl Services {
         }
     }
 
+    fn person(&mut self, user: &str, groups: &[&str], admin: bool) -> Caller {
+        let next = FIRST_UID.saturating_add(u32::try_from(self.owners.len()).unwrap_or(u32::MAX));
+        Caller {
+            user: user.to_owned(),
+            uid: Some(*self.owners.entry(user.to_owned()).or_insert(next)),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            admin,
+        }
+    }
+
     fn table(
         &mut self,
         lines: &ServiceLines<'_>,
@@ -131,7 +150,7 @@ impl Services {
         let owner = table.text("owner").unwrap_or(OWNER);
         let groups = table.one_or_more("groups", 64);
         let admin = table.flag("admin").unwrap_or(false);
-        let owner = person(owner, &groups, admin);
+        let owner = self.person(owner, &groups, admin);
         if owner.user.parse::<Namespace>().is_err() {
             table.wrong("owner", format!("{:?} is no account", owner.user), "");
             self.incomplete = true;
@@ -140,7 +159,7 @@ impl Services {
         let submitted = match table.text("submitted") {
             Some("never") => None,
             Some(_) => table.span("submitted").map(moment),
-            None => Some(Monotonic::default()),
+            None => Some(self.usually),
         };
         let names = names(table);
         if table.has("profile") {
@@ -329,14 +348,5 @@ fn told(errors: &ProfileErrors, table: &Table<'_, '_>, notes: &Notes<'_>) {
                 allowed: error.allowed.clone(),
             },
         );
-    }
-}
-
-fn person(user: &str, groups: &[&str], admin: bool) -> Caller {
-    Caller {
-        user: user.to_owned(),
-        uid: None,
-        groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        admin,
     }
 }

@@ -3,34 +3,22 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::cluster::chance::Chance;
+
 /// Chance of one part of a seed.
 #[derive(Clone, Debug)]
-pub(super) struct Draw {
-    state: u64,
-}
+pub(super) struct Draw(Chance);
 
 impl Draw {
     /// The chance that `label` has of this seed: draws of one part do not move those of another.
     pub(super) fn new(seed: u64, label: &str) -> Self {
-        let mut state = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        for byte in label.bytes() {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        Self { state }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self(Chance::of(seed).split(label))
     }
 
     /// One of these numbers.
     pub(super) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (from, to) = range.into_inner();
-        from + self.next() % (to.saturating_sub(from) + 1)
+        from + self.0.below(to.saturating_sub(from).saturating_add(1))
     }
 
     /// One of these numbers.
@@ -56,8 +44,7 @@ impl Draw {
 
     /// A place in a list of this length, which is above zero.
     pub(super) fn place(&mut self, length: usize) -> usize {
-        let last = u64::try_from(length - 1).unwrap_or(u64::MAX);
-        usize::try_from(self.within(0..=last)).unwrap_or(0)
+        self.0.place(length)
     }
 
     /// A span of so many milliseconds, often a round one, so that spans meet.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use portreeve::time::Monotonic;
 
+use crate::cluster::check::Coverage;
 use crate::cluster::spec::Spec;
 use hunt::Failure;
 use shorten::Attempt;
@@ -127,16 +128,18 @@ pub struct Shortened {
 
 /// What runs reached of all that they can reach: acts, states, transitions, refusals.
 #[derive(Clone, Debug, Default)]
-pub struct Reached {}
+pub struct Reached(Coverage);
 
 impl Reached {
     /// Adds what another run reached.
-    pub fn merge(&mut self, _other: &Self) {}
+    pub fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
 }
 
 impl fmt::Display for Reached {
     /// A table, what was never reached at its end.
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Ok(())
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -348,6 +348,7 @@ impl File<'_> {
                 "stop-by-hand"
             }
             HostAct::WorkerRestart(_) => "restart-by-hand",
+            // No script asks for it of one host alone.
             HostAct::DiskFull(true) => "disk-full",
             HostAct::DiskFull(false) => "disk-free",
             HostAct::StrangerTakes(port) => {
@@ -367,6 +368,7 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
+            HostAct::NextWorkerBegins(..) => "next-worker-begins",
         };
         self.line(format_args!("act = \"{word}\""));
     }

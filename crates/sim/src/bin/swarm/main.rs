@@ -120,7 +120,7 @@ fn tell((seed, broken): &(u64, Broken), wish: &Wish) -> String {
     let at = &short.broken;
     format!(
         "\nseed {seed} broke {broken}\n\nthe shortest run found that does the same:\n{}\n{}{at}\n\n\
-         again: make sim FROM={seed} SEEDS=1\neverything that happens: swarm --from {seed} --seeds 1 --trace\n",
+         again: make seeds FROM={seed} SEEDS=1\neverything that happens: swarm --from {seed} --seeds 1 --trace\n",
         short.scenario, short.trace
     )
 }

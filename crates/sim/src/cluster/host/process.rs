@@ -351,6 +351,27 @@ impl Processes {
         self.bound = Vec::new();
     }
 
+    /// What was begun after `run` is gone, and as if it had never been.
+    pub(crate) fn forget_runs_after(&mut self, run: Run) {
+        if self.run > run {
+            self.run = Run(0);
+            self.stage = Stage::Idle;
+            self.end = End::None;
+            self.alone_since = None;
+        }
+    }
+
+    /// Whether a command is due before the first run.
+    pub(crate) const fn expect_pre_exec(&mut self, is_due: bool) {
+        self.is_pre_exec_done = !is_due;
+    }
+
+    /// All of them are gone with the power, and what they listened on.
+    pub(crate) fn lose_power(&mut self) {
+        self.forget_runs_after(Run(0));
+        self.bound = Vec::new();
+    }
+
     /// Nobody watches from now on.
     pub(crate) fn leave_alone(&mut self, now: Monotonic) {
         if self.stage != Stage::Idle {

@@ -3,7 +3,7 @@
 use portreeve::port::Protocol;
 use portreeve::port_pool::GrantedPort;
 
-use super::super::agenda::{Agenda, Turn};
+use super::super::agenda::{Actor, Agenda};
 use super::*;
 
 struct Stage {
@@ -41,7 +41,8 @@ impl Stage {
         };
         what(&mut self.processes, &mut ground);
         for (at, happening) in later {
-            self.agenda.put(at, happening.rank(), happening);
+            self.agenda
+                .put(at, Actor::Machine, happening.rank(), happening);
         }
     }
 
@@ -49,9 +50,7 @@ impl Stage {
     fn until(&mut self, end: u64) -> Vec<(u64, Heard)> {
         let mut heard = Vec::new();
         while let Some(now) = self.agenda.next().filter(|next| *next <= at(end)) {
-            let Some(Turn::Event(happening)) = self.agenda.take(now) else {
-                break;
-            };
+            let happening = self.agenda.take_of(now, Actor::Machine).unwrap();
             self.does(|processes, ground| {
                 let event = processes.happen(now, happening, ground);
                 heard.extend(event.map(|event| (now.as_millis() / 1000, event)));
