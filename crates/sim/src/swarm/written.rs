@@ -320,6 +320,7 @@ impl File<'_> {
                 "cut-off"
             }
             HostAct::Rejoin => "rejoin",
+            HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
