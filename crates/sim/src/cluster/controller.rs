@@ -137,6 +137,11 @@ impl ControllerNode {
         self.open().is_some_and(|process| !process.is_halted)
     }
 
+    /// Whether a batch is with the store.
+    pub(crate) fn is_storing(&self) -> bool {
+        self.store.next().is_some()
+    }
+
     /// How often it was started.
     pub(crate) const fn starts(&self) -> u64 {
         self.starts

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portreeve::registry::Batch;
 use portreeve::time::{Monotonic, Now, WallClock};
 
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
@@ -15,7 +16,7 @@ use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
 use super::trace::{Digest, Trace};
-use super::wire::Asker;
+use super::wire::{Asker, Heard, Reply};
 use super::workload::{Looked, Working};
 
 /// A whole cluster at one moment.
@@ -52,8 +53,10 @@ pub(crate) struct Step {
     pub(crate) sights: Vec<Sight>,
     /// Orders of people that were answered.
     pub(crate) answered: Vec<Answered>,
-    /// What the store took or refused: how many records, and whether it took them.
-    pub(crate) wrote: Option<(usize, bool)>,
+    /// What the store took or refused, and whether it took it.
+    pub(crate) wrote: Option<(Batch, bool)>,
+    /// What the controller listened to: it was there and did not refuse it.
+    pub(crate) heard: Option<Heard>,
 }
 
 /// What was handed to whom.
@@ -165,6 +168,7 @@ impl Cluster {
             sights: Vec::new(),
             answered: Vec::new(),
             wrote: None,
+            heard: None,
         };
         match actor {
             Actor::World => {
@@ -305,6 +309,7 @@ impl Cluster {
         match content {
             Content::Question { question, sent } => {
                 step.handed = Handed::Question(asker.clone());
+                step.heard = self.controller.is_up().then(|| question.heard());
                 let now = self.controller_now();
                 let out = &mut self.from_controller;
                 self.controller.ask(now, asker, question, sent, out);
@@ -446,6 +451,9 @@ impl Cluster {
         for out in from_controller.drain(..) {
             match out {
                 ControllerOut::Reply(asker, reply) => {
+                    if matches!(reply, Reply::Refused { .. }) {
+                        step.heard = None;
+                    }
                     let content = Content::Reply(reply);
                     self.network.send(self.now, Message { asker, content });
                 }
@@ -471,7 +479,7 @@ impl Cluster {
                         batch.writes.len(),
                         digest.value()
                     ));
-                    step.wrote = Some((batch.writes.len(), accepted));
+                    step.wrote = Some((batch, accepted));
                 }
             }
         }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::{HostName, ServiceId};
+use portreeve::identity::{HostName, Run, ServiceId};
 use portreeve::registry::{AgentIdentity, Desired, HostFacts};
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::Status;
+use portreeve::supervision::{State, Status};
 use portreeve::time::WallClock;
 
 use super::act::HostNo;
@@ -174,5 +174,55 @@ impl fmt::Display for Told<'_> {
         } = self.0;
         let ready = if *ready { " ready" } else { "" };
         write!(f, "{run}.{seq} {state:?}{ready}")
+    }
+}
+
+/// What a question told, in short, for onlookers.
+#[derive(Clone, Debug)]
+pub(crate) enum Heard {
+    Report { is_full: bool, told: Vec<Word> },
+    Lease,
+    Shutdown,
+    Wanted,
+    Status(Word),
+}
+
+/// One status in short.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    pub(crate) name: ReplicaName,
+    pub(crate) run: Run,
+    pub(crate) seq: u64,
+    pub(crate) is_ready: bool,
+}
+
+impl Word {
+    fn of(name: ReplicaName, status: &Status) -> Self {
+        Self {
+            name,
+            run: status.run,
+            seq: status.seq,
+            is_ready: status.ready && status.state == State::Up,
+        }
+    }
+}
+
+impl Question {
+    /// What it tells. Cost: two counts for each status.
+    pub(crate) fn heard(&self) -> Heard {
+        match self {
+            Self::Report(facts) => {
+                let told = facts.replicas.iter();
+                let told = told.map(|it| Word::of(it.name(), &it.status));
+                Heard::Report {
+                    is_full: facts.full,
+                    told: told.collect(),
+                }
+            }
+            Self::Lease { .. } => Heard::Lease,
+            Self::Shutdown { .. } => Heard::Shutdown,
+            Self::Wanted { .. } => Heard::Wanted,
+            Self::Status { name, status, .. } => Heard::Status(Word::of(name.clone(), status)),
+        }
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn trace(spec: Spec, until: u64, last: Option<usize>) -> String {
 }
 
 fn play(mut cluster: Cluster, until: u64) -> (Cluster, Run) {
-    let mut checks = Checks::new(cluster.spec());
+    let mut checks = Checks::new(&cluster);
     // Nothing of either is used after a panic but what was counted before.
     let played = catch_unwind(AssertUnwindSafe(|| watch(&mut cluster, &mut checks, until)));
     let broken = match played {

@@ -319,8 +319,6 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
-            // Of one host no scenario says it.
-            HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
@@ -350,6 +348,7 @@ impl File<'_> {
                 "stop-by-hand"
             }
             HostAct::WorkerRestart(_) => "restart-by-hand",
+            // No script asks for it of one host alone.
             HostAct::DiskFull(true) => "disk-full",
             HostAct::DiskFull(false) => "disk-free",
             HostAct::StrangerTakes(port) => {
