@@ -319,6 +319,8 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
+            // Of one host no scenario says it.
+            HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
             HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
