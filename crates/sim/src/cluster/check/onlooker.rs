@@ -602,7 +602,7 @@ impl Checks {
                 Ok(Numbered {
                     all: snapshot.mod_revision(),
                     listed: snapshot.ready_revision(),
-                    content: digest(snapshot.listed()),
+                    content: digest(snapshot.desired(), snapshot.listed()),
                 })
             });
             match numbered {
@@ -716,6 +716,10 @@ impl Checks {
             lives: &self.lives,
             restarts: &self.restarts,
             services: &self.services,
+            is_powered: &|host| {
+                let no = self.by_host.get(host);
+                no.is_some_and(|no| cluster.hosts()[*no].is_up())
+            },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
             is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
         };
@@ -766,9 +770,10 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 }
 
 /// What clients are told, without what ages.
-fn digest<'a>(listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
+fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
+    digest.eat(&desired.to_le_bytes());
     for it in listed {
         // A digest refuses no words.
         _ = write!(
@@ -803,8 +808,20 @@ mod tests {
         let begin = std::time::Instant::now();
         for seed in from..from + count {
             let mut spec = Spec::of_seed(seed);
-            spec.services.iter_mut().for_each(|it| it.owner.uid = Some(1000));
-            let mut cluster = Cluster::new(Arc::new(spec));
+            spec.services
+                .iter_mut()
+                .for_each(|it| it.owner.uid = Some(1000));
+            if std::env::var_os("ACTS").is_some() {
+                for it in &spec.acts {
+                    println!("{:>8} {:?}", it.at.as_millis(), it.act);
+                }
+                println!("{:?}", spec.config);
+            }
+            let mut cluster = if std::env::var_os("TRACE").is_some() {
+                Cluster::in_words(Arc::new(spec))
+            } else {
+                Cluster::new(Arc::new(spec))
+            };
             let mut checks = Checks::new(cluster.spec());
             let mut found = Ok(());
             while let Some(step) = cluster.step() {
@@ -829,6 +846,9 @@ mod tests {
                         .or_default()
                         .push((seed, format!("at end: {}", violation.detail)));
                 }
+            }
+            if let Some(path) = std::env::var_os("TRACE") {
+                std::fs::write(path, cluster.trace().words()).unwrap();
             }
             settled += u64::from(checks.is_settled());
             coverage.merge(checks.coverage());
