@@ -322,7 +322,6 @@ impl File<'_> {
             // Of one host no scenario says it.
             HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
-            HostAct::Heals => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
