@@ -7,6 +7,7 @@
 )]
 
 mod addresses;
+mod alike;
 mod bad_profiles;
 mod cluster;
 mod conflicts;
