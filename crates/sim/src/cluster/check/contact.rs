@@ -48,6 +48,12 @@ impl Contacts {
         self.hosts[host].is_declared = true;
     }
 
+    /// That was refused.
+    pub(crate) fn not_declared(&mut self, host: HostNo) {
+        let contact = &mut self.hosts[host];
+        contact.is_declared &= contact.lost;
+    }
+
     /// How readers see the host now.
     pub(crate) fn check(
         &mut self,
@@ -57,8 +63,9 @@ impl Contacts {
         now: Monotonic,
     ) -> Verdict {
         let contact = &mut self.hosts[host];
-        if std::mem::replace(&mut contact.lost, is_lost) || !is_lost {
-            contact.is_declared &= is_lost;
+        let was_lost = std::mem::replace(&mut contact.lost, is_lost);
+        if was_lost || !is_lost {
+            contact.is_declared &= !was_lost || is_lost;
             return Ok(());
         }
         let Some(grace) = self.grace.filter(|_| !contact.is_declared) else {
