@@ -73,8 +73,10 @@ impl Registry {
         if let Some((name, _)) = self.unknown_by(host, by) {
             return Some(name.clone());
         }
+        let replica = self.truth.replicas.find(&(by.service, by.index))?;
         let service = self.truth.services.find(&by.service)?;
-        Some(ReplicaName {
+        let is_here = matches!(&replica.phase, Phase::Placed(it) if it.host == host);
+        (is_here && replica.incarnation == by.incarnation).then(|| ReplicaName {
             service: service.name.clone(),
             index: by.index,
             incarnation: by.incarnation,

@@ -139,6 +139,12 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// What it holds.
+    #[must_use]
+    pub const fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
     /// What it holds, to be damaged by tests.
     #[cfg(test)]
     pub(super) const fn stored_mut(&mut self) -> &mut Stored {

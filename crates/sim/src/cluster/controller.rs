@@ -25,7 +25,7 @@ use super::wire::{Asker, Question, Reply};
 
 /// One order of a person: rises through the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PersonNo(pub(crate) u64);
+pub struct PersonNo(pub(crate) u64);
 
 /// What became of a person's order.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +135,11 @@ impl ControllerNode {
     /// Whether it listens and does not stand still.
     pub(crate) fn is_up(&self) -> bool {
         self.open().is_some_and(|process| !process.is_halted)
+    }
+
+    /// Whether a batch is with the store.
+    pub(crate) fn is_storing(&self) -> bool {
+        self.store.next().is_some()
     }
 
     /// How often it was started.

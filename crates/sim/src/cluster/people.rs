@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use portreeve::identity::{HostName, Namespace, ServiceName};
-use portreeve::profile::Template;
+use portreeve::profile::{Profile, Template};
 use portreeve::registry::{Command, Submission};
 use portreeve::rights::Caller;
 use portreeve::time::Monotonic;
@@ -137,9 +137,7 @@ impl People {
     fn submit(&self, spec: &Spec, no: ServiceNo, generation: Option<u32>) -> Command {
         let mut profile = spec.services[no].profile.as_ref().clone();
         if let Some(generation) = generation {
-            let value = Template::parse(&generation.to_string());
-            let value = value.expect("digits are a template of themselves");
-            profile.env.insert("GENERATION".to_owned(), value);
+            mark(&mut profile, generation);
         }
         Command::Submit(Submission {
             service: self.services[no].clone(),
@@ -150,8 +148,15 @@ impl People {
     }
 }
 
+/// Makes another profile of it, which says so in its environment.
+pub(crate) fn mark(profile: &mut Profile, generation: u32) {
+    let value = Template::parse(&generation.to_string());
+    let value = value.expect("digits are a template of themselves");
+    profile.env.insert("GENERATION".to_owned(), value);
+}
+
 /// A service's full name: in its own namespace, or its owner's.
-fn service_name(service: &ServiceSpec) -> ServiceName {
+pub(crate) fn service_name(service: &ServiceSpec) -> ServiceName {
     let profile = &service.profile;
     let own = || {
         let user: Result<Namespace, _> = service.owner.user.parse();

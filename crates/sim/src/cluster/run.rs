@@ -1,8 +1,10 @@
 //! The loop: whoever is next does one thing, and what comes of it goes on its way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portreeve::registry::Batch;
 use portreeve::time::{Monotonic, Now, WallClock};
 
 use super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
@@ -15,7 +17,7 @@ use super::schedule::{Actor, Schedule};
 use super::sight::{Seen, Sight, Subject};
 use super::spec::Spec;
 use super::trace::{Digest, Trace};
-use super::wire::Asker;
+use super::wire::{Asker, Heard, Reply};
 use super::workload::{Looked, Working};
 
 /// A whole cluster at one moment.
@@ -33,6 +35,8 @@ pub(crate) struct Cluster {
     controller_ahead: i64,
     hosts: Vec<Host>,
     hosts_ahead: Vec<i64>,
+    /// Where the newest act found its replica: what ends it goes there, wherever the replica is by then.
+    begun: BTreeMap<Whom, HostNo>,
     trace: Trace,
     at_once: u64,
     from_controller: Vec<ControllerOut>,
@@ -52,8 +56,10 @@ pub(crate) struct Step {
     pub(crate) sights: Vec<Sight>,
     /// Orders of people that were answered.
     pub(crate) answered: Vec<Answered>,
-    /// What the store took or refused: how many records, and whether it took them.
-    pub(crate) wrote: Option<(usize, bool)>,
+    /// What the store took or refused, and whether it took it.
+    pub(crate) wrote: Option<(Batch, bool)>,
+    /// What the controller listened to: it was there and did not refuse it.
+    pub(crate) heard: Option<Heard>,
 }
 
 /// What was handed to whom.
@@ -99,6 +105,7 @@ impl Cluster {
             controller: ControllerNode::new(&spec, chance.split("disk")),
             controller_ahead: 0,
             hosts_ahead: vec![0; hosts.len()],
+            begun: BTreeMap::new(),
             hosts,
             trace: Trace::default(),
             at_once: 0,
@@ -165,6 +172,7 @@ impl Cluster {
             sights: Vec::new(),
             answered: Vec::new(),
             wrote: None,
+            heard: None,
         };
         match actor {
             Actor::World => {
@@ -305,6 +313,7 @@ impl Cluster {
         match content {
             Content::Question { question, sent } => {
                 step.handed = Handed::Question(asker.clone());
+                step.heard = self.controller.is_up().then(|| question.heard());
                 let now = self.controller_now();
                 let out = &mut self.from_controller;
                 self.controller.ask(now, asker, question, sent, out);
@@ -324,7 +333,11 @@ impl Cluster {
             Act::Person(act) => self.order(act),
             Act::Host(no, act) => self.befall(*no, act, step),
             Act::HostOf(whom, act) => {
-                if let Some(no) = self.host_of(*whom) {
+                let begun = self.begun.get(whom).filter(|_| act.is_an_end());
+                if let Some(no) = begun.copied().or_else(|| self.host_of(*whom)) {
+                    if !act.is_an_end() {
+                        self.begun.insert(*whom, no);
+                    }
                     self.befall(no, act, step);
                 }
             }
@@ -446,6 +459,9 @@ impl Cluster {
         for out in from_controller.drain(..) {
             match out {
                 ControllerOut::Reply(asker, reply) => {
+                    if matches!(reply, Reply::Refused { .. }) {
+                        step.heard = None;
+                    }
                     let content = Content::Reply(reply);
                     self.network.send(self.now, Message { asker, content });
                 }
@@ -471,7 +487,7 @@ impl Cluster {
                         batch.writes.len(),
                         digest.value()
                     ));
-                    step.wrote = Some((batch.writes.len(), accepted));
+                    step.wrote = Some((batch, accepted));
                 }
             }
         }

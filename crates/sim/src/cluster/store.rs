@@ -60,6 +60,11 @@ impl VirtualStore {
         self.kept.load()
     }
 
+    /// Everything that is kept, to be looked at.
+    pub(crate) const fn kept(&self) -> &Stored {
+        self.kept.stored()
+    }
+
     /// How commits go that begin from now on.
     pub(crate) fn become_like(&mut self, spec: DiskSpec) {
         self.spec = spec;

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portreeve::identity::{HostName, ServiceId};
+use portreeve::identity::{HostName, Run, ServiceId};
 use portreeve::registry::{AgentIdentity, Desired, HostFacts};
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::Status;
+use portreeve::supervision::{State, Status};
 use portreeve::time::WallClock;
 
 use super::act::HostNo;
 
 /// Who asks: answers find only the process that asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asker {
+pub struct Asker {
     pub(crate) host: HostNo,
     pub(crate) who: Who,
     /// Counts the processes of this kind on the host: an answer to one that died is lost.
@@ -31,63 +31,87 @@ pub(crate) enum Who {
 
 /// A question to the controller.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
+pub enum Question {
     /// `PUT /hosts/{host}/report`.
     Report(Box<HostFacts>),
     /// `POST /hosts/{host}/lease`.
     Lease {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
+        /// How far its clock is ahead of the controller's, in milliseconds, where it measured that.
         skew_ms: Option<i64>,
     },
     /// `POST /hosts/{host}/shutdown`.
     Shutdown {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
     },
     /// `GET /hosts/{host}/desired`: held while there is nothing new.
     Wanted {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
+        /// The revision of the set that it has.
         since: Option<u64>,
     },
     /// `PUT /replicas/{service}/{index}/{incarnation}/status`; the token says of which service.
     Status {
+        /// Which incarnation.
         name: ReplicaName,
+        /// Of which service.
         service_id: ServiceId,
+        /// The newest status.
         status: Box<Status>,
     },
 }
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// To a report, a lease, a shutdown or a status.
     Lease(Lease),
     /// To a question for what is wanted.
     Wanted(Arc<WantedOfHost>),
-    /// Refused with this HTTP status and code.
-    Refused { status: u16, reason: String },
+    /// It was refused.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// Why, in words.
+        reason: String,
+    },
     /// Nobody listens where the controller should be.
     Unreachable,
 }
 
 /// Body of an acknowledgement.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    pub(crate) instance: Arc<str>,
-    pub(crate) now: WallClock,
-    pub(crate) host_grace: Duration,
-    pub(crate) period: Duration,
+pub struct Lease {
+    /// Random per start of the controller.
+    pub instance: Arc<str>,
+    /// The controller's time.
+    pub now: WallClock,
+    /// How long the silence of a host is forgiven.
+    pub host_grace: Duration,
+    /// How often a host is to give a sign of life.
+    pub period: Duration,
 }
 
 /// What is wanted of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct WantedOfHost {
-    pub(crate) instance: Arc<str>,
-    pub(crate) revision: u64,
-    pub(crate) report_first: bool,
-    pub(crate) replicas: Arc<[Desired]>,
+pub struct WantedOfHost {
+    /// Random per start of the controller.
+    pub instance: Arc<str>,
+    /// The number of the set.
+    pub revision: u64,
+    /// Whether the host must tell everything before it begins anything of the set.
+    pub report_first: bool,
+    /// What is wanted, by service and index.
+    pub replicas: Arc<[Desired]>,
 }
 
 /// A line of a trace: enough to tell two messages apart.
@@ -174,5 +198,55 @@ impl fmt::Display for Told<'_> {
         } = self.0;
         let ready = if *ready { " ready" } else { "" };
         write!(f, "{run}.{seq} {state:?}{ready}")
+    }
+}
+
+/// What a question told, in short, for onlookers.
+#[derive(Clone, Debug)]
+pub(crate) enum Heard {
+    Report { is_full: bool, told: Vec<Word> },
+    Lease,
+    Shutdown,
+    Wanted,
+    Status(Word),
+}
+
+/// One status in short.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    pub(crate) name: ReplicaName,
+    pub(crate) run: Run,
+    pub(crate) seq: u64,
+    pub(crate) is_ready: bool,
+}
+
+impl Word {
+    fn of(name: ReplicaName, status: &Status) -> Self {
+        Self {
+            name,
+            run: status.run,
+            seq: status.seq,
+            is_ready: status.ready && status.state == State::Up,
+        }
+    }
+}
+
+impl Question {
+    /// What it tells. Cost: two counts for each status.
+    pub(crate) fn heard(&self) -> Heard {
+        match self {
+            Self::Report(facts) => {
+                let told = facts.replicas.iter();
+                let told = told.map(|it| Word::of(it.name(), &it.status));
+                Heard::Report {
+                    is_full: facts.full,
+                    told: told.collect(),
+                }
+            }
+            Self::Lease { .. } => Heard::Lease,
+            Self::Shutdown { .. } => Heard::Shutdown,
+            Self::Wanted { .. } => Heard::Wanted,
+            Self::Status { name, status, .. } => Heard::Status(Word::of(name.clone(), status)),
+        }
     }
 }

@@ -77,6 +77,7 @@ fn play(mut cluster: Cluster, until: u64) -> (Cluster, Run) {
 
 fn watch(cluster: &mut Cluster, checks: &mut Checks, until: u64) -> Result<(), Violation> {
     while let Some(step) = cluster.step() {
+        checks.after(cluster, &step)?;
         if step.number >= until.min(MOST_STEPS) {
             return Ok(());
         }
@@ -87,8 +88,7 @@ fn watch(cluster: &mut Cluster, checks: &mut Checks, until: u64) -> Result<(), V
             detail: "something happens again and again in one instant".to_owned(),
         });
     }
-    let _ = checks;
-    Ok(())
+    checks.at_end(cluster)
 }
 
 /// What a panic said.

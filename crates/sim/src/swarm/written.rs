@@ -319,10 +319,7 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
-            // Of one host no scenario says it.
-            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
             HostAct::Rejoin => "rejoin",
-            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -351,6 +348,7 @@ impl File<'_> {
                 "stop-by-hand"
             }
             HostAct::WorkerRestart(_) => "restart-by-hand",
+            // No script asks for it of one host alone.
             HostAct::DiskFull(true) => "disk-full",
             HostAct::DiskFull(false) => "disk-free",
             HostAct::StrangerTakes(port) => {
@@ -370,9 +368,7 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
-            HostAct::Heals | HostAct::NextWorkerBegins(..) => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::words;
+
 /// How often each thing was reached, by kind. Merged over runs in any order, the same comes out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coverage {
@@ -20,8 +22,6 @@ pub(crate) enum Kind {
     Message,
     /// What was asked of the controller.
     Question,
-    /// What came back.
-    Reply,
     /// Where a replica stood on its host.
     State,
     /// What a replica's machine told.
@@ -39,11 +39,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 10] = [
         Self::Act,
         Self::Message,
         Self::Question,
-        Self::Reply,
         Self::State,
         Self::Report,
         Self::Replica,
@@ -58,7 +57,6 @@ impl Kind {
             Self::Act => "acts",
             Self::Message => "messages",
             Self::Question => "questions",
-            Self::Reply => "replies",
             Self::State => "states of runs",
             Self::Report => "reports",
             Self::Replica => "states of replicas",
@@ -72,17 +70,16 @@ impl Kind {
     /// Everything of this kind that there is.
     const fn all(self) -> &'static [&'static str] {
         match self {
-            Self::Act => ACTS,
-            Self::Message => MESSAGES,
-            Self::Question => QUESTIONS,
-            Self::Reply => REPLIES,
-            Self::State => STATES,
-            Self::Report => REPORTS,
-            Self::Replica => REPLICAS,
-            Self::Host => HOSTS,
-            Self::Endpoint => ENDPOINTS,
-            Self::Cause => CAUSES,
-            Self::Refusal => REFUSALS,
+            Self::Act => words::ACTS,
+            Self::Message => words::MESSAGES,
+            Self::Question => words::QUESTIONS,
+            Self::State => words::STATES,
+            Self::Report => words::REPORTS,
+            Self::Replica => words::REPLICAS,
+            Self::Host => words::HOSTS,
+            Self::Endpoint => words::ENDPOINTS,
+            Self::Cause => words::CAUSES,
+            Self::Refusal => words::REFUSALS,
         }
     }
 }
@@ -173,70 +170,3 @@ impl fmt::Display for Coverage {
         Ok(())
     }
 }
-
-const ACTS: &[&str] = &[];
-const MESSAGES: &[&str] = &[
-    "delivered",
-    "delayed",
-    "lost",
-    "doubled",
-    "overtaken",
-    "cut off",
-];
-const QUESTIONS: &[&str] = &[
-    "report",
-    "full report",
-    "lease",
-    "shutdown",
-    "wanted",
-    "status",
-];
-const REPLIES: &[&str] = &["lease", "wanted", "refused", "unreachable"];
-const STATES: &[&str] = &[
-    "idle",
-    "starting",
-    "startup",
-    "up",
-    "stopping",
-    "reaping",
-    "backoff",
-    "stuck",
-    "succeeded",
-    "failed",
-    "stopped",
-    "left",
-    "gave up",
-    "port conflict",
-];
-const REPORTS: &[&str] = &[
-    "ready",
-    "not ready",
-    "backoff",
-    "restarted",
-    "stuck",
-    "succeeded",
-    "failed",
-    "stopped",
-    "left",
-    "gave up",
-    "port conflict",
-];
-const REPLICAS: &[&str] = &[];
-const HOSTS: &[&str] = &[
-    "up",
-    "not reported",
-    "draining",
-    "drained",
-    "shutting down",
-    "suspect",
-    "lost",
-];
-const ENDPOINTS: &[&str] = &[
-    "ready",
-    "not ready",
-    "serving",
-    "unconfirmed",
-    "terminating",
-];
-const CAUSES: &[&str] = &[];
-const REFUSALS: &[&str] = &[];

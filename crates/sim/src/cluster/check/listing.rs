@@ -8,13 +8,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use portreeve::endpoints::{Endpoint, EndpointTable, Entry, Snapshot};
-use portreeve::identity::{Run, ServiceName};
+use portreeve::identity::{HostName, Run, ServiceName};
 use portreeve::port_pool::PortGrant;
 use portreeve::registry::ServiceView;
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::{State, Status};
 use portreeve::time::Monotonic;
 
+use super::super::wire::Word;
 use super::{Verdict, broken};
 
 /// What is not ready any more leaves the list so soon after it was told.
@@ -26,6 +26,8 @@ pub(crate) struct Listing {
     told: BTreeMap<ReplicaName, Told>,
     /// What has to have left the list by then.
     withdrawn: BTreeSet<(Monotonic, ReplicaName)>,
+    /// Hosts that are given up, and when all of theirs has to have left the list.
+    lost: BTreeMap<HostName, Monotonic>,
 }
 
 #[derive(Debug)]
@@ -50,10 +52,43 @@ impl Listing {
         self.withdrawn = later.collect();
     }
 
+    /// How readers see a host now.
+    pub(crate) fn host(&mut self, now: Monotonic, host: &HostName, is_lost: bool) {
+        if !is_lost {
+            self.lost.remove(host);
+        } else if !self.lost.contains_key(host) {
+            self.lost.insert(host.clone(), now + SHOWN_WITHIN);
+        }
+    }
+
+    /// Nothing of a host that is given up is listed. Cost: linear in what is listed, unless no host is.
+    pub(crate) fn nothing_lost(&self, now: Monotonic, table: &EndpointTable) -> Verdict {
+        if self.lost.values().all(|due| *due >= now) {
+            return Ok(());
+        }
+        for handle in table.services() {
+            let found = handle.read(|snapshot| {
+                let mut listed = snapshot.listed();
+                let is_late =
+                    |it: &&Endpoint| self.lost.get(&it.host).is_some_and(|due| *due < now);
+                listed.find(is_late).map(|it| (it.replica, it.host.clone()))
+            });
+            if let Some((replica, host)) = found {
+                let text = format!(
+                    "{}/{replica} is listed at {} ms, and {host} is lost",
+                    handle.service(),
+                    now.as_millis()
+                );
+                return broken("nothing lost is listed", text);
+            }
+        }
+        Ok(())
+    }
+
     /// A status reached the controller.
-    pub(crate) fn told(&mut self, now: Monotonic, name: &ReplicaName, status: &Status) {
-        let order = (status.run, status.seq);
-        let ready = status.ready && status.state == State::Up;
+    pub(crate) fn told(&mut self, now: Monotonic, word: &Word) {
+        let name = &word.name;
+        let (order, ready) = ((word.run, word.seq), word.is_ready);
         if let Some(told) = self.told.get_mut(name) {
             if told.order >= order {
                 return;
@@ -67,10 +102,6 @@ impl Listing {
             self.told.insert(name.clone(), Told { order, ready, at });
         }
         if !ready {
-            self.withdrawn.insert((now + SHOWN_WITHIN, name.clone()));
-        }
-        if let State::Final(_) = status.state {
-            // Kept until the list is looked at, and then of no more use.
             self.withdrawn.insert((now + SHOWN_WITHIN, name.clone()));
         }
     }
@@ -177,6 +208,21 @@ fn ports_are_granted(
     Ok(())
 }
 
+/// What is told to stop left the list with the order.
+pub(crate) fn not_listed(table: &EndpointTable, name: &ReplicaName) -> Verdict {
+    let is_listed = table.read(&name.service, |snapshot| {
+        let entry = snapshot.entry(&name.index);
+        entry.is_some_and(|(it, _)| it.incarnation == name.incarnation && it.is_listed())
+    });
+    if is_listed == Some(true) {
+        return broken(
+            "what stops is not listed",
+            format!("{name} is told to stop and is listed"),
+        );
+    }
+    Ok(())
+}
+
 /// No two listed endpoints of all services are the same place. Cost: linear in all of them.
 pub(crate) fn apart(table: &EndpointTable) -> Verdict {
     let mut places: BTreeMap<(IpAddr, bool, u16), (ServiceName, u32)> = BTreeMap::new();
@@ -214,6 +260,7 @@ mod tests {
     use std::sync::Arc;
 
     use portreeve::endpoints::{Change, ServiceUpdate};
+    use portreeve::supervision::State;
 
     use super::super::stage::Stage;
     use super::*;
@@ -243,12 +290,13 @@ mod tests {
         }
 
         fn told(&mut self, seq: u64, state: State) {
-            let mut status = Status::silent();
-            status.run = Run(1);
-            status.seq = seq;
-            status.ready = state == State::Up;
-            status.state = state;
-            self.listing.told(self.stage.now.mono, &self.name, &status);
+            let word = Word {
+                name: self.name.clone(),
+                run: Run(1),
+                seq,
+                is_ready: state == State::Up,
+            };
+            self.listing.told(self.stage.now.mono, &word);
         }
 
         fn check(&self) -> Result<(), &'static str> {
@@ -325,6 +373,27 @@ mod tests {
         assert_eq!(world.check(), Err("listed is ready"));
         world.told(3, State::Up);
         assert_eq!(world.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_stops_or_is_lost_and_stays_listed_is_found() {
+        let mut world = World::new();
+        let found = not_listed(&world.stage.table, &world.name).unwrap_err();
+        assert_eq!(found.invariant, "what stops is not listed");
+        let host: HostName = "n1".parse().unwrap();
+        let at = Monotonic::from_millis;
+        world.listing.host(at(1000), &host, true);
+        assert_eq!(
+            world.listing.nothing_lost(at(1020), &world.stage.table),
+            Ok(())
+        );
+        let found = world.listing.nothing_lost(at(1021), &world.stage.table);
+        assert_eq!(found.unwrap_err().invariant, "nothing lost is listed");
+        world.listing.host(at(1030), &host, false);
+        assert_eq!(
+            world.listing.nothing_lost(at(1040), &world.stage.table),
+            Ok(())
+        );
     }
 
     #[test]

@@ -18,17 +18,30 @@ pub(crate) struct Lives {
     on: BTreeMap<HostNo, BTreeSet<ReplicaName>>,
     /// They lived when their host was given up, or a store was taken up that knows less: others may live beside them.
     forsaken: BTreeSet<(HostNo, ReplicaName)>,
+    /// Hosts that are given up now: whatever lives there may be replaced.
+    lost: BTreeSet<HostNo>,
 }
 
 impl Lives {
-    /// The host is lost, or the store was set back: what lives there may be replaced while it lives on.
-    pub(crate) fn forsake(&mut self, host: HostNo) {
+    /// The host is given up, or not known: what it runs may be replaced, until it is found again.
+    pub(crate) fn lose(&mut self, host: HostNo) {
+        self.lost.insert(host);
+    }
+
+    /// It counts again: what lives there by now may still have been replaced.
+    pub(crate) fn find(&mut self, host: HostNo) {
+        if self.lost.remove(&host) {
+            self.forsake(host);
+        }
+    }
+
+    fn forsake(&mut self, host: HostNo) {
         let living = self.on.get(&host).into_iter().flatten();
         let living = living.map(|name| (host, name.clone()));
         self.forsaken.extend(living);
     }
 
-    /// The same of everything.
+    /// The store was set back: whatever lives may be replaced.
     pub(crate) fn forsake_all(&mut self) {
         let hosts: Vec<HostNo> = self.on.keys().copied().collect();
         hosts.into_iter().for_each(|host| self.forsake(host));
@@ -57,8 +70,11 @@ impl Lives {
                     incarnation: *incarnation,
                     ..name.clone()
                 };
-                let is_left = *other != host && self.forsaken.contains(&(*other, twin.clone()));
-                if !is_left {
+                let is_left = |at: HostNo| {
+                    self.lost.contains(&at) || self.forsaken.contains(&(at, twin.clone()))
+                };
+                // What was ordered before a host was given up may begin there after.
+                if *other == host || !is_left(*other) && !self.lost.contains(&host) {
                     let text =
                         format!("{name} begins on {shown} while {twin} lives on host {other}");
                     return broken("one incarnation lives", text);
@@ -158,7 +174,8 @@ mod tests {
         assert_eq!(found.invariant, "one incarnation lives");
         let mut lives = Lives::default();
         assert_eq!(lives.check(0, "n1", &[life(1, 1, true)]), Ok(()));
-        lives.forsake(0);
+        lives.lose(0);
+        lives.find(0);
         assert_eq!(lives.check(1, "n2", &[life(2, 1, true)]), Ok(()));
         // What began after the host was given up is not forsaken.
         assert_eq!(lives.check(0, "n1", &[]), Ok(()));

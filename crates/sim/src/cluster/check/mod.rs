@@ -2,11 +2,14 @@
 //!
 //! Each kind of promise has a file and judges plain observations, so that a test can show it a broken world.
 
+mod contact;
 mod coverage;
+mod durable;
 mod follower;
 mod listing;
 mod lives;
 mod numbers;
+mod onlooker;
 mod oracle;
 mod refusals;
 mod restarts;
@@ -17,13 +20,14 @@ mod settling;
 mod silence;
 #[cfg(test)]
 mod stage;
+mod wellness;
+mod words;
 
 pub(crate) use coverage::Coverage;
+pub(crate) use onlooker::Checks;
 pub(crate) use settling::Settling;
 
 use std::fmt;
-
-use super::spec::Spec;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +58,4 @@ pub(crate) fn broken<T>(
         invariant,
         detail: detail.into(),
     })
-}
-
-/// Everything that is held against a run, and what the run reached.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    coverage: Coverage,
-}
-
-impl Checks {
-    pub(crate) fn new(_spec: &Spec) -> Self {
-        Self {
-            coverage: Coverage::default(),
-        }
-    }
-
-    pub(crate) const fn coverage(&self) -> &Coverage {
-        &self.coverage
-    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Placed {
     pub(crate) name: ReplicaName,
     pub(crate) id: ReplicaId,
     pub(crate) grant: PortGrant,
+    /// It is told to end.
+    pub(crate) is_stopping: bool,
 }
 
 /// What is seen of the numbers of one host at one moment.
@@ -82,6 +84,7 @@ impl Numbers {
         self.remember(seen.placed, seen.living);
         self.one_holder(seen)?;
         self.placed_apart(seen)?;
+        held_for_somebody(seen)?;
         adds_up(seen)?;
         self.living_hold(seen)
     }
@@ -169,6 +172,19 @@ impl Numbers {
         }
         Ok(())
     }
+}
+
+/// Nobody holds a number that is not known to: what a refused batch took is free again.
+fn held_for_somebody(seen: &Seen<'_>) -> Verdict {
+    for entry in &seen.pool.ports {
+        if let Some(by) = holder(entry)
+            && (seen.who)(by).is_none()
+        {
+            let text = format!("{} of {} is held for {by:?}", entry.numbers, seen.host);
+            return broken("held for somebody", text);
+        }
+    }
+    Ok(())
 }
 
 /// Free, held, releasing, cooling, foreign and reserved are all numbers that there are, by the pool's own sums.
@@ -342,6 +358,17 @@ mod tests {
         // After the store was set back both are kept until one ends.
         world.numbers.set_back();
         assert_ne!(world.check(), Err("one holder"));
+    }
+
+    #[test]
+    fn a_number_that_is_held_for_nobody_is_found() {
+        let mut world = World::new();
+        for entry in &mut world.pool.ports {
+            if let PortState::Held { by } = &mut entry.state {
+                by.incarnation.0 += 1;
+            }
+        }
+        assert_eq!(world.check(), Err("held for somebody"));
     }
 
     #[test]

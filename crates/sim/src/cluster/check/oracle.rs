@@ -75,17 +75,26 @@ impl Oracle {
         }
     }
 
-    /// Nobody will answer what is open: the controller is gone.
-    pub(crate) fn is_gone(&mut self) {
-        for (_, (service, meaning)) in std::mem::take(&mut self.asked) {
-            self.maybe(service, &meaning);
-        }
+    /// Nobody will answer it: the controller died meanwhile.
+    pub(crate) fn lost(&mut self, person: u64) {
+        let Some((service, meaning)) = self.asked.remove(&person) else {
+            return;
+        };
+        self.maybe(service, &meaning);
     }
 
     /// The store is an older one: any of what was asked for may be undone.
     pub(crate) fn is_set_back(&mut self) {
-        self.is_gone();
         self.unknown.extend(self.services.keys().copied());
+    }
+
+    /// Somebody ended the copy by hand where it runs: that is no order, and who ends it so leaves it ended.
+    pub(crate) fn ended_by_hand(&mut self, service: ServiceNo, index: u32) {
+        for wanted in self.possible(service).iter_mut().flatten() {
+            if !wanted.empty.contains(&index) {
+                wanted.open.insert(index);
+            }
+        }
     }
 
     fn maybe(&mut self, service: ServiceNo, meaning: &Meaning) {
@@ -348,7 +357,8 @@ mod tests {
         let two = stage.registry.view();
         oracle.asked(2, 0, Meaning::Scale(3));
         oracle.asked(3, 0, Meaning::Stop);
-        oracle.is_gone();
+        oracle.lost(2);
+        oracle.lost(3);
         assert_eq!(oracle.wanted(0), None);
         let scale = Command::Scale {
             service: name,

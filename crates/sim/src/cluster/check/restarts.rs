@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use portreeve::identity::Run;
+use portreeve::identity::{Run, ServiceName};
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::{Config, Final, Reason, Report, Window};
+use portreeve::supervision::{Config, Final, Reason, Report, Then, Window};
 use portreeve::time::Monotonic;
 
 use super::{Verdict, broken};
@@ -18,6 +18,8 @@ use super::{Verdict, broken};
 pub(crate) struct Restarts {
     told: BTreeMap<ReplicaName, Track>,
     ends: BTreeMap<ReplicaName, Final>,
+    /// Ends by the restart rule in a row, by copy, since somebody last asked for something of its service.
+    given_up: BTreeMap<(ServiceName, u32), u32>,
 }
 
 /// What one incarnation told.
@@ -44,6 +46,11 @@ impl Restarts {
         for name in living {
             self.worker_died(&name);
         }
+    }
+
+    /// Its owner asked for something of the service: what gave up may begin anew.
+    pub(crate) fn asked(&mut self, service: &ServiceName) {
+        self.given_up.retain(|(of, _), _| of != service);
     }
 
     /// How the incarnation told that it ended.
@@ -127,6 +134,17 @@ impl Restarts {
                     let text = text("it gave up before its budget was used");
                     return broken("gives up only once the budget is used", text);
                 }
+                if let (Final::GaveUp { .. }, Some(rule)) = (end, &rules.give_up)
+                    && let Then::Requeue { max_requeues, .. } = rule.then
+                {
+                    let copy = (name.service.clone(), name.index);
+                    let times = self.given_up.entry(copy).or_default();
+                    *times += 1;
+                    if *times > max_requeues.saturating_add(1) {
+                        let text = text(&format!("it gave up {times} times"));
+                        return broken("no more requeues than granted", text);
+                    }
+                }
                 self.told.remove(name);
                 self.ends.insert(name.clone(), end.clone());
             }
@@ -186,7 +204,7 @@ mod tests {
                         give_up = { max_restarts = 2, window = \"60s\" }\n";
             Self {
                 restarts: Restarts::default(),
-                rules: profile("web", rest).supervision,
+                rules: Config::clone(&profile("web", rest).supervision),
                 name: ReplicaName {
                     service: "web.alice".parse().unwrap(),
                     index: 0,
@@ -248,6 +266,31 @@ mod tests {
         assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
         let found = world.told(4000, 4, Report::Ready);
         assert_eq!(found, Err("nothing after the end"));
+    }
+
+    #[test]
+    fn a_copy_that_is_requeued_too_often_is_found() {
+        let mut world = World::new();
+        if let Some(rule) = &mut world.rules.give_up {
+            rule.max_restarts = 0;
+            rule.then = Then::Requeue {
+                rest: Duration::from_secs(60),
+                max_requeues: 2,
+            };
+        }
+        for incarnation in 1..=3 {
+            world.name.incarnation = Incarnation(incarnation);
+            assert_eq!(world.told(1000, 1, gave_up()), Ok(()));
+        }
+        world.name.incarnation = Incarnation(4);
+        let again = world.restarts.given_up.clone();
+        assert_eq!(
+            world.told(1000, 1, gave_up()),
+            Err("no more requeues than granted")
+        );
+        world.restarts.given_up = again;
+        world.restarts.asked(&world.name.service.clone());
+        assert_eq!(world.told(1000, 1, gave_up()), Ok(()));
     }
 
     #[test]

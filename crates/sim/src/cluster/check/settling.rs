@@ -3,11 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use portreeve::profile::{Profile, Replicas};
-use portreeve::supervision::Window;
+use portreeve::profile::Replicas;
+use portreeve::supervision::{ProbeTiming, Then};
 use portreeve::time::Spelled;
 
-use super::super::spec::Spec;
+use super::super::act::{Act, HostAct};
+use super::super::spec::{ServiceSpec, Spec};
+use crate::scenario::{Binds, RunScript};
 
 /// The longest that settling may take, as a sum with reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +25,11 @@ impl Settling {
     pub(crate) fn of(spec: &Spec) -> Self {
         let config = &spec.config;
         let grace = config.silence.map_or(Duration::ZERO, |it| it.host_grace());
-        let slowest = |span: fn(&Profile) -> Duration| {
-            let all = spec.services.iter().map(|it| span(&it.profile));
+        let slowest = |span: fn(&ServiceSpec) -> Duration| {
+            let all = spec.services.iter().map(span);
             all.max().unwrap_or_default()
         };
-        let rolls = spec.services.iter().map(|it| roll(&it.profile, spec));
+        let rolls = spec.services.iter().map(|it| roll(it, spec));
         let round_trip = spec.network.delay.end * 2;
         let parts = vec![
             ("a question in flight is given up", PATIENCE),
@@ -48,8 +50,8 @@ impl Settling {
             ),
             ("freed numbers rest", config.cooling),
             (
-                "numbers on which strangers were met, and the window of such conflicts",
-                config.foreign_rest + CONFLICT_WINDOW,
+                "numbers rest on which strangers were met, and the window of such conflicts",
+                strangers(spec),
             ),
             ("the last run stops", slowest(stop)),
             ("the longest wait before a restart", slowest(backoff)),
@@ -93,50 +95,74 @@ const HELD_FOR: Duration = Duration::from_secs(20);
 /// How long placements after strangers' ports count: [`portreeve::registry`] gives five of them.
 const CONFLICT_WINDOW: Duration = Duration::from_secs(600);
 
-/// From the order to the last process: drain, grace, and what cannot be killed is said to be stuck.
-fn stop(profile: &Profile) -> Duration {
-    let rule = &profile.supervision.stop;
-    rule.drain + rule.grace + rule.unkillable_after
-}
-
-fn backoff(profile: &Profile) -> Duration {
-    profile.supervision.backoff.max
-}
-
-/// From the place to READY, where it gets there: each start-up as long as it may take, restarts between.
-fn start(profile: &Profile) -> Duration {
-    let rules = &profile.supervision;
-    let startup = rules
-        .startup
-        .as_ref()
-        .map_or(Duration::ZERO, |it| it.span());
-    let ready = rules.readiness.as_ref().map_or(rules.min_up, |it| {
-        it.initial_delay + it.slowest_pace() * (it.success_threshold + 1)
-    });
-    startup + ready + SCRIPT
-}
-
-/// How long scripts take to spawn and to become well, beyond what profiles say.
-const SCRIPT: Duration = Duration::from_secs(30);
-
-/// The rest of one that gave up and is placed again.
-fn rest(profile: &Profile) -> Duration {
-    use portreeve::supervision::Then;
-    match &profile.supervision.give_up {
-        Some(rule) => match (&rule.then, &rule.window) {
-            (Then::Requeue { rest, .. }, Window::Span(_) | Window::Lifetime) => *rest,
-            (Then::Exit, _) => Duration::ZERO,
-        },
-        None => Duration::ZERO,
+/// Nothing, where no stranger ever takes a number and nothing listens beside its own.
+fn strangers(spec: &Spec) -> Duration {
+    let takes = |act: &Act| {
+        matches!(
+            act,
+            Act::Host(_, HostAct::StrangerTakes(_)) | Act::HostOf(_, HostAct::StrangerTakes(_))
+        )
+    };
+    let mut scripts = spec.services.iter().flat_map(scripts);
+    let is_beside = scripts.any(|it| it.binds != Binds::Granted || it.leftover_listens);
+    if is_beside || spec.acts.iter().any(|it| takes(&it.act)) {
+        spec.config.foreign_rest + CONFLICT_WINDOW
+    } else {
+        Duration::ZERO
     }
 }
 
-fn roll(profile: &Profile, spec: &Spec) -> Duration {
-    let copies = match profile.replicas {
+/// What outlives the kill of its run for longer is not waited for: such a copy is not well.
+pub(super) const OUTLIVES: Duration = Duration::from_secs(120);
+
+/// From the order to the last process: drain, grace, and what outlives the kill.
+fn stop(service: &ServiceSpec) -> Duration {
+    let rule = &service.profile.supervision.stop;
+    let outlives = scripts(service).filter_map(|it| it.leftover);
+    let outlives = outlives.filter(|it| *it <= OUTLIVES).max();
+    rule.drain + rule.grace + outlives.unwrap_or_default()
+}
+
+fn backoff(service: &ServiceSpec) -> Duration {
+    service.profile.supervision.backoff.max
+}
+
+fn scripts(service: &ServiceSpec) -> impl Iterator<Item = &RunScript> {
+    service.scripts.values().flat_map(|it| it.each())
+}
+
+/// From the place to READY, where it gets there: its start-up as long as it may take, and a restart before.
+fn start(service: &ServiceSpec) -> Duration {
+    let rules = &service.profile.supervision;
+    let startup = rules
+        .startup
+        .as_ref()
+        .map_or(Duration::ZERO, ProbeTiming::span);
+    let ready = rules.readiness.as_ref().map_or(rules.min_up, |it| {
+        it.initial_delay + it.slowest_pace() * (it.success_threshold + 1)
+    });
+    let script = scripts(service).map(|it| {
+        let pre_exec = it.pre_exec.map_or(Duration::ZERO, |(takes, _)| takes);
+        pre_exec + it.spawn_takes + it.binds_after
+    });
+    startup + ready + script.max().unwrap_or_default() + rules.backoff.max
+}
+
+/// The rest of one that gave up and is placed again.
+fn rest(service: &ServiceSpec) -> Duration {
+    let rule = service.profile.supervision.give_up.as_ref();
+    match rule.map(|rule| &rule.then) {
+        Some(Then::Requeue { rest, .. }) => *rest,
+        Some(Then::Exit) | None => Duration::ZERO,
+    }
+}
+
+fn roll(service: &ServiceSpec, spec: &Spec) -> Duration {
+    let copies = match service.profile.replicas {
         Replicas::Count(copies) => copies.max(MOST_SCALED),
         Replicas::PerHost => u32::try_from(spec.hosts.len()).unwrap_or(u32::MAX),
     };
-    (stop(profile) + start(profile)).saturating_mul(copies)
+    (stop(service) + start(service)).saturating_mul(copies)
 }
 
 /// People may have scaled a service beyond its profile.

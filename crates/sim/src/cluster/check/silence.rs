@@ -2,7 +2,7 @@
 
 use portreeve::time::Monotonic;
 
-use super::super::wire::Question;
+use super::super::wire::Heard;
 use super::{Verdict, broken};
 
 /// Since when nothing may be said, if it is so.
@@ -40,18 +40,16 @@ impl Silence {
         self.since.is_some()
     }
 
-    /// A question is asked.
-    pub(crate) fn asked(&mut self, at: Monotonic, question: &Question) {
+    /// The controller hears something.
+    pub(crate) fn asked(&mut self, at: Monotonic, heard: &Heard) {
         if self.since.is_none() || self.said.is_some() {
             return;
         }
-        let what = match question {
-            Question::Lease { .. } | Question::Wanted { .. } => return,
-            Question::Report(facts) => format!("a report of {}", facts.host),
-            Question::Shutdown { host, .. } => format!("a shutdown of {host}"),
-            Question::Status { name, status, .. } => {
-                format!("{name} told {:?}, number {}", status.state, status.seq)
-            }
+        let what = match heard {
+            Heard::Lease | Heard::Wanted => return,
+            Heard::Report { .. } => "a report".to_owned(),
+            Heard::Shutdown => "a shutdown".to_owned(),
+            Heard::Status(word) => format!("a word of {}, number {}", word.name, word.seq),
         };
         self.said = Some(format!("{what} at {} ms", at.as_millis()));
     }
@@ -80,11 +78,10 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
-    use portreeve::identity::{Incarnation, ServiceId};
-    use portreeve::registry::AgentIdentity;
+    use portreeve::identity::{Incarnation, Run};
     use portreeve::residency::ReplicaName;
-    use portreeve::supervision::Status;
 
+    use super::super::super::wire::Word;
     use super::*;
 
     #[test]
@@ -95,17 +92,13 @@ mod tests {
             index: 0,
             incarnation: Incarnation(1),
         };
-        let status = Question::Status {
+        let status = Heard::Status(Word {
             name,
-            service_id: ServiceId(1),
-            status: Box::new(Status::silent()),
-        };
-        let agent: AgentIdentity = "boot-1/4711/9".parse().unwrap();
-        let lease = Question::Lease {
-            host: "n1".parse().unwrap(),
-            agent,
-            skew_ms: None,
-        };
+            run: Run(1),
+            seq: 1,
+            is_ready: true,
+        });
+        let lease = Heard::Lease;
         let mut silence = Silence::default();
         silence.asked(at, &status);
         silence.begin(at, 3, 8);

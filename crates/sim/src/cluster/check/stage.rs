@@ -9,7 +9,7 @@ use portreeve::port_pool::PortGrant;
 use portreeve::profile::Profile;
 use portreeve::registry::{
     Answer, Command, Config, Effect, HostFacts, HostOwner, Input, MemoryStore, Refusal, Registry,
-    ReplicaReport, Store, Submission, Ticket,
+    ReplicaReport, Store, Stored, Submission, Ticket, Want,
 };
 use portreeve::residency::ReplicaName;
 use portreeve::rights::Caller;
@@ -131,8 +131,13 @@ impl Stage {
             name: it.name,
             id: it.id,
             grant: PortGrant::clone(it.grant),
+            is_stopping: it.want == Want::Stop,
         })
         .collect()
+    }
+
+    pub(super) const fn stored(&self) -> &Stored {
+        self.store.stored()
     }
 
     fn settle(&mut self) {

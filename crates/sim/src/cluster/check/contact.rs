@@ -1,0 +1,119 @@
+//! Silence of hosts: nobody is given up within the grace, and what is given up is listed no more.
+
+use std::time::Duration;
+
+use portreeve::time::Monotonic;
+
+use super::super::act::HostNo;
+use super::{Verdict, broken};
+
+/// When hosts were heard of.
+#[derive(Debug)]
+pub(crate) struct Contacts {
+    grace: Option<Duration>,
+    /// The controller begins, or goes on: its own absence is no silence of hosts.
+    began: Monotonic,
+    hosts: Vec<Contact>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Contact {
+    heard: Option<Monotonic>,
+    /// An operator declared it down, or may have: by whom it is lost is not known then.
+    is_declared: bool,
+    lost: bool,
+}
+
+impl Contacts {
+    pub(crate) fn new(hosts: usize, grace: Option<Duration>) -> Self {
+        Self {
+            grace,
+            began: Monotonic::default(),
+            hosts: vec![Contact::default(); hosts],
+        }
+    }
+
+    /// A controller begins, or one that stood still goes on.
+    pub(crate) const fn begin(&mut self, now: Monotonic) {
+        self.began = now;
+    }
+
+    /// The controller heard a sign of life of the host.
+    pub(crate) fn heard(&mut self, host: HostNo, now: Monotonic) {
+        self.hosts[host].heard = Some(now);
+    }
+
+    /// Somebody orders that the host be taken for lost.
+    pub(crate) fn declared(&mut self, host: HostNo) {
+        self.hosts[host].is_declared = true;
+    }
+
+    /// That was refused.
+    pub(crate) fn not_declared(&mut self, host: HostNo) {
+        let contact = &mut self.hosts[host];
+        contact.is_declared &= contact.lost;
+    }
+
+    /// How readers see the host now.
+    pub(crate) fn check(
+        &mut self,
+        host: HostNo,
+        name: &str,
+        is_lost: bool,
+        now: Monotonic,
+    ) -> Verdict {
+        let contact = &mut self.hosts[host];
+        let was_lost = std::mem::replace(&mut contact.lost, is_lost);
+        if was_lost || !is_lost {
+            contact.is_declared &= !was_lost || is_lost;
+            return Ok(());
+        }
+        let Some(grace) = self.grace.filter(|_| !contact.is_declared) else {
+            return Ok(());
+        };
+        let heard = contact.heard.unwrap_or_default().max(self.began);
+        if now.since(heard) < grace {
+            let text = format!(
+                "{name} is lost at {} ms, heard of at {} ms; the grace is {grace:?}",
+                now.as_millis(),
+                heard.as_millis()
+            );
+            return broken("nobody is lost within the grace", text);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_millis(ms)
+    }
+
+    #[test]
+    fn a_host_that_is_given_up_too_early_is_found() {
+        let mut contacts = Contacts::new(1, Some(Duration::from_secs(90)));
+        contacts.heard(0, at(10_000));
+        assert_eq!(contacts.check(0, "n1", false, at(20_000)), Ok(()));
+        assert_eq!(contacts.clone_check(at(100_000)), Ok(()));
+        assert!(contacts.clone_check(at(99_999)).is_err());
+        // A start of the controller is no silence of the host.
+        contacts.begin(at(50_000));
+        assert!(contacts.clone_check(at(100_000)).is_err());
+        assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
+        contacts.declared(0);
+        assert_eq!(contacts.clone_check(at(60_000)), Ok(()));
+    }
+
+    impl Contacts {
+        fn clone_check(&self, now: Monotonic) -> Verdict {
+            let mut twin = Self {
+                hosts: self.hosts.clone(),
+                ..*self
+            };
+            twin.check(0, "n1", true, now)
+        }
+    }
+}

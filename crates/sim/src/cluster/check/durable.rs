@@ -1,0 +1,226 @@
+//! Durable before visible: an own copy of what the store took, held against what readers see and what hosts run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portreeve::identity::{Incarnation, ServiceName};
+use portreeve::registry::{ServiceView, Stored, Write, tables};
+use portreeve::residency::ReplicaName;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Verdict, broken};
+
+/// What the store holds of services and replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Durable {
+    /// By the key of the service.
+    services: BTreeMap<String, Service>,
+    names: BTreeMap<ServiceName, String>,
+    replicas: BTreeMap<String, BTreeMap<u32, Replica>>,
+    /// Every incarnation that ever was placed on disk.
+    placed: BTreeSet<ReplicaName>,
+}
+
+/// A service, as far as readers see it exactly so.
+#[derive(Debug, Deserialize)]
+struct Service {
+    name: ServiceName,
+    desired: u32,
+    wish: String,
+}
+
+/// A replica, as far as readers see it exactly so.
+#[derive(Debug, Deserialize)]
+struct Replica {
+    incarnation: Incarnation,
+    phase: Phase,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Phase {
+    Waiting(serde::de::IgnoredAny),
+    Placed(serde::de::IgnoredAny),
+    Ended(serde::de::IgnoredAny),
+}
+
+/// The form of every record.
+#[derive(Deserialize)]
+struct Record<T> {
+    record: T,
+}
+
+impl Durable {
+    /// A controller takes up what is there; nobody may have heard of the last of it.
+    pub(crate) fn begin(&mut self, stored: &Stored) {
+        let placed = std::mem::take(&mut self.placed);
+        *self = Self {
+            placed,
+            ..Self::default()
+        };
+        for table in [tables::SERVICES, tables::REPLICAS] {
+            for (key, value) in stored.tables.get(table).into_iter().flatten() {
+                self.put(table, key, Some(value));
+            }
+        }
+    }
+
+    /// The store took these.
+    pub(crate) fn took(&mut self, writes: &[Write]) {
+        // Services first: a replica is named after its own.
+        for table in [tables::SERVICES, tables::REPLICAS] {
+            for write in writes.iter().filter(|it| it.table == table) {
+                self.put(table, &write.key, write.value.as_deref());
+            }
+        }
+    }
+
+    fn put(&mut self, table: &str, key: &str, value: Option<&[u8]>) {
+        if table == tables::SERVICES {
+            if let Some(before) = self.services.remove(key)
+                && self.names.get(&before.name).is_some_and(|it| it == key)
+            {
+                self.names.remove(&before.name);
+            }
+            if let Some(service) = value.and_then(record::<Service>) {
+                self.names.insert(service.name.clone(), key.to_owned());
+                self.services.insert(key.to_owned(), service);
+            }
+            return;
+        }
+        let Some((service, index)) = key.split_once('/') else {
+            return;
+        };
+        let Ok(index) = index.parse() else { return };
+        let replicas = self.replicas.entry(service.to_owned()).or_default();
+        let Some(replica) = value.and_then(record::<Replica>) else {
+            replicas.remove(&index);
+            return;
+        };
+        if let (Phase::Placed(_), Some(of)) = (&replica.phase, self.services.get(service)) {
+            self.placed.insert(ReplicaName {
+                service: of.name.clone(),
+                index,
+                incarnation: replica.incarnation,
+            });
+        }
+        replicas.insert(index, replica);
+    }
+
+    /// Readers see exactly this of a service.
+    pub(crate) fn check(&self, seen: &ServiceView) -> Verdict {
+        let name = &seen.service;
+        let Some(key) = self.names.get(name) else {
+            return broken(
+                "durable before visible",
+                format!("{name} is seen and not on disk"),
+            );
+        };
+        let Some(service) = self.services.get(key) else {
+            return Ok(());
+        };
+        let is_stopped = service.wish == "stopped";
+        if seen.desired != service.desired || is_stopped != (seen.state == "stopped") {
+            let text = format!(
+                "{name} is seen {} with {} wanted; on disk it is {} with {}",
+                seen.state, seen.desired, service.wish, service.desired
+            );
+            return broken("durable before visible", text);
+        }
+        let none = BTreeMap::new();
+        let replicas = self.replicas.get(key).unwrap_or(&none);
+        for replica in &seen.replicas {
+            let on_disk = replicas.get(&replica.replica);
+            let is_same = on_disk.is_some_and(|it| {
+                it.incarnation == replica.incarnation
+                    && match it.phase {
+                        Phase::Waiting(_) => replica.job_state == "PEND",
+                        Phase::Placed(_) => replica.job_state == "RUN",
+                        Phase::Ended(_) => matches!(replica.job_state.as_str(), "DONE" | "EXIT"),
+                    }
+            });
+            if !is_same {
+                let text = format!(
+                    "{name}/{} is seen {} {} as incarnation {}; on disk it is {on_disk:?}",
+                    replica.replica, replica.job_state, replica.state, replica.incarnation
+                );
+                return broken("durable before visible", text);
+            }
+        }
+        if seen.replicas.len() != replicas.len() {
+            let text = format!(
+                "{name} is seen with {} replicas; on disk it has {}",
+                seen.replicas.len(),
+                replicas.len()
+            );
+            return broken("durable before visible", text);
+        }
+        Ok(())
+    }
+
+    /// What begins was placed on disk before.
+    pub(crate) fn check_begun(&self, name: &ReplicaName) -> Verdict {
+        if self.placed.contains(name) {
+            return Ok(());
+        }
+        broken(
+            "durable before ordered",
+            format!("{name} begins and was never on disk"),
+        )
+    }
+}
+
+fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    let read: Result<Record<T>, _> = serde_json::from_slice(value);
+    read.ok().map(|it| it.record)
+}
+
+#[cfg(test)]
+mod tests {
+    use portreeve::registry::Command;
+
+    use super::super::stage::Stage;
+    use super::*;
+
+    #[test]
+    fn what_is_seen_and_not_on_disk_is_found() {
+        let mut stage = Stage::new("20000-20009");
+        let name = stage.submit("web", "replicas = 2\n[ports]\nhttp = \"any\"\n");
+        let mut durable = Durable::default();
+        durable.begin(stage.stored());
+        let look = |durable: &Durable, stage: &Stage| {
+            let view = stage.registry.view();
+            let found = durable.check(view.services.get(&name).unwrap());
+            found.map_err(|it| it.invariant)
+        };
+        assert_eq!(look(&durable, &stage), Ok(()));
+        let placed = stage.placed()[0].name.clone();
+        assert_eq!(durable.check_begun(&placed), Ok(()));
+        let never = ReplicaName {
+            incarnation: Incarnation(99),
+            ..placed
+        };
+        let found = durable.check_begun(&never).unwrap_err();
+        assert_eq!(found.invariant, "durable before ordered");
+        let scale = Command::Scale {
+            service: name.clone(),
+            replicas: 3,
+        };
+        stage.ask(scale).unwrap();
+        // As if the batch were still on its way.
+        assert_eq!(look(&durable, &stage), Err("durable before visible"));
+        durable.begin(stage.stored());
+        assert_eq!(look(&durable, &stage), Ok(()));
+        let kill = Command::Kill {
+            service: name.clone(),
+            index: 1,
+        };
+        stage.ask(kill).unwrap();
+        durable.begin(stage.stored());
+        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(
+            look(&Durable::default(), &stage),
+            Err("durable before visible")
+        );
+    }
+}

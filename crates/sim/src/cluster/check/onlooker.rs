@@ -1,0 +1,849 @@
+//! Looks at a cluster after every step: at what the step touched, and now and then at everything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portreeve::endpoints::{Endpoint, EndpointTable};
+use portreeve::identity::{HostName, ServiceName};
+use portreeve::port::{PortName, PortRange, PortRanges};
+use portreeve::port_pool::{PortGrant, Want, WantedPort};
+use portreeve::profile::Profile;
+use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
+use portreeve::residency::ReplicaName;
+use portreeve::time::Monotonic;
+
+use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
+use super::super::controller::Outcome;
+use super::super::host::Part;
+use super::super::people::{Answered, service_name};
+use super::super::run::{Cluster, Handed, Step};
+use super::super::schedule::Actor;
+use super::super::sight::{Seen as Sighted, Sight, Subject};
+use super::super::spec::Spec;
+use super::super::trace::Digest;
+use super::super::wire::Heard;
+use super::contact::Contacts;
+use super::coverage::{Coverage, Kind};
+use super::durable::Durable;
+use super::follower::Follower;
+use super::listing::{self, Listing};
+use super::lives::Lives;
+use super::numbers::{self, Life, Numbers, Placed};
+use super::oracle::{Meaning, Oracle};
+use super::refusals::{self, Stand};
+use super::restarts::Restarts;
+use super::rests::{self, Rests};
+use super::revisions::{Numbered, Revisions};
+use super::settled::Settled;
+use super::settling::Settling;
+use super::silence::Silence;
+use super::wellness;
+use super::words;
+use super::{Verdict, broken};
+
+/// Everything that is held against a run, and what the run reached.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    spec: Arc<Spec>,
+    services: Vec<ServiceName>,
+    by_name: BTreeMap<ServiceName, ServiceNo>,
+    by_host: BTreeMap<HostName, HostNo>,
+    /// Fixed numbers that somebody may wait for.
+    awaited: PortRanges,
+    settling: Settling,
+    hosts: Vec<HostWatch>,
+    lives: Lives,
+    restarts: Restarts,
+    revisions: Revisions,
+    followers: [Follower; 2],
+    listing: Listing,
+    oracle: Oracle,
+    silence: Silence,
+    durable: Durable,
+    contacts: Contacts,
+    coverage: Coverage,
+    /// Orders of people so far: by this number they are answered.
+    persons: u64,
+    /// The life of the controller that was seen last.
+    starts: u64,
+    /// The service list of this life is to be held against what was acknowledged.
+    is_new: bool,
+    stand: Option<Stand>,
+    view: Option<Arc<View>>,
+    /// Up to where the table was read.
+    read: (String, u64),
+    batches: u64,
+    /// Since when nothing goes wrong and nobody orders anything.
+    healed: Option<Monotonic>,
+    /// It had time to settle, and was looked at.
+    is_settled: bool,
+}
+
+/// What is watched of one host.
+#[derive(Debug)]
+struct HostWatch {
+    numbers: Numbers,
+    rests: Rests,
+    living: Vec<Life>,
+}
+
+/// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
+const ALL_HOSTS: usize = 16;
+/// So often everything is looked at.
+const SWEEP: u64 = 256;
+
+impl Checks {
+    pub(crate) fn new(spec: &Arc<Spec>) -> Self {
+        let spec = Arc::clone(spec);
+        let services: Vec<ServiceName> = spec.services.iter().map(service_name).collect();
+        let by_name = services.iter().cloned().zip(0..).collect();
+        let by_host = spec
+            .hosts
+            .iter()
+            .map(|it| it.name.clone())
+            .zip(0..)
+            .collect();
+        let ports = spec.services.iter().flat_map(|it| &it.profile.ports);
+        let fixed = ports.filter_map(|port| match port.want {
+            Want::Fixed(number) => Some(PortRange::single(number)),
+            Want::Any { .. } => None,
+        });
+        let host = || HostWatch {
+            numbers: Numbers::default(),
+            rests: Rests::new(spec.config.cooling),
+            living: Vec::new(),
+        };
+        Self {
+            awaited: PortRanges::new(fixed),
+            settling: Settling::of(&spec),
+            hosts: spec.hosts.iter().map(|_| host()).collect(),
+            services,
+            by_name,
+            by_host,
+            lives: Lives::default(),
+            restarts: Restarts::default(),
+            revisions: Revisions::default(),
+            followers: [Follower::new(1), Follower::new(7)],
+            listing: Listing::default(),
+            oracle: Oracle::default(),
+            silence: Silence::default(),
+            durable: Durable::default(),
+            contacts: Contacts::new(
+                spec.hosts.len(),
+                spec.config.silence.map(|it| it.host_grace()),
+            ),
+            coverage: Coverage::default(),
+            persons: 0,
+            starts: 0,
+            is_new: false,
+            stand: None,
+            view: None,
+            read: (String::new(), 0),
+            batches: 0,
+            healed: None,
+            is_settled: false,
+            spec,
+        }
+    }
+
+    pub(crate) const fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Whether the run was long enough to say whether the cluster settles, and it did.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// Looks at what a step did. Cost: linear in what is on the hosts that it touched.
+    ///
+    /// # Errors
+    ///
+    /// The first promise that does not hold.
+    pub(crate) fn after(&mut self, cluster: &Cluster, step: &Step) -> Verdict {
+        if let Some((batch, is_taken)) = &step.wrote {
+            self.batches += 1;
+            if *is_taken {
+                self.durable.took(&batch.writes);
+            }
+        }
+        if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
+            self.heard(step.at, asker.host, heard);
+        }
+        if let Handed::Act(act) = &step.handed {
+            self.acted(step.at, act);
+        }
+        self.sights(&step.sights)?;
+        self.follow_life(cluster);
+        for host in touched(step, self.hosts.len()) {
+            self.look_at_host(cluster, host)?;
+        }
+        if let Some(registry) = cluster.controller().registry() {
+            self.answers(step, cluster)?;
+            if is_of_controller(step) {
+                self.look_at_controller(cluster, registry, step)?;
+            }
+        } else {
+            self.answers(step, cluster)?;
+            self.stand = None;
+        }
+        if let Some(table) = cluster.controller().table()
+            && cluster.controller().is_up()
+        {
+            self.listing.due(step.at, table)?;
+            self.listing.nothing_lost(step.at, table)?;
+        }
+        if step.number.is_multiple_of(SWEEP) {
+            self.sweep(cluster)?;
+        }
+        self.settle(cluster, step.at)
+    }
+
+    /// Looks at everything once more as the run ends.
+    ///
+    /// # Errors
+    ///
+    /// The first promise that does not hold.
+    pub(crate) fn at_end(&mut self, cluster: &Cluster) -> Verdict {
+        for host in 0..self.hosts.len() {
+            self.look_at_host(cluster, host)?;
+        }
+        self.sweep(cluster)?;
+        self.settle(cluster, cluster.now())?;
+        if self.is_settled {
+            self.settled(cluster)?;
+            self.silence
+                .check(self.batches, cluster_revision(cluster))?;
+        }
+        let counts = cluster.network().counts();
+        let messages = [
+            ("arrived", counts.arrived),
+            ("lost", counts.lost),
+            ("cut off", counts.cut_off),
+            ("doubled", counts.duplicated),
+            ("held back", counts.held_back),
+        ];
+        for (what, times) in messages.into_iter().filter(|(_, times)| *times > 0) {
+            self.coverage.reach_times(Kind::Message, what, times);
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, at: Monotonic, host: HostNo, heard: &Heard) {
+        self.coverage.reach(Kind::Question, words::heard(heard));
+        self.silence.asked(at, heard);
+        match heard {
+            Heard::Status(word) => self.listing.told(at, word),
+            Heard::Report { told, .. } => {
+                self.contacts.heard(host, at);
+                told.iter().for_each(|word| self.listing.told(at, word));
+            }
+            Heard::Lease => self.contacts.heard(host, at),
+            Heard::Wanted | Heard::Shutdown => {}
+        }
+    }
+
+    fn acted(&mut self, at: Monotonic, act: &Act) {
+        self.coverage.reach(Kind::Act, words::act(act));
+        self.silence.end();
+        self.is_settled = false;
+        self.healed = match act {
+            Act::Heal => Some(at),
+            // Whatever people ask for is settled from then on.
+            Act::Person(_) => self.healed.map(|_| at),
+            _ => None,
+        };
+        match act {
+            Act::Person(act) => {
+                let person = self.persons;
+                self.persons += 1;
+                if let Some((service, meaning)) = self.meaning(act) {
+                    self.restarts.asked(&self.services[service]);
+                    self.oracle.asked(person, service, meaning);
+                }
+                if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
+                    self.contacts.declared(*no);
+                }
+            }
+            Act::Host(host, act) => self.befell(*host, act),
+            // On whichever host it is.
+            Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
+            Act::Controller(ControllerAct::Restore) => {
+                self.oracle.is_set_back();
+                self.lives.forsake_all();
+                for host in &mut self.hosts {
+                    host.numbers.set_back();
+                    host.rests.forget();
+                }
+            }
+            // What it took in at once then was not seen.
+            Act::Controller(ControllerAct::Continued) | Act::Heal => {
+                self.listing.begin();
+                self.contacts.begin(at);
+            }
+            Act::Controller(_) | Act::Network(_) | Act::Disk(_) => {}
+        }
+    }
+
+    fn befell(&mut self, host: HostNo, act: &HostAct) {
+        match act {
+            HostAct::PowerLoss | HostAct::Shutdown => {
+                let living = self.hosts[host].living.iter().map(|it| it.name.clone());
+                self.restarts.power_lost(living);
+            }
+            HostAct::WorkerStop(Whom { service, index }, _) => {
+                self.oracle.ended_by_hand(*service, *index);
+            }
+            _ => {}
+        }
+    }
+
+    fn sights(&mut self, sights: &[Sight]) -> Verdict {
+        for sight in sights {
+            let Subject::Replica {
+                service,
+                index,
+                incarnation,
+                run,
+                ..
+            } = &sight.of
+            else {
+                continue;
+            };
+            let name = ReplicaName {
+                service: service.clone(),
+                index: *index,
+                incarnation: *incarnation,
+            };
+            match &sight.what {
+                Sighted::Report(report) => {
+                    self.coverage.reach(Kind::Report, words::report(report));
+                    let no = self.by_name.get(service);
+                    if let Some(no) = no {
+                        let rules = &self.spec.services[*no].profile.supervision;
+                        self.restarts.told(sight.at, &name, *run, report, rules)?;
+                    }
+                }
+                Sighted::Worker(_) => self.restarts.worker_died(&name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Notices that the controller died, or that another one begins.
+    fn follow_life(&mut self, cluster: &Cluster) {
+        let starts = cluster.controller().starts();
+        if starts != self.starts {
+            self.starts = starts;
+            self.is_new = true;
+            self.stand = None;
+            self.revisions.begin();
+            self.listing.begin();
+            self.contacts.begin(cluster.now());
+            self.durable.begin(cluster.controller().store().kept());
+        }
+    }
+
+    fn answers(&mut self, step: &Step, cluster: &Cluster) -> Verdict {
+        for answered in &step.answered {
+            let Answered {
+                person,
+                act,
+                outcome,
+            } = answered;
+            match outcome {
+                Outcome::Done(answer) => self.oracle.answered(person.0, Some(answer.changed)),
+                Outcome::Refused(refusal) => {
+                    self.coverage.reach(Kind::Refusal, words::refusal(refusal));
+                    self.oracle.answered(person.0, None);
+                    self.refused(step, act, cluster)?;
+                }
+                Outcome::Unreachable => self.oracle.answered(person.0, None),
+                Outcome::Lost => self.oracle.lost(person.0),
+            }
+            if let (
+                PersonAct::Host(no, HostVerb::Down { fenced: true }),
+                Outcome::Done(_) | Outcome::Lost,
+            ) = (act, outcome)
+            {
+                let host = &mut self.hosts[*no];
+                let living = host.living.iter().map(|it| it.name.clone());
+                host.numbers.forswear(living);
+            }
+            if let (
+                PersonAct::Host(no, HostVerb::Down { .. }),
+                Outcome::Refused(_) | Outcome::Unreachable,
+            ) = (act, outcome)
+            {
+                self.contacts.not_declared(*no);
+            }
+            let service = service_of(act);
+            if let Some(no) = service
+                && let Some(view) = cluster.controller().view()
+            {
+                self.acknowledged(no, view)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An order that was refused in the step in which it came.
+    fn refused(&self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
+        let is_at_once = matches!(&step.handed, Handed::Act(Act::Person(now)) if now == act);
+        let now = self.stands(cluster);
+        match (&self.stand, now) {
+            (Some(before), Some(now)) if is_at_once => {
+                refusals::check(&format!("{act:?}"), before, &now)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn stands(&self, cluster: &Cluster) -> Option<Stand> {
+        let controller = cluster.controller();
+        let registry = controller.registry()?;
+        let is_due = controller
+            .next_deadline()
+            .is_some_and(|due| due <= cluster.now());
+        Some(Stand {
+            view: Arc::clone(controller.view()?),
+            revision: registry.revision(),
+            batches: self.batches,
+            is_at_rest: !is_due && controller.is_up() && !controller.is_storing(),
+        })
+    }
+
+    fn acknowledged(&mut self, no: ServiceNo, view: &View) -> Verdict {
+        let name = &self.services[no];
+        let seen = view.services.get(name).map(AsRef::as_ref);
+        self.oracle.check(no, &name.to_string(), seen)
+    }
+
+    fn meaning(&self, act: &PersonAct) -> Option<(ServiceNo, Meaning)> {
+        let profile = |no: ServiceNo, generation| {
+            let mut profile: Profile = (*self.spec.services[no].profile).clone();
+            super::super::people::mark(&mut profile, generation);
+            Arc::new(profile)
+        };
+        Some(match act {
+            PersonAct::Submit(no) => {
+                let profile = Arc::clone(&self.spec.services[*no].profile);
+                let replace = false;
+                (*no, Meaning::Submit { profile, replace })
+            }
+            PersonAct::Replace(no, generation) => {
+                let profile = profile(*no, *generation);
+                let replace = true;
+                (*no, Meaning::Submit { profile, replace })
+            }
+            PersonAct::Scale(no, copies) => (*no, Meaning::Scale(*copies)),
+            PersonAct::Start(no) => (*no, Meaning::Start),
+            PersonAct::Stop(no) => (*no, Meaning::Stop),
+            PersonAct::Restart(no, _) => (*no, Meaning::Nothing),
+            PersonAct::Kill(no, index) => (*no, Meaning::Kill(*index)),
+            PersonAct::Delete(no) => (*no, Meaning::Delete),
+            PersonAct::Host(..) => return None,
+        })
+    }
+
+    fn look_at_host(&mut self, cluster: &Cluster, no: HostNo) -> Verdict {
+        let host = &cluster.hosts()[no];
+        let living: Vec<Life> = host
+            .living(cluster.now())
+            .map(|it| Life {
+                name: it.name.clone(),
+                run: it.run,
+                is_main: it.part == Part::Main,
+            })
+            .collect();
+        let watch = &mut self.hosts[no];
+        if living == watch.living {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut watch.living, living);
+        for life in &watch.living {
+            if before.iter().all(|it| it.name != life.name) {
+                self.durable.check_begun(&life.name)?;
+            }
+        }
+        let name = &self.spec.hosts[no].name;
+        self.lives.check(no, name.as_str(), &watch.living)?;
+        match cluster.controller().registry() {
+            Some(registry) => self.look_at_numbers(registry, None, no, cluster.now()),
+            None => {
+                watch.numbers.remember(&[], &watch.living);
+                Ok(())
+            }
+        }
+    }
+
+    fn look_at_numbers(
+        &mut self,
+        registry: &Registry,
+        table: Option<&EndpointTable>,
+        no: HostNo,
+        now: Monotonic,
+    ) -> Verdict {
+        let name = &self.spec.hosts[no].name;
+        let watch = &mut self.hosts[no];
+        let placed: Vec<Placed> = registry
+            .placed_audit(name)
+            .map(|it| Placed {
+                name: it.name,
+                id: it.id,
+                grant: PortGrant::clone(it.grant),
+                is_stopping: it.want == Wanted::Stop,
+            })
+            .collect();
+        if let Some(table) = table {
+            for one in placed.iter().filter(|it| it.is_stopping) {
+                listing::not_listed(table, &one.name)?;
+            }
+        }
+        let Some(pool) = registry.pool_audit(name) else {
+            watch.numbers.remember(&placed, &watch.living);
+            watch.rests.forget();
+            return Ok(());
+        };
+        let who = |by| registry.holder_audit(pool.host, by);
+        watch.numbers.check(&numbers::Seen {
+            host: name.as_str(),
+            pool: &pool,
+            placed: &placed,
+            living: &watch.living,
+            who: &who,
+        })?;
+        let (spec, by_name) = (&self.spec, &self.by_name);
+        let asks = |replica: &ReplicaName, port: &PortName| -> Option<WantedPort> {
+            let profile = &spec.services[*by_name.get(&replica.service)?].profile;
+            let declared = profile.ports.iter().find(|it| it.name == *port)?;
+            Some(declared.wanted())
+        };
+        watch.rests.check(&rests::Seen {
+            host: name.as_str(),
+            now,
+            pool: &pool,
+            placed: &placed,
+            asks: &asks,
+            awaited: &self.awaited,
+        })
+    }
+
+    fn look_at_controller(
+        &mut self,
+        cluster: &Cluster,
+        registry: &Registry,
+        step: &Step,
+    ) -> Verdict {
+        let count = self.hosts.len();
+        let all = 0..if count <= ALL_HOSTS { count } else { 0 };
+        for no in all {
+            self.look_at_numbers(registry, cluster.controller().table(), no, step.at)?;
+        }
+        if count > ALL_HOSTS {
+            let turn = usize::try_from(step.number).unwrap_or(0) % count;
+            self.look_at_numbers(registry, cluster.controller().table(), turn, step.at)?;
+        }
+        if let Some(table) = cluster.controller().table() {
+            self.read(table, registry, step.at)?;
+        }
+        if let Some(view) = cluster.controller().view() {
+            let is_same = self.view.as_ref().is_some_and(|it| Arc::ptr_eq(it, view));
+            if !is_same {
+                self.follow_view(view, step.at)?;
+                self.view = Some(Arc::clone(view));
+            }
+            if std::mem::take(&mut self.is_new) {
+                for no in 0..self.services.len() {
+                    self.acknowledged(no, view)?;
+                }
+            }
+        }
+        self.stand = self.stands(cluster);
+        Ok(())
+    }
+
+    /// Reads what changed in the table.
+    fn read(&mut self, table: &EndpointTable, registry: &Registry, now: Monotonic) -> Verdict {
+        let (epoch, revision) = &self.read;
+        if table.revision() == *revision && table.epoch() == epoch {
+            return Ok(());
+        }
+        let since = if table.epoch() == epoch { *revision } else { 0 };
+        self.revisions.check(table.epoch(), table.revision())?;
+        let recent = table.recent(since).map(|recent| recent.services);
+        let changed: Vec<ServiceName> = match recent {
+            Some(recent) => recent.iter().map(|(_, name)| (**name).clone()).collect(),
+            None => {
+                let all = table.services();
+                all.iter().map(|it| it.service().clone()).collect()
+            }
+        };
+        for gone in table.removed_since(since).unwrap_or_default() {
+            if !changed.contains(&gone) {
+                self.revisions.removed(&gone);
+            }
+        }
+        let view = registry.view();
+        let grant = |name: &ReplicaName| {
+            let service = view.services.get(&name.service)?;
+            let host = service.replicas.of(name.index)?.host.clone()?;
+            let mut placed = registry.placed_audit(&host);
+            let found = placed.find(|it| it.name == *name)?;
+            Some(found.grant.clone())
+        };
+        for name in &changed {
+            let numbered = table.read(name, |snapshot| {
+                let service = view.services.get(name).map(AsRef::as_ref);
+                self.listing.check(now, snapshot, service, &grant)?;
+                let states = snapshot.entries().map(|(it, _)| words::endpoint(it.state));
+                states.for_each(|state| self.coverage.reach(Kind::Endpoint, state));
+                Ok(Numbered {
+                    all: snapshot.mod_revision(),
+                    listed: snapshot.ready_revision(),
+                    content: digest(snapshot.desired(), snapshot.listed()),
+                })
+            });
+            match numbered {
+                Some(numbered) => self.revisions.check_service(name, numbered?)?,
+                None => self.revisions.removed(name),
+            }
+        }
+        for follower in &mut self.followers {
+            follower.look(table)?;
+        }
+        self.read = (table.epoch().to_owned(), table.revision());
+        Ok(())
+    }
+
+    /// What people read changed.
+    fn follow_view(&mut self, view: &View, now: Monotonic) -> Verdict {
+        for (name, no) in &self.by_host {
+            let host = view.hosts.get(name);
+            let state = host.map_or("not known", |it| words::host(&it.state));
+            self.coverage.reach(Kind::Host, state);
+            self.contacts
+                .check(*no, name.as_str(), state == "lost", now)?;
+            self.listing.host(now, name, state == "lost");
+            if matches!(state, "lost" | "not known") {
+                self.lives.lose(*no);
+            } else {
+                self.lives.find(*no);
+            }
+        }
+        for service in view.services.values() {
+            let before = self
+                .view
+                .as_ref()
+                .and_then(|it| it.services.get(&service.service));
+            if before.is_some_and(|before| Arc::ptr_eq(before, service)) {
+                continue;
+            }
+            self.durable.check(service)?;
+            for replica in &service.replicas {
+                self.coverage
+                    .reach(Kind::Replica, words::replica(&replica.state));
+                for cause in replica.reason_sums.iter().flat_map(|it| &it.causes) {
+                    self.coverage.reach(Kind::Cause, words::cause(&cause.code));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at everything.
+    fn sweep(&mut self, cluster: &Cluster) -> Verdict {
+        let controller = cluster.controller();
+        let Some(registry) = controller.registry() else {
+            return Ok(());
+        };
+        if let Some(table) = controller.table() {
+            listing::apart(table)?;
+        }
+        for no in 0..self.hosts.len() {
+            self.look_at_numbers(registry, controller.table(), no, cluster.now())?;
+        }
+        if let Some(view) = controller.view() {
+            for no in 0..self.services.len() {
+                self.acknowledged(no, view)?;
+            }
+            let is_known = |name: &ReplicaName| view.services.contains_key(&name.service);
+            self.listing.keep(is_known);
+        }
+        let is_due = controller
+            .next_deadline()
+            .is_some_and(|due| due <= cluster.now());
+        if controller.is_up()
+            && !is_due
+            && let Some((name, host)) = registry.overlooked()
+        {
+            let text = format!(
+                "{name} waits, and {host} would take it at {} ms",
+                cluster.now().as_millis()
+            );
+            return broken("nobody waits for what is there", text);
+        }
+        Ok(())
+    }
+
+    /// Holds a cluster that had time to settle against what was asked for, once.
+    fn settle(&mut self, cluster: &Cluster, now: Monotonic) -> Verdict {
+        let Some(healed) = self.healed.filter(|_| !self.is_settled) else {
+            return Ok(());
+        };
+        if now.since(healed) < self.settling.total() {
+            return Ok(());
+        }
+        self.settled(cluster)?;
+        self.is_settled = true;
+        if wellness::is_at_rest(&self.spec) {
+            self.silence
+                .begin(now, self.batches, cluster_revision(cluster));
+        }
+        Ok(())
+    }
+
+    fn settled(&self, cluster: &Cluster) -> Verdict {
+        let controller = cluster.controller();
+        let (Some(view), Some(table)) = (controller.view(), controller.table()) else {
+            return broken("converges", "the controller does not listen");
+        };
+        let settled = Settled {
+            view,
+            table,
+            oracle: &self.oracle,
+            lives: &self.lives,
+            restarts: &self.restarts,
+            services: &self.services,
+            is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
+            is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
+        };
+        settled.check()
+    }
+}
+
+fn cluster_revision(cluster: &Cluster) -> u64 {
+    let registry = cluster.controller().registry();
+    registry.map_or(0, Registry::revision)
+}
+
+/// The hosts on which the step did something.
+fn touched(step: &Step, hosts: usize) -> std::ops::Range<HostNo> {
+    let one = |no: HostNo| no..no + 1;
+    match (&step.handed, step.actor) {
+        (Handed::Reply(asker), _) => one(asker.host),
+        (Handed::Act(Act::Host(no, _)), _) => one(*no),
+        (Handed::Act(Act::Heal | Act::HostOf(..)), _) => 0..hosts,
+        (Handed::Due, Actor::Host(no)) => one(no),
+        _ => 0..0,
+    }
+}
+
+/// Whether the controller did something.
+const fn is_of_controller(step: &Step) -> bool {
+    match (&step.handed, step.actor) {
+        (Handed::Question(_), _) | (Handed::Due, Actor::Controller) => true,
+        (Handed::Act(act), _) => {
+            matches!(act, Act::Person(_) | Act::Controller(_) | Act::Heal)
+        }
+        _ => false,
+    }
+}
+
+const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
+    match act {
+        PersonAct::Submit(no)
+        | PersonAct::Replace(no, _)
+        | PersonAct::Scale(no, _)
+        | PersonAct::Start(no)
+        | PersonAct::Stop(no)
+        | PersonAct::Restart(no, _)
+        | PersonAct::Kill(no, _)
+        | PersonAct::Delete(no) => Some(*no),
+        PersonAct::Host(..) => None,
+    }
+}
+
+/// What clients are told, without what ages.
+fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
+    use std::fmt::Write as _;
+    let mut digest = Digest::default();
+    // The default answer says how many there shall be, too. A digest refuses no words.
+    _ = write!(digest, "{desired};");
+    for it in listed {
+        // A digest refuses no words.
+        _ = write!(
+            digest,
+            "{} {} {:?} {} {:?} {:?} {:?} {} {:?};",
+            it.replica,
+            it.incarnation,
+            it.job,
+            it.host,
+            it.address,
+            it.ports,
+            it.ready_since,
+            it.restarts,
+            it.labels
+        );
+    }
+    digest.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_seeds() {
+        let from: u64 = std::env::var("FROM").map_or(0, |it| it.parse().unwrap());
+        let count: u64 = std::env::var("COUNT").map_or(5, |it| it.parse().unwrap());
+        let mut coverage = Coverage::default();
+        let mut all: BTreeMap<&'static str, Vec<(u64, String)>> = BTreeMap::new();
+        let mut steps = 0;
+        let mut settled = 0;
+        let begin = std::time::Instant::now();
+        for seed in from..from + count {
+            let mut spec = Spec::of_seed(seed);
+            spec.services.iter_mut().for_each(|it| it.owner.uid = Some(1000));
+            let mut cluster = Cluster::new(Arc::new(spec));
+            let mut checks = Checks::new(cluster.spec());
+            let mut found = Ok(());
+            while let Some(step) = cluster.step() {
+                steps += 1;
+                found = checks.after(&cluster, &step);
+                if let Err(violation) = &found {
+                    let text = format!(
+                        "step {} at {} ms: {}",
+                        step.number,
+                        step.at.as_millis(),
+                        violation.detail
+                    );
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, text));
+                    break;
+                }
+            }
+            if found.is_ok() {
+                if let Err(violation) = checks.at_end(&cluster) {
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, format!("at end: {}", violation.detail)));
+                }
+            }
+            settled += u64::from(checks.is_settled());
+            coverage.merge(checks.coverage());
+        }
+        if std::env::var_os("COVERAGE").is_some() {
+            println!("{coverage}");
+        }
+        println!("{steps} steps, {:?}, settled {settled}", begin.elapsed());
+        for (what, seeds) in all {
+            println!("== {what}: {}", seeds.len());
+            for (seed, text) in seeds.iter().take(3) {
+                println!("   {seed}: {}", &text[..text.len().min(600)]);
+            }
+        }
+    }
+}
