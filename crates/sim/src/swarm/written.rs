@@ -368,7 +368,8 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            HostAct::NextWorkerBegins(..) => "next-worker-begins",
+            // No seed draws them: no scenario has words for them by themselves.
+            HostAct::NextWorkerBegins(..) | HostAct::Heals => "heal",
         };
         self.line(format_args!("act = \"{word}\""));
     }

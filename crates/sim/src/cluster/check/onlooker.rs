@@ -805,7 +805,9 @@ mod tests {
         let begin = std::time::Instant::now();
         for seed in from..from + count {
             let mut spec = Spec::of_seed(seed);
-            spec.services.iter_mut().for_each(|it| it.owner.uid = Some(1000));
+            spec.services
+                .iter_mut()
+                .for_each(|it| it.owner.uid = Some(1000));
             let mut cluster = Cluster::new(Arc::new(spec));
             let mut checks = Checks::new(cluster.spec());
             let mut found = Ok(());
