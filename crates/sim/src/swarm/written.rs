@@ -319,6 +319,8 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
+            // Of one host no scenario says it.
+            HostAct::Heals => "heal",
             HostAct::Rejoin => "rejoin",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
@@ -368,8 +370,7 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            // No seed draws them: no scenario has words for them by themselves.
-            HostAct::NextWorkerBegins(..) | HostAct::Heals => "heal",
+            HostAct::NextWorkerBegins(..) => "next-worker-begins",
         };
         self.line(format_args!("act = \"{word}\""));
     }
