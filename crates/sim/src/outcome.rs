@@ -85,10 +85,7 @@ pub(crate) fn outcomes(view: Option<&View>, timeline: &[Entry], ended: Monotonic
 }
 
 /// How long each replica was ready.
-pub(crate) fn ready_times(
-    timeline: &[Entry],
-    ended: Monotonic,
-) -> BTreeMap<(&ServiceName, u32), Duration> {
+fn ready_times(timeline: &[Entry], ended: Monotonic) -> BTreeMap<(&ServiceName, u32), Duration> {
     let mut since = BTreeMap::new();
     let mut ready_for = BTreeMap::<_, Duration>::new();
     for entry in timeline {

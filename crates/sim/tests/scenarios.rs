@@ -44,13 +44,16 @@ fn every_shipped_scenario_expects_something_and_sees_it() {
     let shipped = shipped();
     assert!(shipped.len() >= 6);
     for (name, text) in shipped {
-        // Played where whole clusters are.
-        if text.contains("[[host]]") {
+        // Ten thousand replicas take a while without optimisation.
+        if name.starts_with("start-storm") && std::env::var_os("PORTREEVE_LONG").is_none() {
+            read(&text);
             continue;
         }
-        assert!(text.contains("\nexpect = ["), "{name} expects nothing");
+        let expects = text.contains("\nexpect = [") || text.contains("\nholds = [");
+        assert!(expects, "{name} expects nothing");
         let played = play(&read(&text)).unwrap();
         let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
+        assert_eq!(played.broken, None, "{name}");
         assert!(
             unmet.is_empty(),
             "{name}:\n{}\n{}",
