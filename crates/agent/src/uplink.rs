@@ -301,6 +301,9 @@ impl Uplink {
                 info!("the controller at {controller} answers again after {silence} s");
             }
             News::NewController => info!("the controller is a new one; it is told everything"),
+            News::ChangeRefused => {
+                warn!("the controller refuses what changed here: {cause}; it is told again");
+            }
             News::LeaseRefused => {
                 warn!("the controller refuses the lease: {cause}; it is told everything");
             }
@@ -308,7 +311,7 @@ impl Uplink {
                 warn!("the controller is not told that this host is being shut down: {cause}");
             }
             News::ShutdownRefused => {
-                warn!("the controller refuses the word that this host is being shut down: {cause}")
+                warn!("the controller refuses the word that this host is being shut down: {cause}");
             }
             News::ReportFirst => debug!("the controller wants a full report first"),
             News::Skewed(skew) => {

@@ -70,7 +70,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
 pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<Played, PlayError> {
     let spec = &scenario.spec;
     let mut cluster = Cluster::new(Arc::clone(spec));
-    let mut checks = Checks::new(&cluster);
+    let mut checks = Checks::new(cluster.spec());
     let mut claims = Claims::new(&scenario.expectations.holds);
     let names = Names::new(spec);
     let mut timeline = Vec::new();

@@ -156,7 +156,7 @@ pub(crate) fn mark(profile: &mut Profile, generation: u32) {
 }
 
 /// A service's full name: in its own namespace, or its owner's.
-fn service_name(service: &ServiceSpec) -> ServiceName {
+pub(crate) fn service_name(service: &ServiceSpec) -> ServiceName {
     let profile = &service.profile;
     let own = || {
         let user: Result<Namespace, _> = service.owner.user.parse();

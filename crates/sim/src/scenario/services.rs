@@ -19,7 +19,7 @@ pub(super) const MOST_SERVICES: usize = 10_000;
 const MOST_TABLES: usize = 1_000;
 /// Whose services these are unless said otherwise.
 const OWNER: &str = "me";
-const FIRST_UID: u32 = 1000;
+pub(crate) const FIRST_UID: u32 = 1000;
 /// By then the controller listens and its hosts have joined.
 const JOINED: Duration = Duration::from_secs(5);
 

@@ -52,7 +52,7 @@ pub(super) fn trace(spec: Spec, until: u64, last: Option<usize>) -> String {
 }
 
 fn play(mut cluster: Cluster, until: u64) -> (Cluster, Run) {
-    let mut checks = Checks::new(&cluster);
+    let mut checks = Checks::new(cluster.spec());
     // Nothing of either is used after a panic but what was counted before.
     let played = catch_unwind(AssertUnwindSafe(|| watch(&mut cluster, &mut checks, until)));
     let broken = match played {
@@ -77,6 +77,7 @@ fn play(mut cluster: Cluster, until: u64) -> (Cluster, Run) {
 
 fn watch(cluster: &mut Cluster, checks: &mut Checks, until: u64) -> Result<(), Violation> {
     while let Some(step) = cluster.step() {
+        checks.after(cluster, &step)?;
         if step.number >= until.min(MOST_STEPS) {
             return Ok(());
         }
@@ -87,8 +88,7 @@ fn watch(cluster: &mut Cluster, checks: &mut Checks, until: u64) -> Result<(), V
             detail: "something happens again and again in one instant".to_owned(),
         });
     }
-    let _ = checks;
-    Ok(())
+    checks.at_end(cluster)
 }
 
 /// What a panic said.

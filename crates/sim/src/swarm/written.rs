@@ -319,8 +319,9 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
-            HostAct::Rejoin => "rejoin",
+            // Of one host no scenario says it.
             HostAct::Heals => "heal",
+            HostAct::Rejoin => "rejoin",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",
@@ -369,7 +370,6 @@ impl File<'_> {
                 self.line(format_args!("becomes = \"{address}\""));
                 "address"
             }
-            // No seed draws them: they are parts of what stands in a file as a whole.
             HostAct::NextWorkerBegins(..) => "next-worker-begins",
         };
         self.line(format_args!("act = \"{word}\""));

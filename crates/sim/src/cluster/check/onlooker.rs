@@ -15,7 +15,7 @@ use portreeve::time::Monotonic;
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
 use super::super::controller::Outcome;
 use super::super::host::Part;
-use super::super::people::Answered;
+use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
 use super::super::sight::{Seen as Sighted, Sight, Subject};
@@ -93,12 +93,9 @@ const ALL_HOSTS: usize = 16;
 const SWEEP: u64 = 256;
 
 impl Checks {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
-        let spec = Arc::clone(cluster.spec());
-        let people = cluster.people();
-        let services: Vec<ServiceName> = (0..spec.services.len())
-            .map(|no| people.service(no).clone())
-            .collect();
+    pub(crate) fn new(spec: &Arc<Spec>) -> Self {
+        let spec = Arc::clone(spec);
+        let services: Vec<ServiceName> = spec.services.iter().map(service_name).collect();
         let by_name = services.iter().cloned().zip(0..).collect();
         let by_host = spec
             .hosts
@@ -373,6 +370,13 @@ impl Checks {
                 let host = &mut self.hosts[*no];
                 let living = host.living.iter().map(|it| it.name.clone());
                 host.numbers.forswear(living);
+            }
+            if let (
+                PersonAct::Host(no, HostVerb::Down { .. }),
+                Outcome::Refused(_) | Outcome::Unreachable,
+            ) = (act, outcome)
+            {
+                self.contacts.not_declared(*no);
             }
             let service = service_of(act);
             if let Some(no) = service
@@ -712,7 +716,12 @@ impl Checks {
             lives: &self.lives,
             restarts: &self.restarts,
             services: &self.services,
+            is_powered: &|host| {
+                let no = self.by_host.get(host);
+                no.is_some_and(|no| cluster.hosts()[*no].is_up())
+            },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
+            is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
         };
         settled.check()
     }
@@ -764,8 +773,7 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
-    // The default answer says how many there shall be, too. A digest refuses no words.
-    _ = write!(digest, "{desired};");
+    digest.eat(&desired.to_le_bytes());
     for it in listed {
         // A digest refuses no words.
         _ = write!(
@@ -783,4 +791,77 @@ fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
         );
     }
     digest.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_seeds() {
+        let from: u64 = std::env::var("FROM").map_or(0, |it| it.parse().unwrap());
+        let count: u64 = std::env::var("COUNT").map_or(5, |it| it.parse().unwrap());
+        let mut coverage = Coverage::default();
+        let mut all: BTreeMap<&'static str, Vec<(u64, String)>> = BTreeMap::new();
+        let mut steps = 0;
+        let mut settled = 0;
+        let begin = std::time::Instant::now();
+        for seed in from..from + count {
+            let mut spec = Spec::of_seed(seed);
+            spec.services
+                .iter_mut()
+                .for_each(|it| it.owner.uid = Some(1000));
+            if std::env::var_os("ACTS").is_some() {
+                for it in &spec.acts {
+                    println!("{:>8} {:?}", it.at.as_millis(), it.act);
+                }
+                println!("{:?}", spec.config);
+            }
+            let mut cluster = if std::env::var_os("TRACE").is_some() {
+                Cluster::in_words(Arc::new(spec))
+            } else {
+                Cluster::new(Arc::new(spec))
+            };
+            let mut checks = Checks::new(cluster.spec());
+            let mut found = Ok(());
+            while let Some(step) = cluster.step() {
+                steps += 1;
+                found = checks.after(&cluster, &step);
+                if let Err(violation) = &found {
+                    let text = format!(
+                        "step {} at {} ms: {}",
+                        step.number,
+                        step.at.as_millis(),
+                        violation.detail
+                    );
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, text));
+                    break;
+                }
+            }
+            if found.is_ok() {
+                if let Err(violation) = checks.at_end(&cluster) {
+                    all.entry(violation.invariant)
+                        .or_default()
+                        .push((seed, format!("at end: {}", violation.detail)));
+                }
+            }
+            if let Some(path) = std::env::var_os("TRACE") {
+                std::fs::write(path, cluster.trace().words()).unwrap();
+            }
+            settled += u64::from(checks.is_settled());
+            coverage.merge(checks.coverage());
+        }
+        if std::env::var_os("COVERAGE").is_some() {
+            println!("{coverage}");
+        }
+        println!("{steps} steps, {:?}, settled {settled}", begin.elapsed());
+        for (what, seeds) in all {
+            println!("== {what}: {}", seeds.len());
+            for (seed, text) in seeds.iter().take(3) {
+                println!("   {seed}: {}", &text[..text.len().min(600)]);
+            }
+        }
+    }
 }

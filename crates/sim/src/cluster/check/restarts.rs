@@ -204,7 +204,7 @@ mod tests {
                         give_up = { max_restarts = 2, window = \"60s\" }\n";
             Self {
                 restarts: Restarts::default(),
-                rules: profile("web", rest).supervision.as_ref().clone(),
+                rules: Config::clone(&profile("web", rest).supervision),
                 name: ReplicaName {
                     service: "web.alice".parse().unwrap(),
                     index: 0,

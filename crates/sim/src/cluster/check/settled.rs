@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use portreeve::endpoints::{EndpointTable, Entry};
-use portreeve::identity::ServiceName;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::Replicas;
 use portreeve::registry::{ReplicaView, ServiceView, View};
 use portreeve::residency::ReplicaName;
@@ -24,8 +24,12 @@ pub(crate) struct Settled<'a> {
     pub(crate) restarts: &'a Restarts,
     /// By their places.
     pub(crate) services: &'a [ServiceName],
+    /// Whether a host has power: one that was shut down in order stays off.
+    pub(crate) is_powered: &'a dyn Fn(&HostName) -> bool,
     /// Whether the scripts of a copy let it be ready for good.
     pub(crate) is_well: &'a dyn Fn(ServiceNo, u32) -> bool,
+    /// Whether all processes of a copy are soon gone once they are told to.
+    pub(crate) is_mortal: &'a dyn Fn(ServiceNo, u32) -> bool,
 }
 
 impl Settled<'_> {
@@ -42,7 +46,8 @@ impl Settled<'_> {
 
     fn hosts_are_heard(&self) -> Verdict {
         for host in self.view.hosts.values() {
-            if !matches!(host.state.as_str(), "up" | "draining" | "drained") {
+            let is_there = matches!(host.state.as_str(), "up" | "draining" | "drained");
+            if !is_there && (self.is_powered)(&host.host) {
                 let text = format!("{} is still {}", host.host, host.state);
                 return broken("converges", text);
             }
@@ -51,7 +56,7 @@ impl Settled<'_> {
     }
 
     fn service(&self, no: ServiceNo, name: &ServiceName, wanted: Option<&Wanted>) -> Verdict {
-        self.nothing_else_lives(name, wanted)?;
+        self.nothing_else_lives(no, name, wanted)?;
         let seen = self.view.services.get(name).map(AsRef::as_ref);
         let (Some(wanted), Some(seen)) = (wanted, seen) else {
             return match (wanted, seen) {
@@ -74,7 +79,8 @@ impl Settled<'_> {
             let is_well = (self.is_well)(no, index);
             all_well &= is_well;
             if wanted.is_wanted(index) == Some(true) {
-                self.copy(name, index, seen, is_well)
+                let is_mortal = (self.is_mortal)(no, index);
+                self.copy(name, index, seen, (is_well, is_mortal))
                     .or_else(|what| broken("converges", format!("{name}/{index} {what}")))?;
             }
         }
@@ -90,22 +96,28 @@ impl Settled<'_> {
     }
 
     /// Only what is wanted lives, and once.
-    fn nothing_else_lives(&self, name: &ServiceName, wanted: Option<&Wanted>) -> Verdict {
+    fn nothing_else_lives(
+        &self,
+        no: ServiceNo,
+        name: &ServiceName,
+        wanted: Option<&Wanted>,
+    ) -> Verdict {
         let living: BTreeSet<u32> = self
             .lives
             .all()
             .filter_map(|(service, index)| (service == name).then_some(index))
             .collect();
         for index in living {
+            if !(self.is_mortal)(no, index) {
+                continue;
+            }
             let places: Vec<(HostNo, _)> = self.lives.of(name, index).collect();
             if places.len() > 1 {
                 let text = format!("{name}/{index} lives {} times: {places:?}", places.len());
                 return broken("one incarnation lives in the end", text);
             }
             let may_live = wanted.is_some_and(|it| it.is_wanted(index) != Some(false));
-            let stuck = self.view.services.get(name);
-            let stuck = stuck.and_then(|it| it.replicas.of(index));
-            if !may_live && stuck.is_none_or(|it| it.state != "stuck") {
+            if !may_live {
                 let text = format!(
                     "{name}/{index} lives on host {} and is not wanted",
                     places[0].0
@@ -122,7 +134,7 @@ impl Settled<'_> {
         name: &ServiceName,
         index: u32,
         seen: &ServiceView,
-        is_well: bool,
+        (is_well, is_mortal): (bool, bool),
     ) -> Result<(), String> {
         let Some(replica) = seen.replicas.of(index) else {
             return Err("is missing".to_owned());
@@ -140,7 +152,7 @@ impl Settled<'_> {
             // Why a copy that fails by its script is not ready is told by its last failure.
             "RUN" if !is_well && (has_reason || replica.last_failure.is_some()) => Ok(()),
             // Its script does not say when it would be ready.
-            "RUN" if !is_well && replica.state != "stopping" => Ok(()),
+            "RUN" if !is_well && (replica.state != "stopping" || !is_mortal) => Ok(()),
             "DONE" | "EXIT" if has_reason => self.ended(name, replica, seen),
             _ => Err(text()),
         }
@@ -268,7 +280,9 @@ mod tests {
                 lives: &self.lives,
                 restarts: &self.restarts,
                 services: &self.names,
+                is_powered: &|_| true,
                 is_well: &|_, _| true,
+                is_mortal: &|_, _| true,
             };
             settled.check().map_err(|it| it.to_string().into())
         }

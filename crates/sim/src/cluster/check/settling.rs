@@ -112,10 +112,14 @@ fn strangers(spec: &Spec) -> Duration {
     }
 }
 
+/// What outlives the kill of its run for longer is not waited for: such a copy is not well.
+pub(super) const OUTLIVES: Duration = Duration::from_secs(120);
+
 /// From the order to the last process: drain, grace, and what outlives the kill.
 fn stop(service: &ServiceSpec) -> Duration {
     let rule = &service.profile.supervision.stop;
-    let outlives = scripts(service).filter_map(|it| it.leftover).max();
+    let outlives = scripts(service).filter_map(|it| it.leftover);
+    let outlives = outlives.filter(|it| *it <= OUTLIVES).max();
     rule.drain + rule.grace + outlives.unwrap_or_default()
 }
 

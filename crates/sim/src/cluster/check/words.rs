@@ -64,7 +64,7 @@ const fn befalls(act: &HostAct) -> &'static str {
         HostAct::AgentContinued => "agent continued",
         HostAct::AgentStarts => "agent starts",
         HostAct::WorkerKilled(_) => "worker killed",
-        HostAct::NextWorkerBegins(..) => "next worker begins late",
+        HostAct::NextWorkerBegins(..) => "worker begins late",
         HostAct::WorkerHalted(_) => "worker halted",
         HostAct::WorkerContinued(_) => "worker continued",
         HostAct::AgentDiesAfter(_) => "agent dies in a turn",
