@@ -182,7 +182,7 @@ fn a_worker_speaks_where_its_incarnation_is_or_was_told_to_go_and_nowhere_else()
     desk.put(Arc::new(Orders {
         revision,
         report_first,
-        replicas: replicas.clone(),
+        replicas: replicas.clone().into(),
     }));
     assert!(desk.was_told_of(&speaker));
     let empty = View::default();

@@ -38,6 +38,15 @@ pub type WantedSet = BTreeMap<ReplicaName, Told>;
 /// are started again, since the services they watch still run.
 #[must_use]
 pub fn difference(residents: &Residents, wanted: Option<&WantedSet>) -> Vec<Action> {
+    difference_by(residents, wanted, |told| *told)
+}
+
+/// [`difference`] to orders of which more is known than what workers are told.
+fn difference_by<W>(
+    residents: &Residents,
+    wanted: Option<&BTreeMap<ReplicaName, W>>,
+    told_of: impl Fn(&W) -> Told,
+) -> Vec<Action> {
     let mut actions = Vec::new();
     let Some(wanted) = wanted else {
         for (name, resident) in residents {
@@ -55,9 +64,9 @@ pub fn difference(residents: &Residents, wanted: Option<&WantedSet>) -> Vec<Acti
         let copy = copies.entry(name.copy()).or_default();
         copy.residents.insert(name, resident);
     }
-    for (name, told) in wanted {
+    for (name, order) in wanted {
         let copy = copies.entry(name.copy()).or_default();
-        copy.wanted.insert(name, *told);
+        copy.wanted.insert(name, told_of(order));
     }
     for copy in copies.values() {
         copy.difference(&mut actions);

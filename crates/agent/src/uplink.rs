@@ -308,7 +308,7 @@ impl Uplink {
                 warn!("the controller is not told that this host is being shut down: {cause}");
             }
             News::ShutdownRefused => {
-                warn!("the controller refuses the word that this host is being shut down: {cause}")
+                warn!("the controller refuses the word that this host is being shut down: {cause}");
             }
             News::ReportFirst => debug!("the controller wants a full report first"),
             News::Skewed(skew) => {

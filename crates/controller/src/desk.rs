@@ -86,7 +86,7 @@ mod tests {
         desk.put(Arc::new(Orders {
             revision: 5,
             report_first: false,
-            replicas: Vec::new(),
+            replicas: Arc::default(),
         }));
         assert!(bell.has_changed().unwrap());
         bell.mark_unchanged();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portreeve::commit::{Desk, Front, Handout, Speaker, Told, Unheard};
 use portreeve::identity::HostName;
-use portreeve::registry::{AgentIdentity, Answer, Command, HostFacts, View};
+use portreeve::registry::{
+    AgentIdentity, Answer, Command, HostFacts, Input, Limits, Refusal, View,
+};
 use portreeve::rights::Caller;
 use portreeve::supervision::Status;
 use portreeve::time::{Now, WallClock};
@@ -18,7 +20,6 @@ use crate::reads::Piece;
 use crate::rest::counters;
 use crate::rest::query::Hold;
 use crate::rest::refused::Refused;
-use crate::rest::services;
 
 /// A way in for hosts and people that live in the controller's process: what is said here is heard as over REST, but
 /// for who says it, which nobody checks. Clones lead to the same controller; each keeps its store open.
@@ -119,13 +120,26 @@ impl Door {
         Ok(self.0.status(host, speaker, status, sent).await?)
     }
 
-    /// Somebody wants something. Returns once it is durable.
+    /// Somebody wants something. Returns once it is durable; `None`: the controller is going down and nothing changed.
     ///
     /// # Errors
     ///
-    /// [`Problem`]: nothing changed.
-    pub async fn command(&self, by: Caller, command: Command) -> Result<Answer, Box<Problem>> {
-        Ok(services::command(&self.0, by, command).await?)
+    /// [`Refusal`]: nothing changed.
+    pub async fn command(&self, by: Caller, command: Command) -> Option<Result<Answer, Refusal>> {
+        self.0.queue.command(by, command).await
+    }
+
+    /// Other limits hold from now on.
+    pub async fn limit(&self, limits: Limits) {
+        let told = Told::news(Input::Limits(Box::new(limits)));
+        // One that is going down needs none.
+        _ = self.0.queue.tell(told).await;
+    }
+
+    /// What readers see now.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.0.shown.view.borrow())
     }
 }
 

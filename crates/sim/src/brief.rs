@@ -37,6 +37,7 @@ impl fmt::Display for Line<'_> {
 #[must_use]
 pub fn brief(timeline: &[Entry]) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
+    let mut listed = BTreeMap::new();
     let second = |entry: &Entry| entry.at.as_millis() / 1000;
     for within in timeline.chunk_by(|one, next| second(one) == second(next)) {
         let mut kinds = BTreeMap::<_, Vec<usize>>::new();
@@ -57,11 +58,22 @@ pub fn brief(timeline: &[Entry]) -> Vec<Line<'_>> {
                 told.insert(places[0], places.len() - 1);
             }
         }
-        let line = |(place, more): (usize, usize)| Line {
-            entry: &within[place],
-            more,
-        };
-        lines.extend(told.into_iter().map(line));
+        for (place, more) in told {
+            let entry = &within[place];
+            if let What::Listed {
+                listed: now,
+                desired,
+                ..
+            } = entry.what
+            {
+                // The same count again is another list, but no news.
+                let count = (now, desired);
+                if listed.insert(entry.service.as_ref(), count) == Some(count) {
+                    continue;
+                }
+            }
+            lines.push(Line { entry, more });
+        }
     }
     lines
 }
@@ -112,9 +124,21 @@ fn replicas(outcomes: &[Outcome]) -> String {
 }
 
 fn services(outcomes: &[ServiceOutcome]) -> String {
-    let row = |one: &ServiceOutcome| {
+    let alike = |one: &ServiceOutcome, next: &ServiceOutcome| {
+        let service = one.service.clone();
+        *one == ServiceOutcome {
+            service,
+            ..next.clone()
+        }
+    };
+    let row = |some: &[ServiceOutcome]| {
+        let one = &some[0];
+        let name = match some.len() - 1 {
+            0 => one.service.to_string(),
+            more => format!("{} and {more} more", one.service),
+        };
         [
-            one.service.to_string(),
+            name,
             one.state.clone(),
             format!("{} of {}", one.listed, one.desired),
             one.fewest
@@ -135,7 +159,7 @@ fn services(outcomes: &[ServiceOutcome]) -> String {
         "GAVE UP",
         "WAITS FOR",
     ];
-    aligned(heading, outcomes.iter().map(row))
+    aligned(heading, outcomes.chunk_by(alike).map(row))
 }
 
 /// Columns, each as wide as its widest cell.
@@ -175,9 +199,9 @@ fn matters(entry: &Entry) -> bool {
 fn kind(entry: &Entry) -> (Option<&str>, bool, String) {
     let said = entry.what.to_string();
     let first = said.split([' ', ':']).next().unwrap_or_default();
-    (
-        entry.shown.as_deref(),
-        entry.replica.is_some(),
-        first.to_owned(),
-    )
+    let words = match entry.what {
+        What::Agent(_) | What::Worker(_) => said,
+        _ => first.to_owned(),
+    };
+    (entry.shown.as_deref(), entry.replica.is_some(), words)
 }

@@ -346,7 +346,7 @@ impl<'s> Claims<'s> {
     pub(crate) fn is_due(&self, next: Option<Monotonic>) -> bool {
         let before = |at: Monotonic| next.is_none_or(|next| at < next);
         self.later.last().is_some_and(|claim| before(claim.from))
-            || self.now.iter().any(|claim| before(claim.to))
+            || self.now.iter().any(|claim| is_over(claim, next))
     }
 
     /// The end of the instant before `next`: with this view time goes on.
@@ -356,7 +356,7 @@ impl<'s> Claims<'s> {
             self.now.push(claim);
             self.hold_one(claim, claim.from, view);
         }
-        self.now.retain(|claim| !before(claim.to));
+        self.now.retain(|claim| !is_over(claim, next));
     }
 
     /// Something changed at `at`.
@@ -382,6 +382,11 @@ impl<'s> Claims<'s> {
             self.now.retain(|one| !std::ptr::eq(*one, claim));
         }
     }
+}
+
+/// Whether it says nothing of what comes at `next`: what is so until two minutes may change at two minutes.
+fn is_over(claim: &Claim, next: Option<Monotonic>) -> bool {
+    next.is_none_or(|next| claim.to <= next)
 }
 
 #[cfg(test)]

@@ -47,6 +47,9 @@ mod timeline;
 mod world;
 
 pub use brief::{Line, account, brief};
+pub use cluster::controller::PersonNo;
+pub use cluster::fleet::{Fleet, Said};
+pub use cluster::wire::{Asker, Lease, Question, Reply, WantedOfHost};
 pub use expectation::Unmet;
 pub use outcome::{Outcome, ServiceOutcome};
 pub use play::{PlayError, Played, Progress, play, play_with};

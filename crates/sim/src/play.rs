@@ -6,6 +6,7 @@ use portreeve::registry::View;
 use portreeve::time::Monotonic;
 
 use crate::claim::Claims;
+use crate::cluster::check::Checks;
 use crate::cluster::run::Cluster;
 use crate::expectation::{self, Unmet};
 use crate::outcome::{Outcome, ServiceOutcome, outcomes, services};
@@ -73,10 +74,11 @@ pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<
     }
     let spec = &scenario.spec;
     let mut cluster = Cluster::new(Arc::clone(spec));
+    let mut checks = Checks::new(cluster.spec());
     let mut claims = Claims::new(&scenario.expectations.holds);
     let names = Names::new(spec);
     let mut timeline = Vec::new();
-    let broken = None;
+    let mut broken = None;
     let mut view = None;
     while let Some(step) = cluster.step() {
         if claims.is_due(Some(step.at)) {
@@ -88,6 +90,10 @@ pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<
             claims.hold(step.at, view.as_deref());
         }
         timeline.extend(step.sights.iter().map(|sight| names.entry(sight)));
+        if let Err(violation) = checks.after(&cluster, &step) {
+            broken = Some(format!("{violation} (step {})", step.number));
+            break;
+        }
         if step.number >= MOST_STEPS || timeline.len() > MOST_ENTRIES {
             return Err(PlayError::TooLong { at: step.at });
         }
@@ -105,6 +111,10 @@ pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<
     }
     let ended = if broken.is_none() {
         claims.look(None, view.as_deref());
+        broken = checks
+            .at_end(&cluster)
+            .err()
+            .map(|violation| violation.to_string());
         spec.until
     } else {
         ended

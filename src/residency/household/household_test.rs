@@ -7,18 +7,18 @@ use crate::time::WallClock;
 const KEPT: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug, PartialEq)]
-struct Wish {
-    told: Told,
-    addresses: BTreeMap<crate::port::PortName, IpAddr>,
-    last_status: Option<Status>,
-    lacks: Option<String>,
+pub(super) struct Wish {
+    pub(super) told: Told,
+    pub(super) addresses: BTreeMap<crate::port::PortName, IpAddr>,
+    pub(super) last_status: Option<Status>,
+    pub(super) lacks: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Given {
-    order: Wish,
-    tokens: u32,
-    address: IpAddr,
+pub(super) struct Given {
+    pub(super) order: Wish,
+    pub(super) tokens: u32,
+    pub(super) address: IpAddr,
 }
 
 impl Order for Wish {
@@ -72,7 +72,7 @@ impl Assigned for Given {
     }
 }
 
-fn name(incarnation: u32) -> ReplicaName {
+pub(super) fn name(incarnation: u32) -> ReplicaName {
     ReplicaName {
         service: "web.alice".parse().unwrap(),
         index: 0,
@@ -84,7 +84,7 @@ fn told(want: Want, restart_no: u64) -> Told {
     Told { want, restart_no }
 }
 
-fn wish(want: Want) -> Wish {
+pub(super) fn wish(want: Want) -> Wish {
     Wish {
         told: told(want, 0),
         addresses: BTreeMap::new(),
@@ -93,7 +93,7 @@ fn wish(want: Want) -> Wish {
     }
 }
 
-fn status(seq: u64, state: State) -> Status {
+pub(super) fn status(seq: u64, state: State) -> Status {
     Status {
         run: Run(1),
         seq,
@@ -102,11 +102,11 @@ fn status(seq: u64, state: State) -> Status {
     }
 }
 
-fn stopped(seq: u64) -> Status {
+pub(super) fn stopped(seq: u64) -> Status {
     status(seq, State::Final(Final::Stopped))
 }
 
-fn address(last: u8) -> IpAddr {
+pub(super) fn address(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One thing is done after another, so that no two decisions about a replica can cross: [`Household::next`] says what,
 //! the driver does it, and what came of it is told before there is a next. What failed is tried again later. What to do
-//! is the [`difference`] between what lives here and what is wanted; this module knows how far each of it is.
+//! is the [`difference`](super::difference) between what lives here and what is wanted; this module knows how far each of it is.
 
 mod assigned;
 mod errand;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::action::Action;
 use super::resident::{Life, ReplicaName, Resident, Told, Want};
-use super::{Residents, WantedSet, difference};
+use super::{Residents, difference_by};
 use crate::supervision::{Leaving, Status};
 use crate::time::{Monotonic, Now};
 
@@ -36,7 +36,7 @@ const EXPIRE_AGAIN: Duration = Duration::from_secs(60 * 60);
 pub struct Household<A: Assigned> {
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping<A>>,
-    wanted: Option<Wanted<A>>,
+    wanted: Option<Orders<A>>,
     /// Ends on their way to the controller.
     reporting: BTreeSet<ReplicaName>,
     /// The address that the host publishes.
@@ -60,14 +60,12 @@ pub struct Household<A: Assigned> {
     next_try: Option<Monotonic>,
 }
 
-struct Wanted<A: Assigned> {
-    set: WantedSet,
-    orders: BTreeMap<ReplicaName, (A::Order, A::Tokens)>,
-}
+/// What the controller wants of a host, whole: what of each replica, and what it proves itself with.
+pub type Orders<A> = BTreeMap<ReplicaName, (<A as Assigned>::Order, <A as Assigned>::Tokens)>;
 
 /// What was heard and is acted on between two turns.
 enum Input<A: Assigned> {
-    Wanted(BTreeMap<ReplicaName, (A::Order, A::Tokens)>),
+    Wanted(Orders<A>),
     Gather,
     Reported(Vec<ReplicaName>),
     Close,
@@ -171,7 +169,7 @@ impl<A: Assigned> Household<A> {
     }
 
     /// What the controller wants of this host, whole.
-    pub fn wanted(&mut self, orders: BTreeMap<ReplicaName, (A::Order, A::Tokens)>) {
+    pub fn wanted(&mut self, orders: Orders<A>) {
         self.inbox.push_back(Input::Wanted(orders));
     }
 
@@ -254,7 +252,7 @@ impl<A: Assigned> Household<A> {
     pub fn held(&self) -> impl Iterator<Item = &A::Order> {
         let here = self.living();
         let here = here.filter_map(|(name, _)| Some(self.assignment(name)?.order()));
-        let wanted = self.wanted.iter().flat_map(|wanted| wanted.orders.values());
+        let wanted = self.wanted.iter().flat_map(BTreeMap::values);
         let wanted = wanted.map(|(order, _)| order);
         here.chain(wanted.filter(|order| order.told().want != Want::Forget))
     }
@@ -310,8 +308,8 @@ impl<A: Assigned> Household<A> {
                 self.stage = Stage::Tokens;
             }
             Stage::Tokens => {
-                let wanted = self.wanted.as_ref().map(|wanted| &wanted.set);
-                let actions = difference(&self.residents, wanted);
+                let wanted = self.wanted.as_ref();
+                let actions = difference_by(&self.residents, wanted, |(order, _)| order.told());
                 let mut talks = self.address_news();
                 talks.extend(self.farewells());
                 self.stage = Stage::Acting(actions.into(), talks);
@@ -352,14 +350,7 @@ impl<A: Assigned> Household<A> {
 
     fn hear(&mut self, now: Now, input: Input<A>) {
         match input {
-            Input::Wanted(orders) => {
-                let told = orders.iter();
-                let told = told.map(|(name, (order, _))| (name.clone(), order.told()));
-                self.wanted = Some(Wanted {
-                    set: told.collect(),
-                    orders,
-                });
-            }
+            Input::Wanted(orders) => self.wanted = Some(orders),
             Input::Gather => self.ask_all(),
             Input::Reported(names) => {
                 for name in names {
@@ -487,8 +478,9 @@ impl<A: Assigned> Household<A> {
                 continue;
             };
             // Its end is still waited for.
-            let waited_for = wanted.set.get(name);
-            let is_waited_for = waited_for.is_some_and(|told| told.want != Want::Forget);
+            let waited_for = wanted.get(name);
+            let is_waited_for =
+                waited_for.is_some_and(|(order, _)| order.told().want != Want::Forget);
             let expires = match (expires > now.mono, is_waited_for) {
                 (true, _) => expires,
                 (false, true) => now.mono + EXPIRE_AGAIN,
@@ -536,6 +528,9 @@ impl<A: Assigned> Household<A> {
     }
 }
 
+#[cfg(test)]
+#[path = "household_model_test.rs"]
+mod model_tests;
 #[cfg(test)]
 #[path = "household_test.rs"]
 mod tests;

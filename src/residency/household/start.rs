@@ -89,7 +89,7 @@ impl<A: Assigned> Household<A> {
     /// Whatever is in the way is the end of the incarnation, so that nothing waits for it.
     pub(super) fn start(&mut self, name: ReplicaName) {
         let wanted = self.wanted.as_ref();
-        let Some((order, tokens)) = wanted.and_then(|wanted| wanted.orders.get(&name)) else {
+        let Some((order, tokens)) = wanted.and_then(|wanted| wanted.get(&name)) else {
             return;
         };
         // Woken when the host finds an address; until then the controller knows that there is none.
@@ -148,7 +148,7 @@ impl<A: Assigned> Household<A> {
     fn start_again(&self, name: &ReplicaName, told: Option<Told>) -> Option<Start<A>> {
         let stood = self.assignment(name);
         let wanted = self.wanted.as_ref();
-        let wanted = wanted.and_then(|wanted| wanted.orders.get(name));
+        let wanted = wanted.and_then(|wanted| wanted.get(name));
         // An incarnation keeps its ports and its profile. Of one that was replaced, the controller may know
         // no more than the name.
         let order = stood.map(Assigned::order);
@@ -185,7 +185,7 @@ impl<A: Assigned> Household<A> {
     /// Gives an incarnation without a worker its last status; reporting it follows.
     fn conclude(&mut self, now: Now, name: &ReplicaName, end: Final, reason: Option<Reason>) {
         let wanted = self.wanted.as_ref();
-        let wanted = wanted.and_then(|wanted| wanted.orders.get(name));
+        let wanted = wanted.and_then(|wanted| wanted.get(name));
         let wanted = wanted.map(|(order, _)| order);
         let restart_no = wanted.map_or(0, |wanted| wanted.told().restart_no);
         let here = self.status(name);

@@ -92,7 +92,7 @@ impl<A: Assigned> Household<A> {
         let Some(address) = self.published else {
             return Vec::new();
         };
-        let wanted = self.wanted.as_ref().map(|wanted| &wanted.orders);
+        let wanted = self.wanted.as_ref();
         let nothing = BTreeMap::new();
         let unaware = self.watched().filter_map(|(name, _)| {
             let known = self.keeping.get(name)?.addresses.as_ref();
@@ -118,9 +118,8 @@ impl<A: Assigned> Household<A> {
     /// Workers that the controller knows by other tokens: it was set up anew, or the replica is another service's now. One
     /// that refused them is told later.
     pub(super) fn token_news(&mut self, now: Monotonic) -> Vec<(ReplicaName, Talk<A::Tokens>)> {
-        let wanted = self.wanted.as_ref().map(|wanted| wanted.orders.iter());
         let (mut news, mut refused) = (Vec::new(), None);
-        for (name, (_, tokens)) in wanted.into_iter().flatten() {
+        for (name, (_, tokens)) in self.wanted.iter().flatten() {
             let resident = self.residents.get(name);
             let is_watched = resident.is_some_and(|one| one.life == Life::Watched);
             let Some(keeping) = self.keeping.get(name).filter(|_| is_watched) else {

@@ -1,7 +1,10 @@
 //! `sim`: a whole cluster on virtual time, with people, machines and processes that follow a script.
 
+mod serve;
+
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +15,7 @@ use portreeve::time::{Monotonic, Spelled};
 use portreeve_sim::{Entry, MAX_SCENARIO, Outcome, Played, Progress, Scenario, account, play_with};
 use serde::Serialize;
 
+use crate::command::on_all_cores;
 use crate::exit::Failure;
 use crate::output::{Format, print};
 
@@ -40,6 +44,15 @@ pub(crate) struct Sim {
     /// JSON: one object for each line
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    /// Be a controller that anybody can use, over the scenario's hosts, by the real clock, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["timeline", "service", "host", "output"])]
+    serve: bool,
+    /// Where the socket of --serve is made; other commands look there by default
+    #[arg(long, value_name = "DIR", requires = "serve")]
+    run_dir: Option<PathBuf>,
+    /// Addresses for --serve to listen on; loopback only
+    #[arg(long, value_name = "ADDRESS", requires = "serve", default_values = places::LISTEN)]
+    listen: Vec<SocketAddr>,
 }
 
 impl Sim {
@@ -58,6 +71,12 @@ impl Sim {
             })?;
         if let Some(seed) = self.seed {
             scenario = scenario.with_seed(seed);
+        }
+        if self.serve {
+            let run_dir = self.run_dir.unwrap_or_else(|| Places::here().run);
+            let listen = self.listen;
+            let place = serve::Place { run_dir, listen };
+            return on_all_cores(serve::serve(&scenario, place));
         }
         let mut told = Told::new();
         let played = play_with(&scenario, |progress| told.tell(progress));

@@ -39,7 +39,7 @@ pub(crate) mod query;
 pub(crate) mod refused;
 mod replicas;
 mod seen;
-pub(crate) mod services;
+mod services;
 pub(crate) mod synced;
 mod tag;
 mod watch;

@@ -30,6 +30,7 @@ pub(crate) enum Act {
     Host(HostNo, HostAct),
     /// The same to whichever host this replica is placed on then, by the controller's newest view, else where a worker
     /// of it still lives; nothing where it is nowhere. A scenario knows replicas, but not where they will be.
+    /// What ends something ([`HostAct::is_an_end`]) goes to where the newest act of this kind for the replica went.
     HostOf(Whom, HostAct),
     /// Something that befalls the controller or its store.
     Controller(ControllerAct),
@@ -103,6 +104,22 @@ pub(crate) enum HostAct {
     /// Everything that is wrong with it is right again: it boots if it is down, its disk has room, strangers leave, whatever
     /// stands still goes on, what waits to die in its next turn does not, and its agent starts if it is not running.
     Heals,
+}
+
+impl HostAct {
+    /// Whether it ends what another act began.
+    pub(crate) const fn is_an_end(&self) -> bool {
+        matches!(
+            self,
+            Self::Boot
+                | Self::Rejoin
+                | Self::AgentContinued
+                | Self::AgentStarts
+                | Self::WorkerContinued(_)
+                | Self::DiskFull(false)
+                | Self::StrangerLeaves(_)
+        )
+    }
 }
 
 /// A replica of a service on the host, in the incarnation that lives there.

@@ -25,7 +25,7 @@ use super::wire::{Asker, Question, Reply};
 
 /// One order of a person: rises through the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PersonNo(pub(crate) u64);
+pub struct PersonNo(pub(crate) u64);
 
 /// What became of a person's order.
 #[derive(Clone, Debug, PartialEq)]

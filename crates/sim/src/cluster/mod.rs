@@ -6,12 +6,14 @@
 //! * `run` is the loop: `schedule` says who is next, `network` carries what they say, `controller` (with `store`, `desks` and `telling`) and `host`
 //!   are who they are; `people` and `workload` want something of them. All chance is drawn from `chance`, and `trace` keeps
 //!   what happened.
+//! * `fleet` is the same hosts beside a real controller.
 
 pub(crate) mod act;
 pub(crate) mod chance;
 pub(crate) mod check;
 pub(crate) mod controller;
 mod desks;
+pub(crate) mod fleet;
 pub(crate) mod host;
 pub(crate) mod network;
 pub(crate) mod people;

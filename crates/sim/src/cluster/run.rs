@@ -1,5 +1,6 @@
 //! The loop: whoever is next does one thing, and what comes of it goes on its way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(crate) struct Cluster {
     controller_ahead: i64,
     hosts: Vec<Host>,
     hosts_ahead: Vec<i64>,
+    /// Where the newest act found its replica: what ends it goes there, wherever the replica is by then.
+    begun: BTreeMap<Whom, HostNo>,
     trace: Trace,
     at_once: u64,
     from_controller: Vec<ControllerOut>,
@@ -102,6 +105,7 @@ impl Cluster {
             controller: ControllerNode::new(&spec, chance.split("disk")),
             controller_ahead: 0,
             hosts_ahead: vec![0; hosts.len()],
+            begun: BTreeMap::new(),
             hosts,
             trace: Trace::default(),
             at_once: 0,
@@ -329,7 +333,11 @@ impl Cluster {
             Act::Person(act) => self.order(act),
             Act::Host(no, act) => self.befall(*no, act, step),
             Act::HostOf(whom, act) => {
-                if let Some(no) = self.host_of(*whom) {
+                let begun = self.begun.get(whom).filter(|_| act.is_an_end());
+                if let Some(no) = begun.copied().or_else(|| self.host_of(*whom)) {
+                    if !act.is_an_end() {
+                        self.begun.insert(*whom, no);
+                    }
                     self.befall(no, act, step);
                 }
             }

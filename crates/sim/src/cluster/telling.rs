@@ -98,7 +98,12 @@ impl Telling {
                 self.service_subject(of, &event)
             };
             let Some(of) = subject else { continue };
-            let text = format!("{}: {}", event.kind, event.text);
+            // Where the sentence begins with the word, it is not said twice.
+            let text = if event.text.starts_with(&event.kind) {
+                event.text
+            } else {
+                format!("{}: {}", event.kind, event.text)
+            };
             let what = if event.kind == "placed" {
                 Seen::Place(text)
             } else {

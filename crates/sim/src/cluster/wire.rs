@@ -14,7 +14,7 @@ use super::act::HostNo;
 
 /// Who asks: answers find only the process that asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asker {
+pub struct Asker {
     pub(crate) host: HostNo,
     pub(crate) who: Who,
     /// Counts the processes of this kind on the host: an answer to one that died is lost.
@@ -31,63 +31,87 @@ pub(crate) enum Who {
 
 /// A question to the controller.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
+pub enum Question {
     /// `PUT /hosts/{host}/report`.
     Report(Box<HostFacts>),
     /// `POST /hosts/{host}/lease`.
     Lease {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
+        /// How far its clock is ahead of the controller's, in milliseconds, where it measured that.
         skew_ms: Option<i64>,
     },
     /// `POST /hosts/{host}/shutdown`.
     Shutdown {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
     },
     /// `GET /hosts/{host}/desired`: held while there is nothing new.
     Wanted {
+        /// Which host.
         host: HostName,
+        /// Who speaks for it.
         agent: AgentIdentity,
+        /// The revision of the set that it has.
         since: Option<u64>,
     },
     /// `PUT /replicas/{service}/{index}/{incarnation}/status`; the token says of which service.
     Status {
+        /// Which incarnation.
         name: ReplicaName,
+        /// Of which service.
         service_id: ServiceId,
+        /// The newest status.
         status: Box<Status>,
     },
 }
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// To a report, a lease, a shutdown or a status.
     Lease(Lease),
     /// To a question for what is wanted.
     Wanted(Arc<WantedOfHost>),
-    /// Refused with this HTTP status and code.
-    Refused { status: u16, reason: String },
+    /// It was refused.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// Why, in words.
+        reason: String,
+    },
     /// Nobody listens where the controller should be.
     Unreachable,
 }
 
 /// Body of an acknowledgement.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    pub(crate) instance: Arc<str>,
-    pub(crate) now: WallClock,
-    pub(crate) host_grace: Duration,
-    pub(crate) period: Duration,
+pub struct Lease {
+    /// Random per start of the controller.
+    pub instance: Arc<str>,
+    /// The controller's time.
+    pub now: WallClock,
+    /// How long the silence of a host is forgiven.
+    pub host_grace: Duration,
+    /// How often a host is to give a sign of life.
+    pub period: Duration,
 }
 
 /// What is wanted of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct WantedOfHost {
-    pub(crate) instance: Arc<str>,
-    pub(crate) revision: u64,
-    pub(crate) report_first: bool,
-    pub(crate) replicas: Arc<[Desired]>,
+pub struct WantedOfHost {
+    /// Random per start of the controller.
+    pub instance: Arc<str>,
+    /// The number of the set.
+    pub revision: u64,
+    /// Whether the host must tell everything before it begins anything of the set.
+    pub report_first: bool,
+    /// What is wanted, by service and index.
+    pub replicas: Arc<[Desired]>,
 }
 
 /// A line of a trace: enough to tell two messages apart.

@@ -25,6 +25,7 @@ use crate::cluster::spec::Spec;
 use crate::expectation::Expectations;
 
 pub(crate) use read::BEGIN;
+pub(crate) use services::FIRST_UID;
 pub use table::Problem;
 
 /// The longest scenario in bytes.

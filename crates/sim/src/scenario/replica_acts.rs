@@ -127,10 +127,10 @@ pub(super) fn befalling(alone: &Alone, replicas: u32) -> Vec<Planned> {
         for whom in each(outage.replica) {
             match outage.kind {
                 OutageKind::Killed => {
-                    // The agent stands still meanwhile, so that no other worker takes over before.
-                    put(outage.from, whom, HostAct::AgentHalted);
+                    // Its agent starts another one soon, which takes until then to begin.
+                    let begins = HostAct::NextWorkerBegins(whom, outage.to);
+                    put(outage.from, whom, begins);
                     put(outage.from, whom, HostAct::WorkerKilled(whom));
-                    put(outage.to, whom, HostAct::AgentContinued);
                 }
                 OutageKind::Stopped => {
                     put(outage.from, whom, HostAct::WorkerHalted(whom));

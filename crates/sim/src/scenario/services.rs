@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use portreeve::identity::{Label, Namespace, ServiceName};
 use portreeve::profile::{Checked, Profile, ProfileErrors, Replicas, expand_hosts};
@@ -18,7 +19,9 @@ pub(super) const MOST_SERVICES: usize = 10_000;
 const MOST_TABLES: usize = 1_000;
 /// Whose services these are unless said otherwise.
 const OWNER: &str = "me";
-const FIRST_UID: u32 = 1000;
+pub(crate) const FIRST_UID: u32 = 1000;
+/// By then the controller listens and its hosts have joined.
+const JOINED: Duration = Duration::from_secs(5);
 
 /// A service as the scenario tells of it.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Services {
     names: BTreeSet<ServiceName>,
     /// Who submits something; an account has a number.
     owners: BTreeMap<String, u32>,
+    /// When a service is submitted of which nothing else is said.
+    usually: Monotonic,
 }
 
 /// Reads the text of a profile that is named.
@@ -54,7 +59,14 @@ pub(super) fn read(
     notes: &Notes<'_>,
     load: Load<'_>,
 ) -> Services {
-    let mut services = Services::default();
+    let mut services = Services {
+        usually: if root.has("host") {
+            moment(JOINED)
+        } else {
+            Monotonic::default()
+        },
+        ..Services::default()
+    };
     let named = root.text("profile");
     let many = root.is_list("service");
     let replicas = root.number("replicas", 1..=MOST_REPLICAS);
@@ -97,14 +109,8 @@ pub(super) fn read(
     if let Some(path) = named {
         let profile = services.file(root, path, load);
         let owner = services.person(OWNER, &[], false);
-        services.put(
-            root,
-            profile,
-            vec![None],
-            owner,
-            Some(Monotonic::default()),
-            replicas,
-        );
+        let at = Some(services.usually);
+        services.put(root, profile, vec![None], owner, at, replicas);
         return services;
     }
     let lines = ServiceLines::new(text, document);
@@ -153,7 +159,7 @@ impl Services {
         let submitted = match table.text("submitted") {
             Some("never") => None,
             Some(_) => table.span("submitted").map(moment),
-            None => Some(Monotonic::default()),
+            None => Some(self.usually),
         };
         let names = names(table);
         if table.has("profile") {

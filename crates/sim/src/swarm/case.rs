@@ -20,7 +20,7 @@ use crate::cluster::check::Settling;
 use crate::cluster::spec::{
     DiskSpec, HostSpec, NetworkSpec, ServiceSpec, Spec, Workload, WorkloadKind,
 };
-use crate::scenario::BEGIN;
+use crate::scenario::{BEGIN, FIRST_UID};
 
 /// Faults begin after it, so that something is there to break.
 const CALM: Duration = Duration::from_secs(20);
@@ -56,9 +56,10 @@ impl Spec {
             dynamic: dynamic.clone(),
             most_replicas,
         };
-        let services: Vec<_> = (0..service_count)
+        let mut services: Vec<_> = (0..service_count)
             .map(|no| service(seed, no, &habits))
             .collect();
+        give_uids(&mut services);
         let hosts: Vec<_> = (1..=host_count)
             .map(|no| host(seed, no, &dynamic, &fixed))
             .collect();
@@ -207,6 +208,16 @@ fn service(seed: u64, no: usize, habits: &Habits) -> ServiceSpec {
             admin: false,
         },
         scripts: by_replica,
+    }
+}
+
+/// Each account has its own, in the order in which they come, as in a scenario.
+fn give_uids(services: &mut [ServiceSpec]) {
+    let mut uids = BTreeMap::new();
+    for service in services {
+        let next = FIRST_UID.saturating_add(u32::try_from(uids.len()).unwrap_or(0));
+        let user = service.owner.user.clone();
+        service.owner.uid = Some(*uids.entry(user).or_insert(next));
     }
 }
 

@@ -785,6 +785,7 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
+    // The default answer says how many there shall be, too.
     digest.eat(&desired.to_le_bytes());
     for it in listed {
         // A digest refuses no words.

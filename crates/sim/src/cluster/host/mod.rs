@@ -386,4 +386,6 @@ pub(crate) struct Attended<'a> {
 }
 
 #[cfg(test)]
+mod alone_test;
+#[cfg(test)]
 mod host_test;
