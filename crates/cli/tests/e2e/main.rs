@@ -40,6 +40,7 @@ mod probe_command;
 mod probes;
 mod reads;
 mod run;
+mod serving;
 mod standalone;
 mod steady;
 mod store;
