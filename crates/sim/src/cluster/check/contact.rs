@@ -19,8 +19,8 @@ pub(crate) struct Contacts {
 #[derive(Clone, Debug, Default)]
 struct Contact {
     heard: Option<Monotonic>,
-    /// An operator declared it down, or may have: by whom it is lost is not known then.
-    is_declared: bool,
+    /// So many orders that it be taken for lost may have been carried out.
+    declared: u32,
     lost: bool,
 }
 
@@ -45,13 +45,13 @@ impl Contacts {
 
     /// Somebody orders that the host be taken for lost.
     pub(crate) fn declared(&mut self, host: HostNo) {
-        self.hosts[host].is_declared = true;
+        self.hosts[host].declared += 1;
     }
 
     /// That was refused.
     pub(crate) fn not_declared(&mut self, host: HostNo) {
-        let contact = &mut self.hosts[host];
-        contact.is_declared &= contact.lost;
+        let declared = &mut self.hosts[host].declared;
+        *declared = declared.saturating_sub(1);
     }
 
     /// How readers see the host now.
@@ -65,10 +65,12 @@ impl Contacts {
         let contact = &mut self.hosts[host];
         let was_lost = std::mem::replace(&mut contact.lost, is_lost);
         if was_lost || !is_lost {
-            contact.is_declared &= !was_lost || is_lost;
+            if was_lost && !is_lost {
+                contact.declared = 0;
+            }
             return Ok(());
         }
-        let Some(grace) = self.grace.filter(|_| !contact.is_declared) else {
+        let Some(grace) = self.grace.filter(|_| contact.declared == 0) else {
             return Ok(());
         };
         let heard = contact.heard.unwrap_or_default().max(self.began);

@@ -716,6 +716,10 @@ impl Checks {
             lives: &self.lives,
             restarts: &self.restarts,
             services: &self.services,
+            is_powered: &|host| {
+                let no = self.by_host.get(host);
+                no.is_some_and(|no| cluster.hosts()[*no].is_up())
+            },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
             is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
         };
@@ -769,8 +773,7 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
-    // The default answer says how many there shall be, too. A digest refuses no words.
-    _ = write!(digest, "{desired};");
+    digest.eat(&desired.to_le_bytes());
     for it in listed {
         // A digest refuses no words.
         _ = write!(
@@ -808,7 +811,17 @@ mod tests {
             spec.services
                 .iter_mut()
                 .for_each(|it| it.owner.uid = Some(1000));
-            let mut cluster = Cluster::new(Arc::new(spec));
+            if std::env::var_os("ACTS").is_some() {
+                for it in &spec.acts {
+                    println!("{:>8} {:?}", it.at.as_millis(), it.act);
+                }
+                println!("{:?}", spec.config);
+            }
+            let mut cluster = if std::env::var_os("TRACE").is_some() {
+                Cluster::in_words(Arc::new(spec))
+            } else {
+                Cluster::new(Arc::new(spec))
+            };
             let mut checks = Checks::new(cluster.spec());
             let mut found = Ok(());
             while let Some(step) = cluster.step() {
@@ -833,6 +846,9 @@ mod tests {
                         .or_default()
                         .push((seed, format!("at end: {}", violation.detail)));
                 }
+            }
+            if let Some(path) = std::env::var_os("TRACE") {
+                std::fs::write(path, cluster.trace().words()).unwrap();
             }
             settled += u64::from(checks.is_settled());
             coverage.merge(checks.coverage());

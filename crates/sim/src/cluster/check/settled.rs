@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use portreeve::endpoints::{EndpointTable, Entry};
-use portreeve::identity::ServiceName;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::Replicas;
 use portreeve::registry::{ReplicaView, ServiceView, View};
 use portreeve::residency::ReplicaName;
@@ -24,6 +24,8 @@ pub(crate) struct Settled<'a> {
     pub(crate) restarts: &'a Restarts,
     /// By their places.
     pub(crate) services: &'a [ServiceName],
+    /// Whether a host has power: one that was shut down in order stays off.
+    pub(crate) is_powered: &'a dyn Fn(&HostName) -> bool,
     /// Whether the scripts of a copy let it be ready for good.
     pub(crate) is_well: &'a dyn Fn(ServiceNo, u32) -> bool,
     /// Whether all processes of a copy are soon gone once they are told to.
@@ -44,7 +46,8 @@ impl Settled<'_> {
 
     fn hosts_are_heard(&self) -> Verdict {
         for host in self.view.hosts.values() {
-            if !matches!(host.state.as_str(), "up" | "draining" | "drained") {
+            let is_there = matches!(host.state.as_str(), "up" | "draining" | "drained");
+            if !is_there && (self.is_powered)(&host.host) {
                 let text = format!("{} is still {}", host.host, host.state);
                 return broken("converges", text);
             }
@@ -277,6 +280,7 @@ mod tests {
                 lives: &self.lives,
                 restarts: &self.restarts,
                 services: &self.names,
+                is_powered: &|_| true,
                 is_well: &|_, _| true,
                 is_mortal: &|_, _| true,
             };
