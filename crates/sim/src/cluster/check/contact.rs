@@ -11,7 +11,7 @@ use super::{Verdict, broken};
 #[derive(Debug)]
 pub(crate) struct Contacts {
     grace: Option<Duration>,
-    /// The controller begins, or goes on: its own absence is no silence of hosts.
+    /// The controller begins: its own absence is no silence of hosts.
     began: Monotonic,
     hosts: Vec<Contact>,
 }
@@ -33,7 +33,7 @@ impl Contacts {
         }
     }
 
-    /// A controller begins, or one that stood still goes on.
+    /// A controller begins. One that stood still and goes on finds what waits for it.
     pub(crate) const fn begin(&mut self, now: Monotonic) {
         self.began = now;
     }

@@ -85,6 +85,8 @@ struct HostWatch {
     numbers: Numbers,
     rests: Rests,
     living: Vec<Life>,
+    /// What was written there may be lost.
+    is_rough: bool,
 }
 
 /// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
@@ -112,6 +114,7 @@ impl Checks {
             numbers: Numbers::default(),
             rests: Rests::new(spec.config.cooling),
             living: Vec::new(),
+            is_rough: false,
         };
         Self {
             awaited: PortRanges::new(fixed),
@@ -263,6 +266,7 @@ impl Checks {
                 }
                 if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
                     self.contacts.declared(*no);
+                    self.lives.lose(*no);
                 }
             }
             Act::Host(host, act) => self.befell(*host, act),
@@ -277,15 +281,21 @@ impl Checks {
                 }
             }
             // What it took in at once then was not seen.
-            Act::Controller(ControllerAct::Continued) | Act::Heal => {
-                self.listing.begin();
-                self.contacts.begin(at);
-            }
+            Act::Controller(ControllerAct::Continued) | Act::Heal => self.listing.begin(),
             Act::Controller(_) | Act::Network(_) | Act::Disk(_) => {}
         }
     }
 
     fn befell(&mut self, host: HostNo, act: &HostAct) {
+        self.hosts[host].is_rough |= matches!(
+            act,
+            HostAct::DiskFull(true)
+                | HostAct::PowerLoss
+                | HostAct::WorkerKilled(_)
+                | HostAct::WorkerDiesAfter(..)
+                | HostAct::AgentKilled
+                | HostAct::AgentDiesAfter(_)
+        );
         match act {
             HostAct::PowerLoss | HostAct::Shutdown => {
                 let living = self.hosts[host].living.iter().map(|it| it.name.clone());
@@ -305,7 +315,7 @@ impl Checks {
                 index,
                 incarnation,
                 run,
-                ..
+                host,
             } = &sight.of
             else {
                 continue;
@@ -324,7 +334,10 @@ impl Checks {
                         self.restarts.told(sight.at, &name, *run, report, rules)?;
                     }
                 }
-                Sighted::Worker(_) => self.restarts.worker_died(&name),
+                Sighted::Worker(_) => {
+                    let is_rough = self.hosts.get(*host).is_some_and(|it| it.is_rough);
+                    self.restarts.worker_died(&name, is_rough);
+                }
                 _ => {}
             }
         }
@@ -371,12 +384,11 @@ impl Checks {
                 let living = host.living.iter().map(|it| it.name.clone());
                 host.numbers.forswear(living);
             }
-            if let (
-                PersonAct::Host(no, HostVerb::Down { .. }),
-                Outcome::Refused(_) | Outcome::Unreachable,
-            ) = (act, outcome)
-            {
-                self.contacts.not_declared(*no);
+            if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
+                match outcome {
+                    Outcome::Refused(_) | Outcome::Unreachable => self.contacts.not_declared(*no),
+                    Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
+                }
             }
             let service = service_of(act);
             if let Some(no) = service
@@ -773,6 +785,7 @@ const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
     let mut digest = Digest::default();
+    // The default answer says how many there shall be, too.
     digest.eat(&desired.to_le_bytes());
     for it in listed {
         // A digest refuses no words.
@@ -860,7 +873,7 @@ mod tests {
         for (what, seeds) in all {
             println!("== {what}: {}", seeds.len());
             for (seed, text) in seeds.iter().take(3) {
-                println!("   {seed}: {}", &text[..text.len().min(600)]);
+                println!("   {seed}: {}", &text[..text.len().min(3000)]);
             }
         }
     }
