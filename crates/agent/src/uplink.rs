@@ -301,6 +301,9 @@ impl Uplink {
                 info!("the controller at {controller} answers again after {silence} s");
             }
             News::NewController => info!("the controller is a new one; it is told everything"),
+            News::ChangeRefused => {
+                warn!("the controller refuses what changed here: {cause}; it is told again");
+            }
             News::LeaseRefused => {
                 warn!("the controller refuses the lease: {cause}; it is told everything");
             }

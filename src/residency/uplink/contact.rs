@@ -24,10 +24,13 @@ pub(super) enum Heard {
     Still,
 }
 
-impl Contact {
-    /// The first wait after a failure; doubled each time.
+/// How long to wait after so many failures in a row: twice as long each time, at most `most`.
+pub(super) fn wait_after(failures: u32, most: Duration) -> Duration {
     const FIRST: Duration = Duration::from_millis(200);
+    FIRST.saturating_mul(1 << failures.min(8)).min(most)
+}
 
+impl Contact {
     pub(super) const fn is_fine(&self) -> bool {
         self.failures == 0
     }
@@ -42,8 +45,7 @@ impl Contact {
 
     /// How long to wait after the newest failure: at most as long as between two leases.
     pub(super) fn wait(&self, period: Duration) -> Duration {
-        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(8));
-        doubled.min(period)
+        wait_after(self.failures, period)
     }
 
     /// Notes an answer.

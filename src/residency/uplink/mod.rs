@@ -16,7 +16,7 @@ use super::resident::ReplicaName;
 use super::{lease, skew};
 use crate::time::{Monotonic, Now, WallClock};
 
-use contact::{Contact, Heard};
+use contact::{Contact, Heard, wait_after};
 use poll::{Due, Poll};
 
 pub use outgoing::{News, Outgoing};
@@ -65,6 +65,9 @@ pub struct Uplink<O, R> {
     period: Duration,
     skew_ms: Option<i64>,
     shutdown: Shutdown,
+    /// How often in a row a change was refused, and until when it is not told again.
+    refusals: u32,
+    change_after: Monotonic,
     /// Somebody found that the controller misses our full report.
     rejoin: bool,
     questions: u64,
@@ -125,6 +128,8 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             period: lease::PERIOD,
             skew_ms: None,
             shutdown: Shutdown::No,
+            refusals: 0,
+            change_after: Monotonic::default(),
             rejoin: false,
             questions: 0,
         }
@@ -205,6 +210,7 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             }
             Question::Change(observed, ends) => {
                 acknowledged(ends.into_keys().collect(), out);
+                self.refusals = 0;
                 if let Stage::Joined { told, .. } = &mut self.stage {
                     *told = observed;
                 }
@@ -239,6 +245,16 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
                 out.push(Outgoing::News(News::LeaseRefused));
                 self.fail(now, out);
                 self.leave(now.mono + self.contact.wait(self.period));
+                self.go_on(now, out);
+            }
+            Question::Change(_, ends) => {
+                if self.refusals == 0 {
+                    out.push(Outgoing::News(News::ChangeRefused));
+                }
+                self.refusals = self.refusals.saturating_add(1);
+                // It answers, and so a lease is no sign that it would take it now.
+                self.change_after = now.mono + wait_after(self.refusals, lease::PERIOD);
+                self.not_told(ends);
                 self.go_on(now, out);
             }
             what => self.failed(now, what, out),
@@ -295,9 +311,11 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
         let telling = match &self.stage {
             Stage::Apart(until) => Some(*until),
             Stage::Gathering(_) | Stage::Joining { .. } => None,
-            Stage::Joined {
-                asked, next_lease, ..
-            } => asked.is_none().then_some(*next_lease),
+            Stage::Joined { asked: Some(_), .. } => None,
+            Stage::Joined { next_lease, .. } if self.is_news() && self.contact.is_fine() => {
+                Some(self.change_after.min(*next_lease))
+            }
+            Stage::Joined { next_lease, .. } => Some(*next_lease),
         };
         let both = [telling, self.poll.next_deadline()];
         both.into_iter().flatten().min()
@@ -327,7 +345,6 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             out.push(Outgoing::Gather);
         }
         let Stage::Joined {
-            told,
             asked: None,
             next_lease,
             ..
@@ -339,12 +356,12 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             self.leave(now.mono);
             return self.go_on(now, out);
         }
-        let is_news = *told != self.observed || !self.untold.is_empty();
+        let is_told = self.change_after <= now.mono && self.contact.is_fine() && self.is_news();
         let asked = if self.shutdown == Shutdown::Untold {
             let asked = self.question(now, Question::Shutdown);
             out.push(Outgoing::Shutdown { no: asked.no });
             asked
-        } else if is_news && self.contact.is_fine() {
+        } else if is_told {
             let ends = std::mem::take(&mut self.untold);
             let change = Question::Change(self.observed.clone(), ends.clone());
             let asked = self.question(now, change);
@@ -466,9 +483,7 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
                 *next_lease = again;
                 // Told again once the lease says that somebody listens.
                 if let Question::Change(_, ends) = what {
-                    for (name, end) in ends {
-                        self.untold.entry(name).or_insert(end);
-                    }
+                    self.not_told(ends);
                 }
             }
             _ => self.stage = Stage::Apart(again),
@@ -486,7 +501,25 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
     fn leave(&mut self, until: Monotonic) {
         self.untold.clear();
         self.rejoin = false;
+        self.refusals = 0;
+        self.change_after = Monotonic::default();
         self.stage = Stage::Apart(until);
+    }
+
+    /// Whether the controller that was joined is to be told of a change.
+    fn is_news(&self) -> bool {
+        let is_changed = match &self.stage {
+            Stage::Joined { told, .. } => *told != self.observed,
+            _ => false,
+        };
+        is_changed || !self.untold.is_empty()
+    }
+
+    /// These are still to be told, unless there is a newer word.
+    fn not_told(&mut self, ends: BTreeMap<ReplicaName, R>) {
+        for (name, end) in ends {
+            self.untold.entry(name).or_insert(end);
+        }
     }
 
     /// The question that this is the answer to; it waits for none any more.

@@ -68,6 +68,8 @@ pub enum News {
     Found(Duration),
     /// It is another one than before.
     NewController,
+    /// It refuses what changed here, such as while it cannot write an end down; it is told again.
+    ChangeRefused,
     /// It refuses the lease.
     LeaseRefused,
     /// It is not told that the host is being shut down.

@@ -231,6 +231,43 @@ fn what_was_told_in_vain_is_told_again_once_a_lease_is_answered() {
     assert!(matches!(rig.out.last(), Some(Outgoing::Report { replicas, .. }) if *replicas == both));
 }
 
+// A controller whose disk is full takes no end, but answers each lease: every host with an end to tell asked it five
+// times a second.
+#[test]
+fn a_change_that_is_refused_is_told_again_after_twice_the_wait_each_time_and_the_lease_is_kept() {
+    let mut rig = Rig::joined("first");
+    rig.take();
+    rig.rules.ended(rig.now, name(0), 'a', &mut rig.out);
+    let (mut told, mut leases, mut warnings) = (Vec::new(), 0, 0);
+    for _ in 0..12 {
+        let warning = Outgoing::News(News::ChangeRefused);
+        warnings += rig.out.iter().filter(|out| **out == warning).count();
+        match rig.out.last() {
+            Some(Outgoing::Report { .. }) => {
+                told.push(rig.now.mono.as_millis());
+                rig.refused();
+            }
+            _ => {
+                leases += 1;
+                rig.leased("first");
+            }
+        }
+        rig.wake();
+    }
+    let waits: Vec<_> = told.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(waits[..6], [400, 800, 1600, 3200, 5000, 5000]);
+    assert_eq!((leases, warnings), (12 - told.len(), 1));
+    // Once it is taken, the next one is told at once.
+    while !matches!(rig.out.last(), Some(Outgoing::Report { .. })) {
+        rig.leased("first");
+        rig.wake();
+    }
+    rig.taken();
+    rig.take();
+    rig.rules.observed(rig.now, 2, &mut rig.out);
+    assert!(matches!(rig.out[..], [Outgoing::Report { .. }]));
+}
+
 #[test]
 fn waits_double_until_they_are_as_long_as_between_two_leases() {
     let mut rig = Rig::new();

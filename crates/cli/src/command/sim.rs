@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::command::on_all_cores;
 use crate::exit::Failure;
 use crate::output::{Format, print};
+use crate::places::{self, Places};
 
 /// Play a scenario on virtual time, before a rule meets a real service.
 ///

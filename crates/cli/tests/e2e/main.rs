@@ -7,6 +7,7 @@
 )]
 
 mod addresses;
+mod alike;
 mod bad_profiles;
 mod cluster;
 mod conflicts;
@@ -39,6 +40,7 @@ mod probe_command;
 mod probes;
 mod reads;
 mod run;
+mod serving;
 mod standalone;
 mod steady;
 mod store;

@@ -252,6 +252,11 @@ impl World {
         self.spawn(self.command_in(&self.home, PORTREEVE), name, arguments)
     }
 
+    /// Starts another program, already complete.
+    pub(crate) fn start_other(&self, command: Command, name: &str) -> Running {
+        self.spawn(command, name, &[])
+    }
+
     fn spawn(&self, mut command: Command, name: &str, arguments: &[&str]) -> Running {
         let out = std::fs::File::options()
             .create(true)

@@ -204,11 +204,8 @@ async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
 pub(crate) fn owner_of(token: &ReplicaToken, app: &App) -> Option<String> {
     let view = app.shown.view.borrow();
     let service = view.services.get(&token.service)?;
-    let mut replicas = service.replicas.iter();
-    let stands = service.id == token.service_id
-        && replicas.any(|replica| {
-            replica.replica == token.index && replica.incarnation == token.incarnation
-        });
+    let replica = service.replicas.of(token.index)?;
+    let stands = service.id == token.service_id && replica.incarnation == token.incarnation;
     stands.then(|| service.owner.clone())
 }
 

@@ -20,6 +20,7 @@ use super::host::{Host, HostOut};
 use super::network::CutOff;
 use super::people::People;
 use super::schedule::{Actor, Schedule};
+use super::sight::Seen;
 use super::spec::Spec;
 use super::wire::{Asker, Question, Reply};
 use super::workload::{Looked, Working};
@@ -190,7 +191,10 @@ impl Fleet {
         };
         let at = self.since_the_beginning(now).mono;
         let (_, sight) = self.people.answer(at, person, outcome)?;
-        Some(sight.to_string())
+        match sight.what {
+            Seen::Person(words) => Some(format!("{}: {words}", sight.of)),
+            _ => None,
+        }
     }
 
     fn since_the_beginning(&self, now: Now) -> Now {

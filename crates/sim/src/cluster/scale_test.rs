@@ -26,7 +26,12 @@ fn large(hosts: usize, minutes: u64) -> Spec {
         dynamic: "20000-20099".parse().unwrap(),
         ..host(&format!("n{no}"))
     };
-    let service = |no: usize| service(&format!("web{no}"), 100);
+    let service = |no: usize| {
+        let mut service = service("web", 100);
+        // One each, so that nobody reaches a limit.
+        service.owner.user = format!("user{no}");
+        service
+    };
     Spec {
         until: at(60 * minutes),
         hosts: (0..hosts).map(host).collect(),
@@ -86,6 +91,9 @@ fn growth_of_a_large_cluster() {
         }
 
         let took = u64::try_from(begun.elapsed().as_millis()).unwrap().max(1);
+        let view = cluster.controller().view().unwrap();
+        let ready: u32 = view.services.values().map(|service| service.ready).sum();
+        println!("  {ready} ready");
         println!(
             "{hosts} hosts, {} replicas, {minutes} minutes: {} steps in {took} ms, {} steps/s, {} kB",
             hosts * 10,

@@ -80,6 +80,9 @@ impl VirtualStore {
         self.spec.refusal = 0;
         self.is_full = false;
         self.dies = None;
+        if let Some(work) = &mut self.at_work {
+            work.dies = None;
+        }
     }
 
     /// Whoever begins the next commit dies in it.
@@ -238,6 +241,16 @@ mod tests {
             store.abandon();
             assert_eq!(store.next(), None);
         }
+    }
+
+    #[test]
+    fn who_would_die_in_a_commit_that_is_begun_does_not_once_everything_is_right_again() {
+        let mut store = store(3);
+        store.kill_in_commit(false);
+        store.begin(at(1), batch(1));
+        store.heal();
+        assert!(matches!(store.end(at(4)), Some(Ended::Told { .. })));
+        assert!(is_kept(&mut store, 1));
     }
 
     #[test]

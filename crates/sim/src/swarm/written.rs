@@ -319,8 +319,9 @@ impl File<'_> {
                 self.line(format_args!("direction = \"{direction}\""));
                 "cut-off"
             }
-            HostAct::Rejoin => "rejoin",
+            // Of one host no scenario says it.
             HostAct::Heals => "heal",
+            HostAct::Rejoin => "rejoin",
             HostAct::AgentKilled => "kill-agent",
             HostAct::AgentHalted => "halt-agent",
             HostAct::AgentContinued => "continue-agent",

@@ -30,6 +30,7 @@ pub(super) struct Place {
 /// stop.
 pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failure> {
     let told = Told::listen()?;
+    portreeve_controller::raise_open_files();
     log_by("warn", std::io::stderr);
     let home = tempfile::Builder::new()
         .prefix("portreeve-sim-")
@@ -159,7 +160,7 @@ impl Account {
         });
         let up = view.hosts.values().filter(|host| host.state == "up");
         let line = format!(
-            "{ready} of {desired} replicas ready, {} services, {} of {} hosts up",
+            "{ready} of {desired} replicas ready; services: {}; hosts up: {} of {}",
             view.services.len(),
             up.count(),
             view.hosts.len()

@@ -739,6 +739,7 @@ const fn words(news: News) -> Option<&'static str> {
         News::Found(_) => Some("found the controller again"),
         News::NewController => Some("found another controller"),
         News::LeaseRefused => Some("was refused its lease"),
+        News::ChangeRefused => Some("was refused a change"),
         News::ShutdownUntold => Some("could not tell of its shutdown"),
         News::Told | News::ShutdownRefused | News::ReportFirst | News::Skewed(_) => None,
     }

@@ -348,7 +348,7 @@ fn a_worker_may_begin_late_and_then_finds_what_happened_meanwhile() {
     yard.until(99_999);
     assert_eq!((yard.living(), yard.saw("BACKOFF")), (vec![], vec![]));
     yard.until(110_000);
-    assert_eq!(yard.saw("exited: exit 3"), [75_000]);
+    assert_eq!(yard.saw("exited: exit 3"), [100_000]);
     assert_eq!(yard.saw("BACKOFF 1s: exit 3"), [100_000]);
     assert_eq!(yard.saw("RESTARTED 1"), [101_000]);
 }

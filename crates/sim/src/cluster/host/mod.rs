@@ -209,7 +209,7 @@ impl Host {
                 Due::Replied(life, question, heard) => {
                     self.worker_hears(now, place, (life, question), heard, out);
                 }
-                one => self.happens(now, place, one, &mut happened, out),
+                one => self.happens(now, place, one, &mut happened),
             }
             due = self.agenda.take_of(now.mono, Actor::Worker(place));
         }
@@ -221,19 +221,12 @@ impl Host {
         }
     }
 
-    fn happens(
-        &mut self,
-        now: Now,
-        place: Place,
-        due: Due,
-        happened: &mut Happened<By>,
-        out: &mut Vec<HostOut>,
-    ) {
+    fn happens(&mut self, now: Now, place: Place, due: Due, happened: &mut Happened<By>) {
         let life = self.replicas.get(&place);
         let life = life.and_then(|replica| Some(replica.worker.as_ref()?.life));
         match due {
             Due::Happens(happening) => {
-                let heard = self.process_happens(now.mono, place, happening, out);
+                let heard = self.process_happens(now.mono, place, happening);
                 // What it does is known to whoever takes over later.
                 if let (Some(heard), Some(_)) = (heard, life) {
                     happened.processes.push(self.process_event(heard));
@@ -321,14 +314,7 @@ impl Host {
 
     fn saw(&self, at: Monotonic, place: Place, run: Run, what: Seen, out: &mut Vec<HostOut>) {
         if let Some(replica) = self.replicas.get(&place) {
-            let name = &replica.name;
-            let of = Subject::Replica {
-                service: name.service.clone(),
-                index: name.index,
-                incarnation: name.incarnation,
-                run,
-                host: self.no,
-            };
+            let of = subject(self.no, &replica.name, run);
             out.push(HostOut::Saw(Sight { at, of, what }));
         }
     }
@@ -349,6 +335,17 @@ impl Host {
             replica.whom == Some(whom) && lives
         });
         found.map(|(place, _)| *place)
+    }
+}
+
+/// A run of a replica, as an onlooker names it.
+fn subject(host: HostNo, name: &ReplicaName, run: Run) -> Subject {
+    Subject::Replica {
+        service: name.service.clone(),
+        index: name.index,
+        incarnation: name.incarnation,
+        run,
+        host,
     }
 }
 

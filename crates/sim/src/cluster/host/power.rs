@@ -11,7 +11,6 @@ use super::process::{Ground, Happening, Heard, Processes};
 use super::replica::{Assignment, Replica};
 use super::{Due, Host, HostOut, Place, boot_id_of};
 use crate::cluster::act::{HostNo, Whom};
-use crate::cluster::sight::Seen;
 
 /// The address that a host has at first.
 pub(super) fn address_of(no: HostNo) -> IpAddr {
@@ -164,7 +163,6 @@ impl Host {
         now: Monotonic,
         place: Place,
         happening: Happening,
-        out: &mut Vec<HostOut>,
     ) -> Option<Heard> {
         let replica = self.replicas.get_mut(&place)?;
         let assigned = replica.assigned.as_ref()?;
@@ -177,13 +175,6 @@ impl Host {
         };
         let heard = replica.processes.happen(now, happening, &mut ground);
         self.schedule(place, later);
-        match heard {
-            Some(Heard::Spawned(run, _)) => self.saw(now, place, run, Seen::Spawned, out),
-            Some(Heard::Exited(run, status)) => {
-                self.saw(now, place, run, Seen::Exited(status), out);
-            }
-            _ => {}
-        }
         self.numbers_changed(now);
         heard
     }

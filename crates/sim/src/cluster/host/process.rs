@@ -25,6 +25,8 @@ pub(crate) struct Processes {
     end: End,
     /// Whether the end of the group was told to a worker.
     is_emptied: bool,
+    /// Whether an onlooker saw its beginning, and its end: as soon as a worker hears of them.
+    is_seen: (bool, bool),
     /// Kept over all runs.
     is_pre_exec_done: bool,
     pid: u32,
@@ -117,6 +119,7 @@ impl Processes {
             exited: Monotonic::from_millis(0),
             end: End::None,
             is_emptied: false,
+            is_seen: (false, false),
             is_pre_exec_done: !pre_exec,
             pid: 0,
             bound: Vec::new(),
@@ -166,6 +169,7 @@ impl Processes {
         self.run = run;
         self.end = End::None;
         self.is_emptied = false;
+        self.is_seen = (false, false);
         self.pid = pid;
         self.alone_since = None;
         if self.is_pre_exec_done {
@@ -359,6 +363,16 @@ impl Processes {
             self.end = End::None;
             self.alone_since = None;
         }
+    }
+
+    /// The worker hears that the run began; whether that is new to an onlooker.
+    pub(crate) fn see_begin(&mut self, run: Run) -> bool {
+        self.run == run && !std::mem::replace(&mut self.is_seen.0, true)
+    }
+
+    /// The worker hears that the run ended; whether that is new to an onlooker.
+    pub(crate) fn see_end(&mut self, run: Run) -> bool {
+        self.run == run && !std::mem::replace(&mut self.is_seen.1, true)
     }
 
     /// Whether a command is due before the first run.

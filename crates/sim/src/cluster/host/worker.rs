@@ -22,8 +22,8 @@ use super::ports::{Holder, Listeners};
 use super::probes::{self, Target};
 use super::process::{self, Ground, Heard};
 use super::replica::Replica;
-use super::{Due, Host, HostOut, Place, boot_id_of};
-use crate::cluster::sight::Seen;
+use super::{Due, Host, HostOut, Place, boot_id_of, subject};
+use crate::cluster::sight::{Seen, Sight};
 use crate::cluster::wire::{Asker, Question, Reply, Who};
 
 /// A worker process of one replica.
@@ -337,8 +337,10 @@ impl Host {
             return;
         };
         let Replica {
+            name,
             assigned,
             folder,
+            processes,
             worker,
             whom,
             ..
@@ -355,6 +357,20 @@ impl Host {
         let (Some(attendance), Some(assigned)) = (worker.attendance.as_mut(), assigned) else {
             return;
         };
+        for event in &happened.processes {
+            let (run, what) = match event {
+                ProcessEvent::Spawned { run, .. } if processes.see_begin(*run) => {
+                    (*run, Seen::Spawned)
+                }
+                ProcessEvent::Exited { run, status } if processes.see_end(*run) => {
+                    (*run, Seen::Exited(*status))
+                }
+                _ => continue,
+            };
+            let of = subject(self.no, name, run);
+            let at = now.mono;
+            out.push(HostOut::Saw(Sight { at, of, what }));
+        }
         if self.is_disk_full || worker.dies_after.is_some() {
             folder.freeze(attendance.record());
         }
