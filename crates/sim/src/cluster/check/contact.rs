@@ -38,6 +38,11 @@ impl Contacts {
         self.began = now;
     }
 
+    /// The controller that begins finds it given up already.
+    pub(crate) fn found_lost(&mut self, host: HostNo) {
+        self.hosts[host].lost = true;
+    }
+
     /// The controller heard a sign of life of the host.
     pub(crate) fn heard(&mut self, host: HostNo, now: Monotonic) {
         self.hosts[host].heard = Some(now);
@@ -105,6 +110,9 @@ mod tests {
         contacts.begin(at(50_000));
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
+        let mut stored = Contacts::new(1, Some(Duration::from_secs(90)));
+        stored.found_lost(0);
+        assert_eq!(stored.clone_check(at(1)), Ok(()));
         contacts.declared(0);
         assert_eq!(contacts.clone_check(at(60_000)), Ok(()));
     }

@@ -86,7 +86,7 @@ impl Restarts {
             let text = text(&format!("{report} after {end:?}"));
             return broken("nothing after the end", text);
         }
-        let track = self.told.entry(name.clone()).or_insert_with(Track::new);
+        let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
         let is_unsure = std::mem::take(&mut track.is_unsure);
         match report {
             Report::Ready => {
@@ -161,7 +161,8 @@ impl Restarts {
 }
 
 impl Track {
-    fn new() -> Self {
+    /// Of an incarnation that was not restarted yet.
+    fn begun() -> Self {
         Self {
             restarts: Some(0),
             ..Self::default()
