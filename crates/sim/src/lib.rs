@@ -1,8 +1,8 @@
-//! Services on virtual time: the machine that supervises a replica on its host, with processes, probes, users
-//! and workers that follow a script.
+//! Whole clusters on virtual time: the controller, agents, workers and supervision of production, with a network, disks,
+//! machines, people and processes that follow a script.
 //!
 //! One scenario and one seed are one run: the same bytes come out each time, on every machine. Nothing here
-//! decides anything about a service; that is [`portreeve::supervision`], driven by the same rules as in the worker.
+//! decides anything about a service; that is the core, driven as production drives it. The whole format of a scenario is in docs/sim.md.
 //! This crate reads no file and no clock; a caller brings the texts.
 //!
 //! ```
