@@ -1,6 +1,6 @@
 //! What befalls controller, network and clocks, one thing at a time.
 
-use super::super::act::Planned;
+use super::super::act::{ControllerAct, HostAct, PersonAct, Planned};
 use super::super::controller::Outcome;
 use super::super::spec::{DiskSpec, Workload, WorkloadKind};
 use super::tests::{MS, at, ready, spec, submitted, to_the_end};

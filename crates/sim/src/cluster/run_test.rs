@@ -1,12 +1,13 @@
 //! Whole runs: the same spec is the same run, whatever it is made of, and acts do what they say.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
 use portreeve::rights::Caller;
 
-use super::super::act::Planned;
+use super::super::act::{ControllerAct, HostAct, PersonAct, Planned};
 use super::super::spec::{DiskSpec, HostSpec, NetworkSpec, ServiceSpec, Workload, WorkloadKind};
 use super::*;
 

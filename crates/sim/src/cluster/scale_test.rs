@@ -4,7 +4,7 @@
     reason = "it is the real time that is told"
 )]
 
-use super::super::act::Planned;
+use super::super::act::{PersonAct, Planned};
 use super::super::spec::{HostSpec, NetworkSpec, Workload, WorkloadKind};
 use super::tests::{MS, at, host, service, spec};
 use super::*;

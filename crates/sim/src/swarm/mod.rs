@@ -1,6 +1,6 @@
 //! Runs that seeds make: every seed another cluster, with other services and another mix of faults.
 //!
-//! * `case` makes a [`Spec`] of a seed, of `profiles`, `scripts` and the `faults` of its `mix`; `draw` is its chance.
+//! * `case` makes a `Spec` of a seed, of `profiles`, `scripts` and the `faults` of its `mix`; `draw` is its chance.
 //! * `hunt` plays one and watches it; `shorten` makes one that broke a promise as short as it can, `written` tells it as a scenario.
 
 mod case;

@@ -19,6 +19,9 @@ use crate::world::{PORTREEVE, Running, World, eventually, kill, names_in};
 const SCENARIO: &str = include_str!("scenario.toml");
 const PLAYER: &str = include_str!("player.py");
 
+/// The second in which a scenario submits its services.
+const SUBMITTED: u64 = 5;
+
 /// What happens, at which second after its service was submitted, and how long it lasts.
 const ACTS: [(u64, &str, Act); 5] = [
     (6, "drained", Act::Stop),
@@ -53,6 +56,7 @@ impl Act {
             }
             Self::CutOff { lasts } => format!("act = \"cut-off\"\n{whom}\nlasts = \"{lasts}s\""),
         };
+        let at = SUBMITTED + at;
         format!("\n[[at]]\ntime = \"{at}s\"\n{what}\n")
     }
 }

@@ -11,7 +11,7 @@ use super::{Verdict, broken};
 #[derive(Debug)]
 pub(crate) struct Contacts {
     grace: Option<Duration>,
-    /// The controller begins, or goes on: its own absence is no silence of hosts.
+    /// The controller begins: its own absence is no silence of hosts.
     began: Monotonic,
     hosts: Vec<Contact>,
 }
@@ -33,9 +33,14 @@ impl Contacts {
         }
     }
 
-    /// A controller begins, or one that stood still goes on.
+    /// A controller begins. One that stood still and goes on finds what waits for it.
     pub(crate) const fn begin(&mut self, now: Monotonic) {
         self.began = now;
+    }
+
+    /// The controller that begins finds it given up already.
+    pub(crate) fn found_lost(&mut self, host: HostNo) {
+        self.hosts[host].lost = true;
     }
 
     /// The controller heard a sign of life of the host.
@@ -105,6 +110,9 @@ mod tests {
         contacts.begin(at(50_000));
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
+        let mut stored = Contacts::new(1, Some(Duration::from_secs(90)));
+        stored.found_lost(0);
+        assert_eq!(stored.clone_check(at(1)), Ok(()));
         contacts.declared(0);
         assert_eq!(contacts.clone_check(at(60_000)), Ok(()));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portreeve::identity::{Incarnation, ServiceName};
+use portreeve::identity::{HostName, Incarnation, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
 use serde::Deserialize;
@@ -42,6 +42,25 @@ enum Phase {
     Waiting(serde::de::IgnoredAny),
     Placed(serde::de::IgnoredAny),
     Ended(serde::de::IgnoredAny),
+}
+
+/// A host, as far as it matters whether it is given up.
+#[derive(Debug, Deserialize)]
+struct Host {
+    facts: Facts,
+    lost: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Facts {
+    host: HostName,
+}
+
+/// Hosts that are given up on disk.
+pub(crate) fn lost_hosts(stored: &Stored) -> impl Iterator<Item = HostName> {
+    let hosts = stored.tables.get(tables::HOSTS).into_iter().flatten();
+    let hosts = hosts.filter_map(|(_, value)| record::<Host>(value));
+    hosts.filter(|it| it.lost.is_some()).map(|it| it.facts.host)
 }
 
 /// The form of every record.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portreeve::endpoints::{Endpoint, EndpointTable, Entry, Listing, Snapshot};
+use portreeve::endpoints::{Endpoint, EndpointState, EndpointTable, Entry, Listing, Snapshot};
 use portreeve::identity::ServiceName;
 
 use super::{Verdict, broken};
@@ -142,9 +142,16 @@ impl Followed {
 
     /// The same, but for what ages without moving a revision.
     fn is(&self, fresh: &BTreeMap<u32, Endpoint>) -> bool {
+        // How old what is known is moves no revision.
+        let ageless = |it: &Endpoint| Endpoint {
+            state: EndpointState::Ready,
+            reason: None,
+            ..it.clone()
+        };
         let mut pairs = self.listed.iter().zip(fresh);
         self.listed.len() == fresh.len()
-            && pairs.all(|((at, a), (other, b))| at == other && a.same_but_for_age(b))
+            && pairs
+                .all(|((at, a), (other, b))| at == other && (a == b || ageless(a) == ageless(b)))
     }
 }
 
@@ -152,7 +159,7 @@ impl Followed {
 mod tests {
     use std::sync::Arc;
 
-    use portreeve::endpoints::{Change, EndpointState, ServiceUpdate};
+    use portreeve::endpoints::{Change, ServiceUpdate};
     use portreeve::identity::Incarnation;
 
     use super::*;

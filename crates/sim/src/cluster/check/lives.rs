@@ -35,7 +35,8 @@ impl Lives {
         }
     }
 
-    fn forsake(&mut self, host: HostNo) {
+    /// An operator declares it down: what lives there may be replaced, though it is heard of at once.
+    pub(crate) fn forsake(&mut self, host: HostNo) {
         let living = self.on.get(&host).into_iter().flatten();
         let living = living.map(|name| (host, name.clone()));
         self.forsaken.extend(living);

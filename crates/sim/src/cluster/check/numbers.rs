@@ -219,8 +219,8 @@ fn adds_up(seen: &Seen<'_>) -> Verdict {
         );
         return broken("sums of numbers", text);
     }
-    // Numbers that rest under a holder are not listed as resting.
-    if resting.count() > counts.resting {
+    // What rests and is also a stranger's or the site's is listed as resting, and not summed as such.
+    if resting.count() < counts.resting {
         let text = format!(
             "{}: {} rest by its list and {} by its sums",
             seen.host,

@@ -28,15 +28,20 @@ struct Track {
     ready: Option<Run>,
     /// When the restart after each run was granted.
     granted: BTreeMap<Run, Monotonic>,
-    restarts: u32,
+    /// `None`: what was counted is lost.
+    restarts: Option<u32>,
     /// A worker died since it last told something.
     is_unsure: bool,
 }
 
 impl Restarts {
-    /// Its worker died: what it decided last may be decided again.
-    pub(crate) fn worker_died(&mut self, name: &ReplicaName) {
+    /// Its worker died, or another took over: what was decided last may be decided again. `is_rough`: what was written
+    /// may be lost, also that it ended.
+    pub(crate) fn worker_died(&mut self, name: &ReplicaName, is_rough: bool) {
         if let Some(track) = self.told.get_mut(name) {
+            track.is_unsure = true;
+        } else if is_rough && self.ends.remove(name).is_some() {
+            let track = self.told.entry(name.clone()).or_default();
             track.is_unsure = true;
         }
     }
@@ -44,7 +49,7 @@ impl Restarts {
     /// The host lost its power: what was not synced is decided again, or gone.
     pub(crate) fn power_lost(&mut self, living: impl IntoIterator<Item = ReplicaName>) {
         for name in living {
-            self.worker_died(&name);
+            self.worker_died(&name, false);
         }
     }
 
@@ -81,7 +86,7 @@ impl Restarts {
             let text = text(&format!("{report} after {end:?}"));
             return broken("nothing after the end", text);
         }
-        let track = self.told.entry(name.clone()).or_default();
+        let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
         let is_unsure = std::mem::take(&mut track.is_unsure);
         match report {
             Report::Ready => {
@@ -112,13 +117,15 @@ impl Restarts {
                     .or_else(|what| broken("no more restarts than granted", text(&what)))?;
             }
             Report::Restarted { count, reason, .. } => {
-                let due = track.restarts + u32::from(*reason != Reason::User);
-                let is_right = *count == due || is_unsure && count.abs_diff(due) <= 1;
-                if !is_right {
-                    let text = text(&format!("restart {count} after {}", track.restarts));
-                    return broken("restarts are counted once", text);
+                if let Some(before) = track.restarts {
+                    let due = before + u32::from(*reason != Reason::User);
+                    let is_right = *count == due || is_unsure && count.abs_diff(due) <= 1;
+                    if !is_right {
+                        let text = text(&format!("restart {count} after {before}"));
+                        return broken("restarts are counted once", text);
+                    }
                 }
-                track.restarts = *count;
+                track.restarts = Some(*count);
             }
             Report::Stuck => {}
             Report::Final(end) => {
@@ -154,6 +161,14 @@ impl Restarts {
 }
 
 impl Track {
+    /// Of an incarnation that was not restarted yet.
+    fn begun() -> Self {
+        Self {
+            restarts: Some(0),
+            ..Self::default()
+        }
+    }
+
     fn within_budget(&mut self, at: Monotonic, rules: &Config) -> Result<(), String> {
         let Some(rule) = &rules.give_up else {
             // Nothing is counted; nothing needs to be kept.
@@ -299,7 +314,7 @@ mod tests {
         assert_eq!(world.told(1000, 1, Report::Ready), Ok(()));
         let found = world.told(2000, 1, Report::Ready);
         assert_eq!(found, Err("ready and not ready in turn"));
-        world.restarts.worker_died(&world.name.clone());
+        world.restarts.worker_died(&world.name.clone(), false);
         assert_eq!(world.told(3000, 1, Report::Ready), Ok(()));
         let found = world.told(4000, 1, backoff());
         assert_eq!(found, Err("ready and not ready in turn"));
