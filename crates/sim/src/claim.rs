@@ -366,11 +366,6 @@ impl<'s> Claims<'s> {
         }
     }
 
-    /// Whether anything is to be so now.
-    pub(crate) fn holds_any(&self) -> bool {
-        !self.now.is_empty()
-    }
-
     fn hold_one(&mut self, claim: &'s Claim, at: Monotonic, view: Option<&View>) {
         // A controller that is away tells nobody anything, and takes nothing back.
         let lasts = claim.from < claim.to;

@@ -27,10 +27,6 @@
 //! ```
 
 mod brief;
-#[allow(
-    dead_code,
-    reason = "looked at where a cluster is played, which follows"
-)]
 mod claim;
 #[expect(
     dead_code,

@@ -127,14 +127,6 @@ fn the_page_of_the_partition_shows_it() {
 }
 
 #[test]
-fn the_page_of_the_start_storm_shows_it() {
-    // Ten thousand replicas take minutes without optimisation.
-    if std::env::var_os("PORTREEVE_LONG").is_some() {
-        holds_page("start-storm");
-    }
-}
-
-#[test]
 fn the_page_of_the_restart_storm_shows_it() {
     holds_page("controller-restart-storm");
 }
