@@ -63,7 +63,7 @@ external: loom
 long:
 	.ci/install-packages
 	PROPTEST_CASES=20000 PORTREEVE_SCRIPTS=1000000 PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --release
-	$(MAKE) seeds LASTS=60m
+	$(MAKE) seeds LASTS=60m SEEDS_BUILD=--release
 
 fix:
 	$(CARGO) fmt --all
@@ -79,8 +79,9 @@ sim:
 	$(CARGO) test -p portreeve-sim --locked
 	$(MAKE) seeds
 
+# SEEDS_BUILD=--release makes ten times as many steps, and is built for minutes.
 seeds:
-	$(CARGO) run --quiet --profile sim -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) \
+	$(CARGO) run --quiet $(SEEDS_BUILD) -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
 
 # Shows that the seeds find faults: each patch of crates/sim/mutations breaks one decision, and is to be found.

@@ -112,10 +112,7 @@ impl Entry for Endpoint {
             ..endpoint.clone()
         };
         self == other
-            || self.state.is_listed()
-                && other.state.is_listed()
-                && self.state != other.state
-                && ageless(self) == ageless(other)
+            || self.state.is_listed() && other.state.is_listed() && ageless(self) == ageless(other)
     }
 }
 

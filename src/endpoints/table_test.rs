@@ -109,6 +109,29 @@ fn a_silent_host_is_shown_but_wakes_nobody() {
 }
 
 #[test]
+fn a_host_that_is_silent_again_wakes_nobody_either() {
+    // It was heard of, and fell silent anew, within one window of changes: the second silence was shown as a change.
+    let unknown_since = |moment: &str| Endpoint {
+        reason: Some(format!("unknown since {moment}: host n1 is silent")),
+        ..endpoint(0, Unconfirmed)
+    };
+    let table = table();
+    table.publish(11, vec![set("web.alice", &[Ready])], &[]);
+    let web = table.service(&name("web.alice")).unwrap();
+    let number = web.subscribe();
+    for moment in ["10:00", "10:07"] {
+        assert!(!table.publish(
+            12,
+            vec![whole("web.alice", vec![unknown_since(moment)])],
+            &[]
+        ));
+        let reason = web.snapshot().entry(&0).unwrap().0.reason.clone();
+        assert!(reason.unwrap().contains(moment));
+    }
+    assert!(!number.has_changed());
+}
+
+#[test]
 fn an_endpoint_without_address_is_never_listed() {
     let table = table();
     let homeless = Endpoint {

@@ -40,11 +40,9 @@ mod cluster;
 mod expectation;
 mod outcome;
 mod play;
-mod replica;
 mod scenario;
 pub mod swarm;
 mod timeline;
-mod world;
 
 pub use brief::{Line, account, brief};
 pub use cluster::controller::PersonNo;

@@ -84,32 +84,46 @@ pub(crate) fn outcomes(view: Option<&View>, timeline: &[Entry], ended: Monotonic
     all.collect()
 }
 
-/// How long each replica was ready.
-pub(crate) fn ready_times(
-    timeline: &[Entry],
-    ended: Monotonic,
-) -> BTreeMap<(&ServiceName, u32), Duration> {
-    let mut since = BTreeMap::new();
-    let mut ready_for = BTreeMap::<_, Duration>::new();
+/// How long each replica was ready, by what its newest placement told: what an older one says later is of a process that is
+/// not wanted any more.
+fn ready_times(timeline: &[Entry], ended: Monotonic) -> BTreeMap<(&ServiceName, u32), Duration> {
+    let mut all = BTreeMap::<_, ReadyTime>::new();
     for entry in timeline {
         let (Some(service), Some(replica)) = (&entry.service, entry.replica) else {
             continue;
         };
-        let key = (service, replica);
-        match entry.what {
-            What::Report(Report::Ready) => _ = since.insert(key, entry.at),
-            What::Report(Report::NotReady(_)) => {
-                if let Some(from) = since.remove(&key) {
-                    *ready_for.entry(key).or_default() += entry.at.since(from);
-                }
-            }
-            _ => {}
+        let is_ready = match entry.what {
+            What::Report(Report::Ready) => true,
+            What::Report(Report::NotReady(_)) | What::Place(_) => false,
+            _ => continue,
+        };
+        let time = all.entry((service, replica)).or_default();
+        if entry.incarnation < time.newest {
+            continue;
         }
+        time.newest = entry.incarnation;
+        time.end(entry.at);
+        time.since = is_ready.then_some(entry.at);
     }
-    for (key, from) in since {
-        *ready_for.entry(key).or_default() += ended.since(from);
+    let ended = |(key, mut time): (_, ReadyTime)| {
+        time.end(ended);
+        (key, time.all)
+    };
+    all.into_iter().map(ended).collect()
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadyTime {
+    newest: Option<Incarnation>,
+    since: Option<Monotonic>,
+    all: Duration,
+}
+
+impl ReadyTime {
+    fn end(&mut self, at: Monotonic) {
+        let since = self.since.take();
+        self.all += since.map_or(Duration::ZERO, |since| at.since(since));
     }
-    ready_for
 }
 
 /// Every service that is known at the end, by name.

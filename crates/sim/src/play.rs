@@ -12,7 +12,6 @@ use crate::expectation::{self, Unmet};
 use crate::outcome::{Outcome, ServiceOutcome, outcomes, services};
 use crate::scenario::Scenario;
 use crate::timeline::{Entry, Names};
-use crate::world::play_alone;
 
 /// The most steps and the most entries of one run, so that it ends and fits into memory.
 const MOST_STEPS: u64 = 500_000_000;
@@ -69,9 +68,6 @@ pub fn play(scenario: &Scenario) -> Result<Played, PlayError> {
 ///
 /// [`PlayError`]: the scenario does not end within bounds.
 pub fn play_with(scenario: &Scenario, mut tell: impl FnMut(Progress)) -> Result<Played, PlayError> {
-    if !scenario.is_of_a_cluster {
-        return play_alone(scenario);
-    }
     let spec = &scenario.spec;
     let mut cluster = Cluster::new(Arc::clone(spec));
     let mut checks = Checks::new(cluster.spec());

@@ -440,15 +440,7 @@ impl Moorage {
     }
 
     pub(super) fn report_of(&self, name: &ReplicaName, status: Status) -> ReplicaReport {
-        ReplicaReport {
-            host: self.config.host.clone(),
-            service: name.service.clone(),
-            index: name.index,
-            incarnation: name.incarnation,
-            service_id: None,
-            grant: None,
-            status,
-        }
+        ReplicaReport::of(self.config.host.clone(), name, status)
     }
 
     /// What a full report tells of it: also what it holds, for a controller that does not know it, and that it is there
@@ -456,11 +448,8 @@ impl Moorage {
     fn full_report_of(&self, name: &ReplicaName, berth: &Berth) -> ReplicaReport {
         let record = &berth.record;
         let status = record.status.clone().unwrap_or_else(Status::silent);
-        ReplicaReport {
-            service_id: Some(record.desired.service_id),
-            grant: Some(record.desired.grant.clone()),
-            ..self.report_of(name, status)
-        }
+        self.report_of(name, status)
+            .with_order(Some(&record.desired))
     }
 
     /// Tells the observer which listeners are no strangers.

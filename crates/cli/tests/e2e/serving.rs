@@ -3,6 +3,7 @@
 use crate::world::{World, eventually, names_in};
 
 const SCENARIO: &str = r#"
+until = "1m"
 [[host]]
 name = "n[1-3]"
 
@@ -14,9 +15,6 @@ replicas = 4
 
 [service.ports]
 http = "any"
-
-[[run]]
-binds_after = "200ms"
 "#;
 
 const OTHER: &str = r#"
@@ -34,6 +32,10 @@ fn real_clients_use_hosts_that_do_not_exist_as_they_use_those_that_do() {
     let scenario = world.profile("cluster.toml", SCENARIO);
     let run = world.path("run").display().to_string();
     let serving = world.start("sim", &["sim", &scenario, "--serve", "--run-dir", &run]);
+    // Its owner submits it a moment after the controller answers.
+    assert!(eventually(
+        || world.run(&["service", "web.me"]).code == Some(0)
+    ));
     world.ok(&["wait", "web.me", "--ready", "4", "--timeout", "60s"]);
     let lines = world.ok(&["endpoints", "web.me"]);
     let mut addresses: Vec<_> = lines.lines().collect();
@@ -53,8 +55,9 @@ fn real_clients_use_hosts_that_do_not_exist_as_they_use_those_that_do() {
     world.ok(&["wait", "other", "--ready", "2", "--timeout", "60s"]);
     assert_eq!(world.ok(&["logs", "other/0"]), "", "it writes nothing");
     world.ok(&["stop", "web.me"]);
+    // The code of a service of which nothing is ready.
     assert!(eventually(
-        || world.json(&["endpoints", "web.me"])["ready"] == 0
+        || world.run(&["endpoints", "web.me"]).code == Some(3)
     ));
     let told = serving.output();
     assert!(told.contains("web.me: submit: done"), "{told}");

@@ -36,9 +36,6 @@ pub const MAX_SCENARIO: usize = 1_048_576;
 pub struct Scenario {
     pub(crate) spec: Arc<Spec>,
     pub(crate) expectations: Expectations,
-    pub(crate) alone: Alone,
-    /// Whether it tells of hosts, or of anything else that one replica alone has not.
-    pub(crate) is_of_a_cluster: bool,
 }
 
 /// What happens to replicas wherever they are.

@@ -151,11 +151,6 @@ fn scenario(root: &Table<'_, '_>, services: Services) -> Option<Scenario> {
     Some(Scenario {
         spec: Arc::new(spec),
         expectations,
-        alone,
-        is_of_a_cluster: ["host", "at", "workload", "network", "disk", "controller"]
-            .iter()
-            .any(|key| root.has(key))
-            || root.is_list("service"),
     })
 }
 

@@ -383,6 +383,4 @@ pub(crate) struct Attended<'a> {
 }
 
 #[cfg(test)]
-mod alone_test;
-#[cfg(test)]
 mod host_test;
