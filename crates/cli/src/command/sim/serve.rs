@@ -68,8 +68,11 @@ pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failu
 }
 
 fn say_where(addresses: &[Target], hosts: usize) -> Result<(), Failure> {
-    let mut text =
-        format!("{hosts} hosts that do not exist, behind a controller that answers at\n");
+    let hosts = match hosts {
+        1 => "1 host that does not exist".to_owned(),
+        many => format!("{many} hosts that do not exist"),
+    };
+    let mut text = format!("{hosts}, behind a controller that answers at\n");
     for address in addresses {
         text.push_str(&format!("  {address}\n"));
     }
