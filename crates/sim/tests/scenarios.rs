@@ -64,6 +64,29 @@ fn every_shipped_scenario_expects_something_and_sees_it() {
 }
 
 #[test]
+fn a_small_start_storm_is_as_quiet_as_the_shipped_one() {
+    let storm = std::fs::read_to_string(folder().join("start-storm.toml")).unwrap();
+    // A twentieth of it.
+    let mut small = storm;
+    for (large, little) in [
+        ("n[001-500]", "n[001-025]"),
+        ("job[001-100]", "job[001-005]"),
+        ("listed 10000", "listed 500"),
+        ("hosts up 500", "hosts up 25"),
+    ] {
+        assert!(small.contains(large), "{large}");
+        small = small.replace(large, little);
+    }
+    let played = play(&read(&small)).unwrap();
+    assert_eq!(played.broken, None);
+    let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
+    assert!(unmet.is_empty(), "{}", unmet.join("\n"));
+    // Whoever reads it is told the same of five services, and of 500 replicas, in a few lines.
+    let account = portreeve_sim::account(&played);
+    assert!(account.lines().count() < 20, "{account}");
+}
+
+#[test]
 fn one_seed_is_one_run_and_another_seed_another() {
     let text = "until = \"1h\"\nreplicas = 3\n[service]\nkind = \"service\"\nname = \"web\"\n\
                 command = [\"web\"]\n[[run]]\nexit = { after = \"5s\", code = 1 }";
