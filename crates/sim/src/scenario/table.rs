@@ -202,7 +202,16 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
-        let text = self.text(key)?;
+        self.span_of(key, self.text(key)?, "")
+    }
+
+    /// The span that `text`, which stands at `key`, says; `hint`: what else is allowed there.
+    pub(super) fn span_of(
+        &self,
+        key: &'static str,
+        text: &str,
+        hint: &'static str,
+    ) -> Option<Duration> {
         match parse_duration(text) {
             Ok(span) if span <= LONGEST => Some(span),
             Ok(_) => {
@@ -214,7 +223,7 @@ impl<'a, 't> Table<'a, 't> {
                 None
             }
             Err(cause) => {
-                self.wrong(key, cause, "");
+                self.wrong(key, cause, hint);
                 None
             }
         }

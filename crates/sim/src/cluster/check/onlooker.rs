@@ -18,7 +18,7 @@ use super::super::host::Part;
 use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
-use super::super::sight::{Seen as Sighted, Sight, Subject};
+use super::super::sight::{Sight, Subject, What};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
 use super::super::wire::Heard;
@@ -182,6 +182,7 @@ impl Checks {
     }
 
     /// Whether the run was long enough to say whether the cluster settles, and it did.
+    #[cfg(test)]
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -354,7 +355,7 @@ impl Checks {
                 incarnation: *incarnation,
             };
             match &sight.what {
-                Sighted::Report(report) => {
+                What::Report(report) => {
                     self.coverage.reach(Kind::Report, words::report(report));
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
@@ -362,7 +363,7 @@ impl Checks {
                         self.restarts.told(sight.at, &name, *run, report, rules)?;
                     }
                 }
-                Sighted::Worker(_) => {
+                What::Worker(_) => {
                     let is_rough = self.hosts.get(*host).is_some_and(|it| it.is_rough);
                     self.restarts.worker_died(&name, is_rough);
                 }
@@ -424,8 +425,7 @@ impl Checks {
                     Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
                 }
             }
-            let service = service_of(act);
-            if let Some(no) = service
+            if let Some(no) = act.service()
                 && let Some(view) = cluster.controller().view()
             {
                 self.acknowledged(no, view)?;
@@ -799,20 +799,6 @@ const fn is_of_controller(step: &Step) -> bool {
             matches!(act, Act::Person(_) | Act::Controller(_) | Act::Heal)
         }
         _ => false,
-    }
-}
-
-const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
-    match act {
-        PersonAct::Submit(no)
-        | PersonAct::Replace(no, _)
-        | PersonAct::Scale(no, _)
-        | PersonAct::Start(no)
-        | PersonAct::Stop(no)
-        | PersonAct::Restart(no, _)
-        | PersonAct::Kill(no, _)
-        | PersonAct::Delete(no) => Some(*no),
-        PersonAct::Host(..) => None,
     }
 }
 
