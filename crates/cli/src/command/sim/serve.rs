@@ -132,7 +132,7 @@ async fn live(door: Door, mut fleet: Fleet, clock: Clock, mut told: Told) -> Res
                         Back::Reply(to, reply) => fleet.hear(clock.now(), &to, reply, &mut said),
                         Back::Answer(person, answer) => {
                             if let Some(words) = fleet.answer(clock.now(), person, answer) {
-                                account.tell(&clock, &words)?;
+                                account.answered(&clock, &words)?;
                             }
                         }
                     }
@@ -146,14 +146,31 @@ async fn live(door: Door, mut fleet: Fleet, clock: Clock, mut told: Told) -> Res
     }
 }
 
-/// What is shown of the whole: a line when it changes.
+/// What is shown of the whole: a line when it changes, and what became of orders.
 #[derive(Default)]
 struct Account {
     last: String,
+    /// Answers since the last look at the whole.
+    answers: usize,
 }
 
 impl Account {
+    /// So many answers are told one by one, until the next look at the whole.
+    const FEW: usize = 3;
+
+    fn answered(&mut self, clock: &Clock, words: &str) -> Result<(), Failure> {
+        self.answers += 1;
+        if self.answers > Self::FEW {
+            return Ok(());
+        }
+        self.tell(clock, words)
+    }
+
     fn of(&mut self, clock: &Clock, view: &View) -> Result<(), Failure> {
+        let more = std::mem::take(&mut self.answers).saturating_sub(Self::FEW);
+        if more > 0 {
+            self.tell(clock, &format!("and {more} more answers to orders"))?;
+        }
         let services = view.services.values();
         let (ready, desired) = services.fold((0_u64, 0_u64), |(ready, desired), service| {
             (
