@@ -201,12 +201,16 @@ impl Checks {
         }
         if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
             self.heard(step.at, asker.host, heard);
+            self.durable.heard(asker, heard);
         }
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
         self.sights(&step.sights)?;
         self.follow_life(cluster);
+        for asker in &step.acknowledged {
+            self.durable.acknowledged(asker)?;
+        }
         for host in touched(step, self.hosts.len()) {
             self.look_at_host(cluster, host)?;
         }
@@ -303,6 +307,7 @@ impl Checks {
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.oracle.is_set_back();
+                self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();
