@@ -408,6 +408,30 @@ fn an_agent_of_a_host_that_was_removed_is_to_tell_everything_until_it_did() {
     assert!(!play.ordered[&host].report_first);
 }
 
+/// The story: a host rebooted, its agent told everything and asked at once what is wanted. It found the set of before,
+/// since the end of what ran there was not on disk yet, and began it anew with numbers that were about to be free.
+#[test]
+fn an_agent_that_comes_back_from_a_reboot_finds_nothing_that_ended_with_the_boot() {
+    for mood in [Mood::Hangs, Mood::Refuses] {
+        let mut play = Play::begun();
+        let _ = play.placed();
+        let host: HostName = "n1".parse().unwrap();
+        let runs = |play: &Play| {
+            let all = play.ordered[&host].replicas.iter();
+            all.filter(|it| it.incarnation == Incarnation(0)).count()
+        };
+        assert_eq!(runs(&play), 1);
+        play.mood = mood;
+        let mut rebooted = facts("n1");
+        rebooted.boot_id = "boot-2".into();
+        let told = play.tell(Told::news(Input::HostReport(rebooted)));
+        assert_eq!(runs(&play), 0, "{mood:?}");
+        assert_eq!(play.acknowledged[&told], Ok(()));
+        let of = |word| play.done.iter().rposition(|done| *done == word);
+        assert!(of("order") < of("acknowledge"), "{:?}", play.done);
+    }
+}
+
 #[test]
 fn a_round_is_full_after_a_bounded_number_of_facts_and_begins_anew_when_it_ended() {
     let mut play = Play::begun();

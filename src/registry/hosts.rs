@@ -214,6 +214,10 @@ impl Registry {
         // Another boot ends what is stranded here.
         self.look_at_stranded_of(id);
         let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
+        if old.as_ref().is_some_and(|old| old.boot_id != facts.boot_id) {
+            // What its agent finds now still says that what ended with the old boot is to run.
+            self.shown.orders.insert(id);
+        }
         let moved = old.as_ref().is_some_and(|old| {
             old.published != facts.published
                 || old.boot_id != facts.boot_id
