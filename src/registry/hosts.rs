@@ -181,8 +181,9 @@ impl Registry {
         if full {
             self.found_again(id);
             self.look_at_stranded_of(id);
+            let seen = self.seen_of_taken_back(id, &replicas);
             let life = self.lives.entry(id).or_default();
-            life.seen.clear();
+            life.seen = seen;
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
             let before = life.leftovers.len();
             // What a full report leaves out is forgotten there.
