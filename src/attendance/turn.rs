@@ -142,7 +142,8 @@ impl Attendance {
         if self.lifeline_ended {
             return Some(Ended::LifelineGone);
         }
-        if self.forget {
+        // What it leaves unwritten would read as a service that may run: once the disk has room again, or with the machine.
+        if self.forget && self.write_again.is_none() {
             let newest = self.run();
             let exit = self.exit.filter(|(run, _)| *run == newest);
             return Some(Ended::Forgotten(exit.map(|(_, status)| status)));
