@@ -270,6 +270,7 @@ fn a_disk_that_takes_nothing_holds_up_nothing_and_is_tried_again() {
 #[test]
 fn who_may_go_leaves_no_record_behind_that_says_less_than_was_told() {
     let mut rig = Rig::up("");
+    rig.attendance.manner.hands_over = true;
     rig.until(1_000);
     rig.order(Order::Want {
         want: Want::Stop,
@@ -284,6 +285,10 @@ fn who_may_go_leaves_no_record_behind_that_says_less_than_was_told() {
     });
     rig.attendance.not_written(rig.at);
     assert_eq!(rig.attendance.ended(), None);
+    // One that nobody takes over, as in the job of another scheduler, holds nothing up.
+    rig.attendance.manner.hands_over = false;
+    assert!(rig.attendance.ended().is_some());
+    rig.attendance.manner.hands_over = true;
     rig.said.clear();
     rig.until(60_000);
     assert!(rig.said().starts_with("write both"));
