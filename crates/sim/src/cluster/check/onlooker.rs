@@ -207,12 +207,16 @@ impl Checks {
         }
         if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
             self.heard(step.at, asker.host, heard);
+            self.durable.heard(asker, heard);
         }
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
         self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
+        for asker in &step.acknowledged {
+            self.durable.acknowledged(asker)?;
+        }
         for host in touched(step, self.hosts.len()) {
             self.look_at_host(cluster, host)?;
         }
@@ -313,6 +317,7 @@ impl Checks {
             Act::Controller(ControllerAct::Restore) => {
                 self.is_set_back = true;
                 self.oracle.is_set_back();
+                self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();
