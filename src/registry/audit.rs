@@ -86,6 +86,13 @@ impl Registry {
         })
     }
 
+    /// Whether a host runs this and nobody here knows it: it is left alone until somebody speaks of it.
+    #[must_use]
+    pub fn is_unknown(&self, host: &HostName, name: &ReplicaName) -> bool {
+        let id = self.host_names.get(host);
+        id.is_some_and(|id| self.unknown_on(*id).any(|(it, _)| it == name))
+    }
+
     /// What the disk has on a host, by service and index. Cost: linear in that.
     pub fn placed_audit(&self, host: &HostName) -> impl Iterator<Item = PlacedAudit<'_>> {
         let id = self.host_names.get(host).copied();

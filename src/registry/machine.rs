@@ -225,7 +225,7 @@ impl Registry {
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
-        self.forget_removed();
+        self.forget_removed(out);
         self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());

@@ -14,7 +14,7 @@ use portreeve::time::Monotonic;
 
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
 use super::super::controller::Outcome;
-use super::super::host::Part;
+use super::super::host::{Host, Part};
 use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
@@ -78,6 +78,8 @@ pub(crate) struct Checks {
     healed: Option<Monotonic>,
     /// It had time to settle, and was looked at.
     is_settled: bool,
+    /// An older store was taken up: hosts may run what it does not know.
+    is_set_back: bool,
 }
 
 /// What is watched of one host.
@@ -88,6 +90,8 @@ struct HostWatch {
     living: Vec<Life>,
     /// What was written there may be lost.
     is_rough: bool,
+    /// So many orders to remove it are not answered yet: with it goes what rests there.
+    removals: u32,
 }
 
 /// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
@@ -142,6 +146,7 @@ impl Checks {
             rests: Rests::new(spec.config.cooling),
             living: Vec::new(),
             is_rough: false,
+            removals: 0,
         };
         Self {
             awaited: PortRanges::new(fixed),
@@ -173,6 +178,7 @@ impl Checks {
             batches: 0,
             healed: None,
             is_settled: false,
+            is_set_back: false,
             spec,
         }
     }
@@ -206,7 +212,7 @@ impl Checks {
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
-        self.sights(&step.sights)?;
+        self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
         for asker in &step.acknowledged {
             self.durable.acknowledged(asker)?;
@@ -301,11 +307,15 @@ impl Checks {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
                 }
+                if let PersonAct::Host(no, HostVerb::Remove) = act {
+                    self.hosts[*no].removals += 1;
+                }
             }
             Act::Host(host, act) => self.befell(*host, act),
             // On whichever host it is.
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
+                self.is_set_back = true;
                 self.oracle.is_set_back();
                 self.durable.set_back();
                 self.lives.forsake_all();
@@ -342,7 +352,7 @@ impl Checks {
         }
     }
 
-    fn sights(&mut self, sights: &[Sight]) -> Verdict {
+    fn sights(&mut self, sights: &[Sight], cluster: &Cluster) -> Verdict {
         for sight in sights {
             let Subject::Replica {
                 service,
@@ -365,7 +375,10 @@ impl Checks {
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
                         let rules = &self.spec.services[*no].profile.supervision;
-                        self.restarts.told(sight.at, &name, *run, report, rules)?;
+                        let host = cluster.hosts().get(*host);
+                        let is_full = host.is_some_and(Host::is_disk_full);
+                        let at = (sight.at, is_full);
+                        self.restarts.told(at, &name, *run, report, rules)?;
                     }
                 }
                 What::Worker(_) => {
@@ -429,6 +442,11 @@ impl Checks {
                     Outcome::Refused(_) | Outcome::Unreachable => self.contacts.not_declared(*no),
                     Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
                 }
+            }
+            if let PersonAct::Host(no, HostVerb::Remove) = act {
+                let host = &mut self.hosts[*no];
+                host.removals = host.removals.saturating_sub(1);
+                host.rests.forget();
             }
             if let Some(no) = act.service()
                 && let Some(view) = cluster.controller().view()
@@ -557,6 +575,9 @@ impl Checks {
             watch.rests.forget();
             return Ok(());
         };
+        if watch.removals > 0 {
+            watch.rests.forget();
+        }
         let who = |by| registry.holder_audit(pool.host, by);
         watch.numbers.check(&numbers::Seen {
             host: name.as_str(),
@@ -774,6 +795,11 @@ impl Checks {
             },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
             is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
+            is_unknown: &|host, name| {
+                let host = &self.spec.hosts[host].name;
+                let registry = controller.registry().filter(|_| self.is_set_back);
+                registry.is_some_and(|registry| registry.is_unknown(host, name))
+            },
         };
         settled.check()
     }

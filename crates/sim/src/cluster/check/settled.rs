@@ -30,6 +30,8 @@ pub(crate) struct Settled<'a> {
     pub(crate) is_well: &'a dyn Fn(ServiceNo, u32) -> bool,
     /// Whether all processes of a copy are soon gone once they are told to.
     pub(crate) is_mortal: &'a dyn Fn(ServiceNo, u32) -> bool,
+    /// Whether it is left alone, since the store that was taken up knows nothing of it.
+    pub(crate) is_unknown: &'a dyn Fn(HostNo, &ReplicaName) -> bool,
 }
 
 impl Settled<'_> {
@@ -111,7 +113,19 @@ impl Settled<'_> {
             if !(self.is_mortal)(no, index) {
                 continue;
             }
-            let places: Vec<(HostNo, _)> = self.lives.of(name, index).collect();
+            let is_known = |(host, incarnation): &(HostNo, _)| {
+                let name = ReplicaName {
+                    service: name.clone(),
+                    index,
+                    incarnation: *incarnation,
+                };
+                !(self.is_unknown)(*host, &name)
+            };
+            let places = self.lives.of(name, index).filter(is_known);
+            let places: Vec<(HostNo, _)> = places.collect();
+            if places.is_empty() {
+                continue;
+            }
             if places.len() > 1 {
                 let text = format!("{name}/{index} lives {} times: {places:?}", places.len());
                 return broken("one incarnation lives in the end", text);
@@ -160,14 +174,16 @@ impl Settled<'_> {
 
     /// A copy that is ready lives where it is said to, and is listed.
     fn serves(&self, name: &ServiceName, replica: &ReplicaView) -> Result<(), String> {
-        let mut places = self.lives.of(name, replica.replica);
-        let Some((_, incarnation)) = places.next() else {
+        let incarnation = replica.incarnation;
+        let places = self.lives.of(name, replica.replica);
+        let lives: Vec<_> = places.map(|(_, incarnation)| incarnation).collect();
+        if lives.is_empty() {
             return Err("is ready and does not live".to_owned());
-        };
-        if incarnation != replica.incarnation {
+        }
+        // What nothing can end may live beside it, where it was given up.
+        if !lives.contains(&incarnation) {
             return Err(format!(
-                "is ready as incarnation {} and lives as {incarnation}",
-                replica.incarnation
+                "is ready as incarnation {incarnation} and lives as {lives:?}"
             ));
         }
         let is_listed = self.table.read(name, |snapshot| {
@@ -231,6 +247,7 @@ mod tests {
         lives: Lives,
         restarts: Restarts,
         names: Vec<ServiceName>,
+        is_set_back: bool,
     }
 
     impl World {
@@ -245,6 +262,7 @@ mod tests {
                 lives: Lives::default(),
                 restarts: Restarts::default(),
                 names: vec![name],
+                is_set_back: false,
             };
             let profile = Arc::new(profile("web", rest));
             world.order(Meaning::Submit {
@@ -283,6 +301,7 @@ mod tests {
                 is_powered: &|_| true,
                 is_well: &|_, _| true,
                 is_mortal: &|_, _| true,
+                is_unknown: &|_, _| self.is_set_back,
             };
             settled.check().map_err(|it| it.to_string().into())
         }
@@ -306,6 +325,10 @@ mod tests {
         let mut world = World::new();
         world.order(Meaning::Kill(1));
         world.fails("lives on host 0 and is not wanted");
+        let mut world = World::new();
+        world.order(Meaning::Kill(1));
+        world.is_set_back = true;
+        assert_eq!(world.check(), Ok(()), "nobody ends what is not known");
         let mut world = World::new();
         world.order(Meaning::Delete);
         world.fails("lives on host 0 and is not wanted");
