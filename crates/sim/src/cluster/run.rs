@@ -61,6 +61,8 @@ pub(crate) struct Step {
     pub(crate) wrote: Option<(Batch, bool)>,
     /// What the controller listened to: it was there and did not refuse it.
     pub(crate) heard: Option<Heard>,
+    /// Whose words the controller acknowledged, so that they are not told again.
+    pub(crate) acknowledged: Vec<Asker>,
 }
 
 /// What was handed to whom.
@@ -174,6 +176,7 @@ impl Cluster {
             answered: Vec::new(),
             wrote: None,
             heard: None,
+            acknowledged: Vec::new(),
         };
         match actor {
             Actor::World => {
@@ -230,15 +233,11 @@ impl Cluster {
         &self.controller
     }
 
-    /// For questions that take a mutable one and change nothing.
-    pub(crate) const fn controller_mut(&mut self) -> &mut ControllerNode {
-        &mut self.controller
-    }
-
     pub(crate) const fn network(&self) -> &Network {
         &self.network
     }
 
+    #[cfg(test)]
     pub(crate) const fn people(&self) -> &People {
         &self.people
     }
@@ -350,6 +349,9 @@ impl Cluster {
                 ControllerOut::Reply(asker, reply) => {
                     if matches!(reply, Reply::Refused { .. }) {
                         step.heard = None;
+                    }
+                    if matches!(reply, Reply::Lease(_)) {
+                        step.acknowledged.push(asker.clone());
                     }
                     let content = Content::Reply(reply);
                     self.network.send(self.now, Message { asker, content });

@@ -1,5 +1,10 @@
 //! What a scenario says: hosts, services, how their processes behave, and what happens to all of them.
+//!
+//! * `read` goes through a file. Its tables are in `surroundings`, `services` (one of them in `service`, its processes in `run`), `workload`,
+//!   `replica_acts` and `acts`.
+//! * `table` and `value` take them apart and note the place of each mistake; `names` says who is meant.
 
+mod acts;
 mod names;
 mod read;
 mod replica_acts;
@@ -10,7 +15,6 @@ mod surroundings;
 mod table;
 mod value;
 mod workload;
-mod world;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +25,7 @@ use portreeve::profile::ProfileErrors;
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
 use portreeve::time::Monotonic;
 
+use crate::cluster::people::service_name;
 use crate::cluster::spec::Spec;
 use crate::expectation::Expectations;
 
@@ -65,6 +70,20 @@ impl Scenario {
     pub fn with_seed(mut self, seed: u64) -> Self {
         Arc::make_mut(&mut self.spec).seed = seed;
         self
+    }
+
+    /// Whether it has a service of this name, with or without its namespace.
+    #[must_use]
+    pub fn has_service(&self, name: &str) -> bool {
+        let mut names = self.spec.services.iter().map(service_name);
+        names.any(|it| it.label().as_str() == name || it.to_string() == name)
+    }
+
+    /// Whether it has a host of this name.
+    #[must_use]
+    pub fn has_host(&self, name: &str) -> bool {
+        let mut hosts = self.spec.hosts.iter();
+        hosts.any(|it| it.name.as_str() == name)
     }
 }
 

@@ -8,6 +8,7 @@ use portreeve::residency::ReplicaName;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::super::wire::{Asker, Heard};
 use super::{Verdict, broken};
 
 /// What the store holds of services and replicas.
@@ -19,6 +20,10 @@ pub(crate) struct Durable {
     replicas: BTreeMap<String, BTreeMap<u32, Replica>>,
     /// Every incarnation that ever was placed on disk.
     placed: BTreeSet<ReplicaName>,
+    /// The ends that questions told which were not acknowledged yet.
+    told: BTreeMap<Asker, Vec<ReplicaName>>,
+    /// The disk was set back: whoever ended may be placed on it again.
+    is_set_back: bool,
 }
 
 /// A service, as far as readers see it exactly so.
@@ -75,6 +80,7 @@ impl Durable {
         let placed = std::mem::take(&mut self.placed);
         *self = Self {
             placed,
+            is_set_back: self.is_set_back,
             ..Self::default()
         };
         for table in [tables::SERVICES, tables::REPLICAS] {
@@ -177,6 +183,42 @@ impl Durable {
         Ok(())
     }
 
+    /// The disk is set back to an older state.
+    pub(crate) const fn set_back(&mut self) {
+        self.is_set_back = true;
+    }
+
+    /// The controller hears a question.
+    pub(crate) fn heard(&mut self, asker: &Asker, heard: &Heard) {
+        let words = match heard {
+            Heard::Status(word) => std::slice::from_ref(word),
+            Heard::Report { told, .. } => told,
+            Heard::Lease | Heard::Shutdown | Heard::Wanted => &[],
+        };
+        let ends = words.iter().filter(|word| word.has_ended);
+        let ends: Vec<ReplicaName> = ends.map(|word| word.name.clone()).collect();
+        if !ends.is_empty() {
+            self.told.insert(asker.clone(), ends);
+        }
+    }
+
+    /// The controller acknowledges a question: nobody tells those ends again, so the disk has to have them.
+    pub(crate) fn acknowledged(&mut self, asker: &Asker) -> Verdict {
+        for name in self.told.remove(asker).unwrap_or_default() {
+            let key = self.names.get(&name.service);
+            let replicas = key.and_then(|key| self.replicas.get(key));
+            let replica = replicas.and_then(|it| it.get(&name.index));
+            let runs_on = replica.is_some_and(|it| {
+                it.incarnation == name.incarnation && matches!(it.phase, Phase::Placed(_))
+            });
+            if runs_on && !self.is_set_back {
+                let text = format!("the end of {name} is acknowledged and not on disk");
+                return broken("durable before acknowledged", text);
+            }
+        }
+        Ok(())
+    }
+
     /// What begins was placed on disk before.
     pub(crate) fn check_begun(&self, name: &ReplicaName) -> Verdict {
         if self.placed.contains(name) {
@@ -196,8 +238,11 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use portreeve::identity::Run;
     use portreeve::registry::Command;
+    use portreeve::supervision::{Final, State};
 
+    use super::super::super::wire::{Who, Word};
     use super::super::stage::Stage;
     use super::*;
 
@@ -241,5 +286,39 @@ mod tests {
             look(&Durable::default(), &stage),
             Err("durable before visible")
         );
+    }
+
+    #[test]
+    fn an_end_that_is_acknowledged_and_not_on_disk_is_found() {
+        let mut stage = Stage::new("20000-20009");
+        stage.submit("web", "[restart]\npolicy = \"never\"\n");
+        let mut durable = Durable::default();
+        durable.begin(stage.stored());
+        let name = stage.placed()[0].name.clone();
+        let asker = Asker {
+            host: 0,
+            who: Who::Agent,
+            life: 1,
+            question: 1,
+        };
+        let told = |has_ended| Heard::Report {
+            is_full: true,
+            told: vec![Word {
+                name: name.clone(),
+                run: Run(1),
+                seq: 2,
+                is_ready: false,
+                has_ended,
+            }],
+        };
+        durable.heard(&asker, &told(false));
+        assert_eq!(durable.acknowledged(&asker), Ok(()));
+        durable.heard(&asker, &told(true));
+        let found = durable.acknowledged(&asker).unwrap_err();
+        assert_eq!(found.invariant, "durable before acknowledged");
+        stage.becomes(&name, 2, State::Final(Final::Succeeded));
+        durable.begin(stage.stored());
+        durable.heard(&asker, &told(true));
+        assert_eq!(durable.acknowledged(&asker), Ok(()));
     }
 }

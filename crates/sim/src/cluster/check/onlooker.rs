@@ -7,7 +7,7 @@ use portreeve::endpoints::{Endpoint, EndpointTable};
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
 use portreeve::port_pool::{PortGrant, Want, WantedPort};
-use portreeve::profile::Profile;
+use portreeve::profile::{Profile, Replicas};
 use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
 use portreeve::time::Monotonic;
@@ -18,7 +18,7 @@ use super::super::host::Part;
 use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
-use super::super::sight::{Seen as Sighted, Sight, Subject};
+use super::super::sight::{Sight, Subject, What};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
 use super::super::wire::Heard;
@@ -51,6 +51,7 @@ pub(crate) struct Checks {
     /// Fixed numbers that somebody may wait for.
     awaited: PortRanges,
     settling: Settling,
+    pace: Pace,
     hosts: Vec<HostWatch>,
     lives: Lives,
     restarts: Restarts,
@@ -91,8 +92,28 @@ struct HostWatch {
 
 /// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
 const ALL_HOSTS: usize = 16;
-/// So often everything is looked at.
-const SWEEP: u64 = 256;
+
+/// After how many steps things are looked at that no step singled out, so that a step costs as much in a large cluster as in a small one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    /// Everything.
+    sweep: u64,
+    /// The next host in turn, where not all are looked at each time.
+    turn: u64,
+}
+
+impl Pace {
+    const fn of(hosts: u64, replicas: u64) -> Self {
+        let sweep = hosts + replicas;
+        Self {
+            sweep: if sweep < 256 { 256 } else { sweep },
+            turn: match replicas.checked_div(hosts) {
+                Some(on_each) => 1 + on_each,
+                None => 1,
+            },
+        }
+    }
+}
 
 impl Checks {
     pub(crate) fn new(spec: &Arc<Spec>) -> Self {
@@ -110,6 +131,12 @@ impl Checks {
             Want::Fixed(number) => Some(PortRange::single(number)),
             Want::Any { .. } => None,
         });
+        let hosts = u64::try_from(spec.hosts.len()).unwrap_or(u64::MAX);
+        let replicas = spec.services.iter();
+        let replicas = replicas.map(|it| match it.profile.replicas {
+            Replicas::Count(count) => u64::from(count),
+            Replicas::PerHost => hosts,
+        });
         let host = || HostWatch {
             numbers: Numbers::default(),
             rests: Rests::new(spec.config.cooling),
@@ -119,6 +146,7 @@ impl Checks {
         Self {
             awaited: PortRanges::new(fixed),
             settling: Settling::of(&spec),
+            pace: Pace::of(hosts, replicas.sum()),
             hosts: spec.hosts.iter().map(|_| host()).collect(),
             services,
             by_name,
@@ -154,6 +182,7 @@ impl Checks {
     }
 
     /// Whether the run was long enough to say whether the cluster settles, and it did.
+    #[cfg(test)]
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -172,12 +201,16 @@ impl Checks {
         }
         if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
             self.heard(step.at, asker.host, heard);
+            self.durable.heard(asker, heard);
         }
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
         self.sights(&step.sights)?;
         self.follow_life(cluster);
+        for asker in &step.acknowledged {
+            self.durable.acknowledged(asker)?;
+        }
         for host in touched(step, self.hosts.len()) {
             self.look_at_host(cluster, host)?;
         }
@@ -196,7 +229,7 @@ impl Checks {
             self.listing.due(step.at, table)?;
             self.listing.nothing_lost(step.at, table)?;
         }
-        if step.number.is_multiple_of(SWEEP) {
+        if step.number.is_multiple_of(self.pace.sweep) {
             self.sweep(cluster)?;
         }
         self.settle(cluster, step.at)
@@ -274,6 +307,7 @@ impl Checks {
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.oracle.is_set_back();
+                self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();
@@ -326,7 +360,7 @@ impl Checks {
                 incarnation: *incarnation,
             };
             match &sight.what {
-                Sighted::Report(report) => {
+                What::Report(report) => {
                     self.coverage.reach(Kind::Report, words::report(report));
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
@@ -334,7 +368,7 @@ impl Checks {
                         self.restarts.told(sight.at, &name, *run, report, rules)?;
                     }
                 }
-                Sighted::Worker(_) => {
+                What::Worker(_) => {
                     let is_rough = self.hosts.get(*host).is_some_and(|it| it.is_rough);
                     self.restarts.worker_died(&name, is_rough);
                 }
@@ -396,8 +430,7 @@ impl Checks {
                     Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
                 }
             }
-            let service = service_of(act);
-            if let Some(no) = service
+            if let Some(no) = act.service()
                 && let Some(view) = cluster.controller().view()
             {
                 self.acknowledged(no, view)?;
@@ -559,8 +592,9 @@ impl Checks {
         for no in all {
             self.look_at_numbers(registry, cluster.controller().table(), no, step.at)?;
         }
-        if count > ALL_HOSTS {
-            let turn = usize::try_from(step.number).unwrap_or(0) % count;
+        if count > ALL_HOSTS && step.number.is_multiple_of(self.pace.turn) {
+            let turn = step.number / self.pace.turn;
+            let turn = usize::try_from(turn).unwrap_or(0) % count;
             self.look_at_numbers(registry, cluster.controller().table(), turn, step.at)?;
         }
         if let Some(table) = cluster.controller().table() {
@@ -773,20 +807,6 @@ const fn is_of_controller(step: &Step) -> bool {
     }
 }
 
-const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
-    match act {
-        PersonAct::Submit(no)
-        | PersonAct::Replace(no, _)
-        | PersonAct::Scale(no, _)
-        | PersonAct::Start(no)
-        | PersonAct::Stop(no)
-        | PersonAct::Restart(no, _)
-        | PersonAct::Kill(no, _)
-        | PersonAct::Delete(no) => Some(*no),
-        PersonAct::Host(..) => None,
-    }
-}
-
 /// What clients are told, without what ages.
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
@@ -830,6 +850,21 @@ mod tests {
         }
         let end = checks.at_end(&cluster);
         (end, checks)
+    }
+
+    #[test]
+    fn a_large_cluster_is_looked_at_whole_as_seldom_as_it_is_large() {
+        let small = Pace {
+            sweep: 256,
+            turn: 1,
+        };
+        assert_eq!(Pace::of(0, 0), small);
+        assert_eq!(Pace::of(40, 30), small);
+        let large = Pace {
+            sweep: 10_500,
+            turn: 21,
+        };
+        assert_eq!(Pace::of(500, 10_000), large);
     }
 
     #[test]

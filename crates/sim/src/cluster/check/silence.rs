@@ -36,10 +36,6 @@ impl Silence {
         *self = Self::default();
     }
 
-    pub(crate) const fn is_on(&self) -> bool {
-        self.since.is_some()
-    }
-
     /// The controller hears something.
     pub(crate) fn asked(&mut self, at: Monotonic, heard: &Heard) {
         if self.since.is_none() || self.said.is_some() {
@@ -97,6 +93,7 @@ mod tests {
             run: Run(1),
             seq: 1,
             is_ready: true,
+            has_ended: false,
         });
         let lease = Heard::Lease;
         let mut silence = Silence::default();

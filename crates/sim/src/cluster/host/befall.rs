@@ -3,11 +3,10 @@
 use portreeve::attendance::Order;
 use portreeve::time::Now;
 
-use super::process::Ground;
 use super::worker::By;
 use super::{Host, HostOut, Place, power};
 use crate::cluster::act::{HostAct, Whom};
-use crate::cluster::sight::Seen;
+use crate::cluster::sight::What;
 
 impl Host {
     /// Something befalls it; `now` shows its own display clock. [`HostAct::CutOff`], [`HostAct::Rejoin`] and
@@ -67,19 +66,10 @@ impl Host {
             }
             HostAct::ProcessEnds(whom, status) => {
                 let place = self.place_of_whom(*whom);
-                if let Some(replica) = place.and_then(|place| self.replicas.get_mut(&place))
-                    && let (Some(place), Some(assigned)) = (place, replica.assigned.as_ref())
-                {
-                    let mut later = Vec::new();
-                    let mut ground = Ground {
-                        place,
-                        grant: &assigned.desired.grant,
-                        listeners: &mut self.listeners,
-                        later: &mut later,
-                    };
-                    let run = replica.processes.run();
-                    replica.processes.end_later(at, run, *status, &mut ground);
-                    self.schedule(place, later);
+                if let Some(place) = place {
+                    self.with_processes(place, |processes, ground| {
+                        processes.end_later(at, processes.run(), *status, ground);
+                    });
                 }
             }
             HostAct::WorkerStop(whom, grace) => {
@@ -167,7 +157,7 @@ impl Host {
         } else {
             replica.by_hand.push(order);
         }
-        let what = Seen::Person(words.to_owned());
+        let what = What::User(words.to_owned());
         self.saw(now.mono, place, run, what, out);
     }
 }

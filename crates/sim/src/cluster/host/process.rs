@@ -137,6 +137,11 @@ impl Processes {
         matches!(self.stage, Stage::PreExec | Stage::Spawning | Stage::Up)
     }
 
+    /// The run that would be begun next.
+    pub(crate) const fn next_run(&self) -> Run {
+        Run(self.run().0.saturating_add(1))
+    }
+
     /// Whether the main process was begun and a worker cannot stop it by telling nobody.
     pub(crate) const fn is_spawned(&self) -> bool {
         matches!(self.stage, Stage::Spawning | Stage::Up)
@@ -146,11 +151,6 @@ impl Processes {
     pub(crate) fn leftover_lives(&self, now: Monotonic) -> bool {
         let spawned = matches!(self.end, End::Exit(_));
         spawned && self.gone_at().is_none_or(|gone| gone > now)
-    }
-
-    /// What is listened on.
-    pub(crate) fn bound(&self) -> &[Bound] {
-        &self.bound
     }
 
     fn script(&self, run: Run) -> &RunScript {

@@ -20,10 +20,10 @@ use super::agenda::Actor;
 use super::agent::PATIENCE_WITH_WORKERS;
 use super::ports::{Holder, Listeners};
 use super::probes::{self, Target};
-use super::process::{self, Ground, Heard};
+use super::process::{self, Heard};
 use super::replica::Replica;
 use super::{Due, Host, HostOut, Place, boot_id_of, subject};
-use crate::cluster::sight::{Seen, Sight};
+use crate::cluster::sight::{Sight, What};
 use crate::cluster::wire::{Asker, Question, Reply, Who};
 
 /// A worker process of one replica.
@@ -199,20 +199,13 @@ impl Host {
         // An earlier worker that could write nothing down went further than the record: that is ended first.
         let recorded = record.machine().run();
         let unrecorded = replica.processes.run().0.saturating_sub(recorded.0);
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        let newest = Run(replica.processes.run().0.saturating_add(1));
         let rest = match unrecorded {
             0 => None,
-            _ => replica.processes.clear(now.mono, newest, &mut ground),
+            _ => self.with_processes(place, |processes, ground| {
+                processes.clear(now.mono, processes.next_run(), ground)
+            }),
         };
-        self.schedule(place, later);
-        if let Some(gone) = rest.filter(|gone| *gone != Some(now.mono)) {
+        if let Some(gone) = rest.flatten().filter(|gone| *gone != Some(now.mono)) {
             if let Some(gone) = gone {
                 let actor = Actor::Worker(place);
                 self.agenda.put(gone, actor, 0, Due::Begins(life));
@@ -271,7 +264,7 @@ impl Host {
             worker.attendance = Some(Box::new(attendance));
         }
         if !is_new {
-            self.saw(now.mono, place, run, Seen::Worker("took over"), out);
+            self.saw(now.mono, place, run, What::Worker("took over"), out);
         }
         for heard in known {
             let event = self.process_event(heard);
@@ -360,10 +353,10 @@ impl Host {
         for event in &happened.processes {
             let (run, what) = match event {
                 ProcessEvent::Spawned { run, .. } if processes.see_begin(*run) => {
-                    (*run, Seen::Spawned)
+                    (*run, What::Spawned)
                 }
                 ProcessEvent::Exited { run, status } if processes.see_end(*run) => {
-                    (*run, Seen::Exited(*status))
+                    (*run, What::Exited(*status))
                 }
                 _ => continue,
             };
@@ -450,13 +443,6 @@ impl Host {
             return;
         };
         let life = worker.life;
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &assigned.desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
         match output {
             Output::Write { .. } if is_disk_full => attendance.not_written(now.mono),
             Output::Write { .. } => folder.write(),
@@ -465,24 +451,28 @@ impl Host {
                 let run = attendance.run();
                 self.saw_reports(now.mono, place, run, reports, out);
             }
-            Output::Clear { run } => match processes.clear(now.mono, run, &mut ground) {
-                None => self.tell_worker(now.mono, place, ProcessEvent::Cleared { run }),
-                Some(gone) => {
-                    self.schedule(place, later);
-                    self.cleared(now.mono, place, run, gone);
+            Output::Clear { run } => {
+                let rest = self.with_processes(place, |processes, ground| {
+                    processes.clear(now.mono, run, ground)
+                });
+                match rest.flatten() {
+                    None => self.tell_worker(now.mono, place, ProcessEvent::Cleared { run }),
+                    Some(gone) => self.cleared(now.mono, place, run, gone),
                 }
-            },
+            }
             Output::Spawn { run } => self.spawn(now, place, run),
             Output::Term { run } => {
-                processes.term(now.mono, run, &mut ground);
-                self.schedule(place, later);
-                self.saw(now.mono, place, run, Seen::Term, out);
+                self.with_processes(place, |processes, ground| {
+                    processes.term(now.mono, run, ground);
+                });
+                self.saw(now.mono, place, run, What::Term, out);
             }
             Output::KillGroup { run } => {
-                let killed = processes.kill_group(now.mono, run, &mut ground);
-                self.schedule(place, later);
-                if killed {
-                    self.saw(now.mono, place, run, Seen::Kill, out);
+                let killed = self.with_processes(place, |processes, ground| {
+                    processes.kill_group(now.mono, run, ground)
+                });
+                if killed == Some(true) {
+                    self.saw(now.mono, place, run, What::Kill, out);
                 }
             }
             Output::Probe {
@@ -538,17 +528,10 @@ impl Host {
             return self.tell_worker(now.mono, place, conflict);
         }
         self.pids += 1;
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        replica
-            .processes
-            .spawn(now.mono, run, self.pids, &mut ground);
-        self.schedule(place, later);
+        let pid = self.pids;
+        self.with_processes(place, |processes, ground| {
+            processes.spawn(now.mono, run, pid, ground);
+        });
     }
 
     /// What is left of earlier runs is gone then, if ever: one that stays is a start that failed.
@@ -574,7 +557,7 @@ impl Host {
         out: &mut Vec<HostOut>,
     ) {
         for report in reports {
-            self.saw(at, place, run, Seen::Report(report), out);
+            self.saw(at, place, run, What::Report(report), out);
         }
     }
 
@@ -722,7 +705,7 @@ impl Host {
         replica.processes.leave_alone(now.mono);
         let run = replica.processes.run();
         self.agenda.wake(Actor::Worker(place), None);
-        self.saw(now.mono, place, run, Seen::Worker(how), out);
+        self.saw(now.mono, place, run, What::Worker(how), out);
         self.worker_is_gone(now.mono, place, worker.life);
     }
 
@@ -754,7 +737,7 @@ impl Host {
         let run = worker.attendance.as_ref().map_or(Run(0), |one| one.run());
         self.agenda.wake(Actor::Worker(place), None);
         self.talks_fail(now.mono + PATIENCE_WITH_WORKERS, place);
-        self.saw(now.mono, place, run, Seen::Worker("stopped"), out);
+        self.saw(now.mono, place, run, What::Worker("stopped"), out);
     }
 
     /// It goes on, with everything that happened meanwhile.
@@ -772,21 +755,12 @@ impl Host {
         for due in std::mem::take(&mut replica.waiting) {
             self.agenda.put(now.mono, Actor::Worker(place), 0, due);
         }
-        self.saw(now.mono, place, run, Seen::Worker("continued"), out);
+        self.saw(now.mono, place, run, What::Worker("continued"), out);
         self.worker_turn(now, place, &mut happened, out);
     }
 
     fn worker_mut(&mut self, place: Place) -> Option<&mut Worker> {
         self.replicas.get_mut(&place)?.worker.as_deref_mut()
-    }
-
-    /// What processes are to do later.
-    pub(crate) fn schedule(&mut self, place: Place, later: Vec<(Monotonic, process::Happening)>) {
-        for (at, happening) in later {
-            let actor = Actor::Worker(place);
-            self.agenda
-                .put(at, actor, happening.rank(), Due::Happens(happening));
-        }
     }
 }
 
