@@ -148,6 +148,8 @@ impl Registry {
             }
             self.lives.remove(&id);
             self.contacts.forget(id);
+            self.spread.forget_host(id);
+            self.with_unknown.remove(&id);
             self.shown.stale.end_of(id);
             self.claims.note(id, std::collections::BTreeSet::new());
             self.shown.hosts_seen.remove(&id);

@@ -212,6 +212,7 @@ impl Registry {
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
+        self.spread.put_host(id, &facts.host);
         // Another boot ends what is stranded here.
         self.look_at_stranded_of(id);
         let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());

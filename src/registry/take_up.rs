@@ -11,6 +11,7 @@ use super::heard::Heard;
 use super::hosts::HostLife;
 use super::machine::Registry;
 use super::records::{Meta, Phase, Replica, Service};
+use super::spread::Spread;
 use super::tables;
 use super::truth::MetaKey;
 
@@ -166,6 +167,7 @@ impl Registry {
             .map(|(id, service)| (service.name.clone(), *id))
             .collect();
         self.fill_pools();
+        self.spread = Spread::of(&self.truth);
         self.take_up_drains();
         let replicas = &self.truth.replicas;
         self.waits.keep(|key| {
