@@ -38,7 +38,7 @@ impl Registry {
         claim: &Claim,
         usages: &Usages,
         room: &mut usize,
-    ) -> Result<(HostId, PortGrant), Survey> {
+    ) -> Result<(HostId, PortGrant), Arc<Survey>> {
         match self.among_the_emptiest(seeks, claim, usages) {
             Some(best) => Ok(best),
             None => self.among_all(seeks, claim, usages, room),
@@ -92,7 +92,7 @@ impl Registry {
         claim: &Claim,
         usages: &Usages,
         room: &mut usize,
-    ) -> Result<(HostId, PortGrant), Survey> {
+    ) -> Result<(HostId, PortGrant), Arc<Survey>> {
         let service = seeks.id.service;
         let mut candidates = self.candidates(service, &seeks.profile, self.spread.crowd());
         let limited = usages.reached_on(claim, |host| self.host_name(host));
@@ -123,7 +123,7 @@ impl Registry {
         };
         let survey = self.survey(&seeker, Depth::pending(*room));
         *room = room.saturating_sub(usize::try_from(survey.asked).unwrap_or(usize::MAX));
-        Err(survey)
+        Err(Arc::new(survey))
     }
 
     /// Numbers on this host, if it has them after all.

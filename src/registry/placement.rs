@@ -164,7 +164,7 @@ impl Registry {
         }
         let (host, grant) = match self.choose(&seeks, claim, usages, room) {
             Ok(placed) => placed,
-            Err(survey) => return Some(Arc::new(survey)),
+            Err(survey) => return Some(survey),
         };
         usages.add(claim, host);
         self.waits.held.retain(|(at, _), _| *at != host);

@@ -44,13 +44,15 @@ impl Size {
         self.replicas() / OF_A_SERVICE
     }
 
-    /// Everything is submitted ten seconds after the start. From the second minute on 1 % of the replicas end and are there
+    /// A hundred services a second are submitted from the tenth second on: more at once than may wait for the store are
+    /// refused. From the second minute on 1 % of the replicas end and are there
     /// again in each minute: four of ten by a crash, four because their service is rolled to another profile, two because
     /// it is stopped, deleted or submitted. And of 10,000 hosts one a minute loses its power, for two minutes.
     fn spec(self) -> Spec {
         let begun = Duration::from_secs(10);
-        let submitted = (0..self.services()).map(|no| Planned {
-            at: Monotonic::default() + begun,
+        let after = (0..).map(|no| begun + Duration::from_millis(10) * no);
+        let submitted = (0..self.services()).zip(after).map(|(no, after)| Planned {
+            at: Monotonic::default() + after,
             act: Act::Person(PersonAct::Submit(no)),
         });
         let mut acts: Vec<Planned> = submitted.collect();
