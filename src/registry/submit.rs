@@ -268,6 +268,7 @@ impl Registry {
             roll: None,
             incarnation_floor,
             skipped: Vec::new(),
+            skipped_anew: Vec::new(),
             attached: kept == Kept::ByJobs,
             moving: None,
         };

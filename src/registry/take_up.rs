@@ -139,6 +139,7 @@ impl Registry {
             self.truth.services.note(&id, |service| {
                 service.incarnation_floor = first;
                 service.skip(lowest.unwrap_or(floor), first);
+                service.skip_anew(floor, first);
             });
             for index in next.iter().filter_map(|(_, waits)| *waits) {
                 let becomes = |it: &mut Replica| it.incarnation = Incarnation(first);
