@@ -83,6 +83,14 @@ impl Registry {
         })
     }
 
+    /// What lives on a host by its own report, and has no place there: nothing ends it but a person. Cost: linear in what
+    /// has no place.
+    pub fn unknown_audit(&self, host: &HostName) -> impl Iterator<Item = &ReplicaName> {
+        let id = self.host_names.get(host).copied();
+        let unknown = id.into_iter().flat_map(|id| self.unknown_on(id));
+        unknown.map(|(name, _)| name)
+    }
+
     /// What the disk has on a host, by service and index. Cost: linear in that.
     pub fn placed_audit(&self, host: &HostName) -> impl Iterator<Item = PlacedAudit<'_>> {
         let id = self.host_names.get(host).copied();

@@ -19,6 +19,8 @@ pub(crate) struct Durable {
     replicas: BTreeMap<String, BTreeMap<u32, Replica>>,
     /// Every incarnation that ever was placed on disk.
     placed: BTreeSet<ReplicaName>,
+    /// Incarnations that readers saw ended, by the keys of their services.
+    ended: BTreeSet<(String, u32, Incarnation)>,
 }
 
 /// A service, as far as readers see it exactly so.
@@ -73,8 +75,10 @@ impl Durable {
     /// A controller takes up what is there; nobody may have heard of the last of it.
     pub(crate) fn begin(&mut self, stored: &Stored) {
         let placed = std::mem::take(&mut self.placed);
+        let ended = std::mem::take(&mut self.ended);
         *self = Self {
             placed,
+            ended,
             ..Self::default()
         };
         for table in [tables::SERVICES, tables::REPLICAS] {
@@ -82,6 +86,11 @@ impl Durable {
                 self.put(table, key, Some(value));
             }
         }
+    }
+
+    /// The store is an older one: what ended since lives on in it.
+    pub(crate) fn is_set_back(&mut self) {
+        self.ended.clear();
     }
 
     /// The store took these.
@@ -127,7 +136,7 @@ impl Durable {
     }
 
     /// Readers see exactly this of a service.
-    pub(crate) fn check(&self, seen: &ServiceView) -> Verdict {
+    pub(crate) fn check(&mut self, seen: &ServiceView) -> Verdict {
         let name = &seen.service;
         let Some(key) = self.names.get(name) else {
             return broken(
@@ -174,6 +183,39 @@ impl Durable {
             );
             return broken("durable before visible", text);
         }
+        for replica in &seen.replicas {
+            let incarnation = (key.clone(), replica.replica, replica.incarnation);
+            match replica.job_state.as_str() {
+                "DONE" | "EXIT" => {
+                    self.ended.insert(incarnation);
+                }
+                "RUN" if self.ended.contains(&incarnation) => {
+                    let (index, of) = (replica.replica, replica.incarnation);
+                    let text = format!("{name}/{index} (incarnation {of}) ended, and runs again");
+                    return broken("what ended stays ended", text);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the disk says that this incarnation has a place.
+    pub(crate) fn is_placed(&self, name: &ReplicaName) -> bool {
+        let key = self.names.get(&name.service);
+        let replicas = key.and_then(|key| self.replicas.get(key));
+        let on_disk = replicas.and_then(|all| all.get(&name.index));
+        on_disk.is_some_and(|it| {
+            it.incarnation == name.incarnation && matches!(it.phase, Phase::Placed(_))
+        })
+    }
+
+    /// Its worker heard that its end was taken: the disk does not say that it runs.
+    pub(crate) fn check_end(&self, name: &ReplicaName) -> Verdict {
+        if self.is_placed(name) {
+            let text = format!("the end of {name} was acknowledged; on disk it runs");
+            return broken("durable before acknowledged", text);
+        }
         Ok(())
     }
 
@@ -197,6 +239,7 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use portreeve::registry::Command;
+    use portreeve::supervision::{Final, State};
 
     use super::super::stage::Stage;
     use super::*;
@@ -207,12 +250,12 @@ mod tests {
         let name = stage.submit("web", "replicas = 2\n[ports]\nhttp = \"any\"\n");
         let mut durable = Durable::default();
         durable.begin(stage.stored());
-        let look = |durable: &Durable, stage: &Stage| {
+        let look = |durable: &mut Durable, stage: &Stage| {
             let view = stage.registry.view();
             let found = durable.check(view.services.get(&name).unwrap());
             found.map_err(|it| it.invariant)
         };
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         let placed = stage.placed()[0].name.clone();
         assert_eq!(durable.check_begun(&placed), Ok(()));
         let never = ReplicaName {
@@ -227,19 +270,45 @@ mod tests {
         };
         stage.ask(scale).unwrap();
         // As if the batch were still on its way.
-        assert_eq!(look(&durable, &stage), Err("durable before visible"));
+        assert_eq!(look(&mut durable, &stage), Err("durable before visible"));
         durable.begin(stage.stored());
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         let kill = Command::Kill {
             service: name.clone(),
             index: 1,
         };
         stage.ask(kill).unwrap();
         durable.begin(stage.stored());
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         assert_eq!(
-            look(&Durable::default(), &stage),
+            look(&mut Durable::default(), &stage),
             Err("durable before visible")
         );
+    }
+
+    #[test]
+    fn an_end_that_is_acknowledged_and_not_on_disk_or_does_not_last_is_found() {
+        let mut stage = Stage::new("20000-20009");
+        let name = stage.submit("web", "[ports]\nhttp = \"any\"\n");
+        let placed = stage.placed()[0].name.clone();
+        let mut durable = Durable::default();
+        durable.begin(stage.stored());
+        let running = stage.registry.view();
+        let running = running.services.get(&name).unwrap();
+        let found = durable.check_end(&placed).unwrap_err();
+        assert_eq!(found.invariant, "durable before acknowledged");
+        assert_eq!(durable.check(running), Ok(()));
+        let on_disk = stage.stored().clone();
+        stage.becomes(&placed, 1, State::Final(Final::Stopped));
+        durable.begin(stage.stored());
+        assert_eq!(durable.check_end(&placed), Ok(()));
+        let view = stage.registry.view();
+        assert_eq!(durable.check(view.services.get(&name).unwrap()), Ok(()));
+        // As if the disk had forgotten it.
+        durable.begin(&on_disk);
+        let found = durable.check(running).unwrap_err();
+        assert_eq!(found.invariant, "what ended stays ended");
+        durable.is_set_back();
+        assert_eq!(durable.check(running), Ok(()));
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use portreeve::allocator::HostState;
 use portreeve::endpoints::{Endpoint, EndpointTable};
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
-use portreeve::port_pool::{PortGrant, Want, WantedPort};
+use portreeve::port_pool::{ListedPorts, PortGrant, PortState, Want, WantedPort};
 use portreeve::profile::Profile;
 use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
+use portreeve::supervision::{Final, Report};
 use portreeve::time::Monotonic;
 
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
@@ -21,7 +23,7 @@ use super::super::schedule::Actor;
 use super::super::sight::{Seen as Sighted, Sight, Subject};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
-use super::super::wire::Heard;
+use super::super::wire::{Heard, Who};
 use super::contact::Contacts;
 use super::coverage::{Coverage, Kind};
 use super::durable::{self, Durable};
@@ -54,6 +56,8 @@ pub(crate) struct Checks {
     hosts: Vec<HostWatch>,
     lives: Lives,
     restarts: Restarts,
+    /// Every end that an incarnation told, in that order.
+    ends: BTreeMap<ReplicaName, Vec<Final>>,
     revisions: Revisions,
     followers: [Follower; 2],
     listing: Listing,
@@ -77,6 +81,8 @@ pub(crate) struct Checks {
     healed: Option<Monotonic>,
     /// It had time to settle, and was looked at.
     is_settled: bool,
+    /// The store was set back once: what was acknowledged before may not be in it.
+    is_set_back: bool,
 }
 
 /// What is watched of one host.
@@ -125,6 +131,7 @@ impl Checks {
             by_host,
             lives: Lives::default(),
             restarts: Restarts::default(),
+            ends: BTreeMap::new(),
             revisions: Revisions::default(),
             followers: [Follower::new(1), Follower::new(7)],
             listing: Listing::default(),
@@ -145,6 +152,7 @@ impl Checks {
             batches: 0,
             healed: None,
             is_settled: false,
+            is_set_back: false,
             spec,
         }
     }
@@ -176,6 +184,11 @@ impl Checks {
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
+        for passage in &step.passed {
+            let (from, to) = (words::state(&passage.from), words::state(&passage.to));
+            self.coverage.pass(from, passage.on, to);
+        }
+        self.acknowledged_end(cluster, &step.handed)?;
         self.sights(&step.sights)?;
         self.follow_life(cluster);
         for host in touched(step, self.hosts.len()) {
@@ -215,6 +228,9 @@ impl Checks {
         self.settle(cluster, cluster.now())?;
         if self.is_settled {
             self.settled(cluster)?;
+            if self.silence.is_on() {
+                self.coverage.reach(Kind::Looked, "silences");
+            }
             self.silence
                 .check(self.batches, cluster_revision(cluster))?;
         }
@@ -230,6 +246,22 @@ impl Checks {
             self.coverage.reach_times(Kind::Message, what, times);
         }
         Ok(())
+    }
+
+    /// What a worker heard that its end was taken is on disk.
+    fn acknowledged_end(&mut self, cluster: &Cluster, handed: &Handed) -> Verdict {
+        let Handed::Reply(asker) = handed else {
+            return Ok(());
+        };
+        let Who::Worker(name) = &asker.who else {
+            return Ok(());
+        };
+        if self.is_set_back || !cluster.hosts()[asker.host].end_is_told(name) {
+            return Ok(());
+        }
+        self.coverage
+            .reach(Kind::Looked, "ends that were acknowledged");
+        self.durable.check_end(name)
     }
 
     fn heard(&mut self, at: Monotonic, host: HostNo, heard: &Heard) {
@@ -274,6 +306,8 @@ impl Checks {
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.oracle.is_set_back();
+                self.durable.is_set_back();
+                self.is_set_back = true;
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();
@@ -297,6 +331,7 @@ impl Checks {
                 | HostAct::AgentDiesAfter(_)
         );
         match act {
+            HostAct::DiskFull(true) => self.hosts[host].numbers.forget_ends(),
             HostAct::PowerLoss | HostAct::Shutdown => {
                 let living = self.hosts[host].living.iter().map(|it| it.name.clone());
                 self.restarts.power_lost(living);
@@ -328,6 +363,10 @@ impl Checks {
             match &sight.what {
                 Sighted::Report(report) => {
                     self.coverage.reach(Kind::Report, words::report(report));
+                    self.coverage.reach(Kind::Looked, "reports of machines");
+                    if let Report::Final(end) = report {
+                        self.ended(&name, end);
+                    }
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
                         let rules = &self.spec.services[*no].profile.supervision;
@@ -342,6 +381,30 @@ impl Checks {
             }
         }
         Ok(())
+    }
+
+    /// It tells how it ended.
+    fn ended(&mut self, name: &ReplicaName, end: &Final) {
+        if matches!(end, Final::GaveUp { .. }) && !self.durable.is_placed(name) {
+            self.restarts.excuse(name);
+        }
+        let ends = self.ends.entry(name.clone()).or_default();
+        if ends.last() != Some(end) {
+            ends.push(end.clone());
+        }
+    }
+
+    /// A host is given up: how its replicas ended there, and nobody heard yet, counts for nothing.
+    fn given_up(&mut self, host: &HostName, view: &View) {
+        let gave_up = self.ends.iter().filter(|(name, ends)| {
+            let copy = view.services.get(&name.service);
+            let copy = copy.and_then(|it| it.replicas.of(name.index));
+            let was_there = copy.is_some_and(|it| it.host.as_ref() == Some(host));
+            let by_rule = matches!(ends.last(), Some(Final::GaveUp { .. }));
+            by_rule && was_there && copy.is_some_and(|it| it.incarnation == name.incarnation)
+        });
+        let unheard: Vec<ReplicaName> = gave_up.map(|(name, _)| name.clone()).collect();
+        unheard.iter().for_each(|name| self.restarts.excuse(name));
     }
 
     /// Notices that the controller died, or that another one begins.
@@ -407,11 +470,12 @@ impl Checks {
     }
 
     /// An order that was refused in the step in which it came.
-    fn refused(&self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
+    fn refused(&mut self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
         let is_at_once = matches!(&step.handed, Handed::Act(Act::Person(now)) if now == act);
         let now = self.stands(cluster);
         match (&self.stand, now) {
             (Some(before), Some(now)) if is_at_once => {
+                self.coverage.reach(Kind::Looked, "refusals");
                 refusals::check(&format!("{act:?}"), before, &now)
             }
             _ => Ok(()),
@@ -433,6 +497,8 @@ impl Checks {
     }
 
     fn acknowledged(&mut self, no: ServiceNo, view: &View) -> Verdict {
+        self.coverage
+            .reach(Kind::Looked, "services as acknowledged");
         let name = &self.services[no];
         let seen = view.services.get(name).map(AsRef::as_ref);
         self.oracle.check(no, &name.to_string(), seen)
@@ -480,6 +546,9 @@ impl Checks {
             return Ok(());
         }
         let before = std::mem::replace(&mut watch.living, living);
+        if !watch.living.is_empty() {
+            self.coverage.reach(Kind::Looked, "lives of copies");
+        }
         for life in &watch.living {
             if before.iter().all(|it| it.name != life.name) {
                 self.durable.check_begun(&life.name)?;
@@ -524,6 +593,17 @@ impl Checks {
             watch.rests.forget();
             return Ok(());
         };
+        if !pool.ports.is_empty() {
+            self.coverage
+                .reach(Kind::Looked, "pools with taken numbers");
+        }
+        if !watch.living.is_empty() && pool.state == HostState::Up {
+            self.coverage.reach(Kind::Looked, "numbers of what lives");
+        }
+        let is_resting = |it: &ListedPorts| matches!(it.state, PortState::Cooling { .. });
+        if pool.ports.iter().any(is_resting) {
+            self.coverage.reach(Kind::Looked, "numbers that rest");
+        }
         let who = |by| registry.holder_audit(pool.host, by);
         watch.numbers.check(&numbers::Seen {
             host: name.as_str(),
@@ -615,6 +695,9 @@ impl Checks {
             let numbered = table.read(name, |snapshot| {
                 let service = view.services.get(name).map(AsRef::as_ref);
                 self.listing.check(now, snapshot, service, &grant)?;
+                if snapshot.listed().next().is_some() {
+                    self.coverage.reach(Kind::Looked, "lists with endpoints");
+                }
                 let states = snapshot.entries().map(|(it, _)| words::endpoint(it.state));
                 states.for_each(|state| self.coverage.reach(Kind::Endpoint, state));
                 Ok(Numbered {
@@ -628,6 +711,8 @@ impl Checks {
                 None => self.revisions.removed(name),
             }
         }
+        self.coverage
+            .reach(Kind::Looked, "tables that readers follow");
         for follower in &mut self.followers {
             follower.look(table)?;
         }
@@ -637,10 +722,15 @@ impl Checks {
 
     /// What people read changed.
     fn follow_view(&mut self, view: &View, now: Monotonic) -> Verdict {
+        let mut lost = Vec::new();
         for (name, no) in &self.by_host {
             let host = view.hosts.get(name);
             let state = host.map_or("not known", |it| words::host(&it.state));
             self.coverage.reach(Kind::Host, state);
+            if state == "lost" && !self.contacts.is_lost(*no) {
+                self.coverage.reach(Kind::Looked, "hosts that are given up");
+                lost.push(name.clone());
+            }
             self.contacts
                 .check(*no, name.as_str(), state == "lost", now)?;
             self.listing.host(now, name, state == "lost");
@@ -650,6 +740,9 @@ impl Checks {
                 self.lives.find(*no);
             }
         }
+        if let Some(before) = self.view.clone() {
+            lost.iter().for_each(|host| self.given_up(host, &before));
+        }
         for service in view.services.values() {
             let before = self
                 .view
@@ -658,6 +751,7 @@ impl Checks {
             if before.is_some_and(|before| Arc::ptr_eq(before, service)) {
                 continue;
             }
+            self.coverage.reach(Kind::Looked, "services on disk");
             self.durable.check(service)?;
             for replica in &service.replicas {
                 self.coverage
@@ -692,6 +786,7 @@ impl Checks {
         let is_due = controller
             .next_deadline()
             .is_some_and(|due| due <= cluster.now());
+        self.coverage.reach(Kind::Looked, "everybody who waits");
         if controller.is_up()
             && !is_due
             && let Some((name, host)) = registry.overlooked()
@@ -715,6 +810,7 @@ impl Checks {
         }
         self.settled(cluster)?;
         self.is_settled = true;
+        self.coverage.reach(Kind::Looked, "clusters that settled");
         if wellness::is_at_rest(&self.spec) {
             self.silence
                 .begin(now, self.batches, cluster_revision(cluster));
@@ -727,13 +823,23 @@ impl Checks {
         let (Some(view), Some(table)) = (controller.view(), controller.table()) else {
             return broken("converges", "the controller does not listen");
         };
+        let registry = controller.registry();
         let settled = Settled {
             view,
             table,
             oracle: &self.oracle,
             lives: &self.lives,
-            restarts: &self.restarts,
             services: &self.services,
+            is_newest: &|no, name, newest| {
+                let profile = cluster.hosts()[no].profile_of(name);
+                profile.is_some_and(|it| it.env == newest.env)
+            },
+            ends: &|name| self.ends.get(name).map_or(&[], Vec::as_slice),
+            is_unknown: &|no, name| {
+                let host = &self.spec.hosts[no].name;
+                registry.is_some_and(|it| it.unknown_audit(host).any(|it| it == name))
+            },
+            is_host: &|no, host| self.spec.hosts[no].name == *host,
             is_powered: &|host| {
                 let no = self.by_host.get(host);
                 no.is_some_and(|no| cluster.hosts()[*no].is_up())

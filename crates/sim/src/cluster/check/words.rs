@@ -369,3 +369,21 @@ pub(super) const REFUSALS: &[&str] = &[
     "beyond limit",
     "not stored",
 ];
+
+pub(super) const LOOKS: &[&str] = &[
+    "reports of machines",
+    "ends that were acknowledged",
+    "lives of copies",
+    "pools with taken numbers",
+    "numbers of what lives",
+    "numbers that rest",
+    "lists with endpoints",
+    "tables that readers follow",
+    "services on disk",
+    "services as acknowledged",
+    "hosts that are given up",
+    "everybody who waits",
+    "refusals",
+    "clusters that settled",
+    "silences",
+];

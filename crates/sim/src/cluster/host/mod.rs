@@ -15,6 +15,7 @@ mod agent;
 mod befall;
 mod folder;
 mod observing;
+mod passage;
 mod ports;
 mod power;
 mod probes;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use portreeve::attendance::{self, Contact, Happened, Order, Output, ProbeEnd, ProcessEvent};
 use portreeve::identity::{HostName, Run};
 use portreeve::port::{Port, Protocol};
+use portreeve::profile::Profile;
 use portreeve::residency::household::Answer;
 use portreeve::residency::{Pace, ReplicaName};
 use portreeve::supervision::{Machine, Status};
@@ -48,6 +50,7 @@ use replica::Replica;
 use strangers::Strangers;
 use worker::By;
 
+pub(crate) use passage::{EVENTS, Passage};
 pub(crate) use ports::Bound;
 
 /// Something that leaves a host.
@@ -57,6 +60,8 @@ pub(crate) enum HostOut {
     Ask(Asker, Question),
     /// An onlooker saw this.
     Saw(Sight),
+    /// A worker had a turn.
+    Passed(Passage),
 }
 
 /// A replica by its place among those that ever were on the host.
@@ -306,6 +311,20 @@ impl Host {
                 is_halted: worker.halted.is_some(),
             })
         })
+    }
+
+    /// Whether the worker of this incarnation told its end, and heard that the controller has it.
+    pub(crate) fn end_is_told(&self, name: &ReplicaName) -> bool {
+        let replica = self.names.get(name).and_then(|it| self.replicas.get(it));
+        replica
+            .and_then(|it| it.worker.as_ref())
+            .is_some_and(|it| it.has_told_end())
+    }
+
+    /// The profile that this incarnation was begun with here, or was last told.
+    pub(crate) fn profile_of(&self, name: &ReplicaName) -> Option<&Profile> {
+        let replica = self.replicas.get(self.names.get(name)?)?;
+        Some(&*replica.assigned.as_ref()?.desired.profile)
     }
 
     fn host_name(&self) -> HostName {
