@@ -111,15 +111,19 @@ impl Row {
     }
 }
 
-/// Where the rows of this bench are left, those of the one that needs the whole server, and those of the store's.
+/// Where the rows of this bench are left, those of the one that needs the whole server, those of the store's, and those
+/// of the virtual cluster's.
 pub(crate) const FILE: &str = "bench-rows.json";
 pub(crate) const SERVER_FILE: &str = "bench-server-rows.json";
 pub(crate) const CONTROLLER_FILE: &str = "bench-controller-rows.json";
+pub(crate) const SIM_FILE: &str = "bench-sim-rows.json";
 
 /// Prints what each row was made of, then the rows of these numbers, and leaves what was measured in `file` in the
 /// target folder. Rows that were not measured now are told from the last run that did, of any bench.
 pub(crate) fn print(rows: &[Row], file: &str, numbers: impl IntoIterator<Item = u32>) {
-    let earlier = [FILE, SERVER_FILE, CONTROLLER_FILE].map(kept).concat();
+    let earlier = [FILE, SERVER_FILE, CONTROLLER_FILE, SIM_FILE]
+        .map(kept)
+        .concat();
     leave_rows(file, print_with(rows, &earlier, numbers));
 }
 

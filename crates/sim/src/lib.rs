@@ -36,6 +36,7 @@ mod cluster;
 mod expectation;
 mod outcome;
 mod play;
+pub mod scale;
 mod scenario;
 pub mod swarm;
 mod timeline;

@@ -406,8 +406,5 @@ impl Cluster {
 #[path = "acts_test.rs"]
 mod acts_test;
 #[cfg(test)]
-#[path = "scale_test.rs"]
-mod scale_test;
-#[cfg(test)]
 #[path = "run_test.rs"]
 mod tests;
