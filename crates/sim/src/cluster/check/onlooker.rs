@@ -296,6 +296,9 @@ impl Checks {
                     self.restarts.asked(&self.services[service]);
                     self.oracle.asked(person, service, meaning);
                 }
+                if let Some(service) = self.adopted(act) {
+                    self.oracle.is_adopted(service);
+                }
                 if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
@@ -383,6 +386,14 @@ impl Checks {
         Ok(())
     }
 
+    /// Of which service a copy is to be adopted, if that is ordered.
+    fn adopted(&self, act: &PersonAct) -> Option<ServiceNo> {
+        let PersonAct::Host(_, HostVerb::Adopt { replica }) = act else {
+            return None;
+        };
+        self.by_name.get(&replica.service).copied()
+    }
+
     /// It tells how it ended.
     fn ended(&mut self, name: &ReplicaName, end: &Final) {
         if matches!(end, Final::GaveUp { .. }) && !self.durable.is_placed(name) {
@@ -458,6 +469,9 @@ impl Checks {
                     Outcome::Refused(_) | Outcome::Unreachable => self.contacts.not_declared(*no),
                     Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
                 }
+            }
+            if let Some(service) = self.adopted(act) {
+                self.oracle.is_adopted(service);
             }
             let service = service_of(act);
             if let Some(no) = service
@@ -839,7 +853,10 @@ impl Checks {
                 let host = &self.spec.hosts[no].name;
                 registry.is_some_and(|it| it.unknown_audit(host).any(|it| it == name))
             },
-            is_host: &|no, host| self.spec.hosts[no].name == *host,
+            is_drained: &|no| {
+                let host = view.hosts.get(&self.spec.hosts[no].name);
+                host.is_some_and(|it| it.state == "drained")
+            },
             is_powered: &|host| {
                 let no = self.by_host.get(host);
                 no.is_some_and(|no| cluster.hosts()[*no].is_up())

@@ -28,8 +28,8 @@ pub(crate) struct Settled<'a> {
     pub(crate) ends: &'a dyn Fn(&ReplicaName) -> &'a [Final],
     /// Only its host knows of it: it is not ended by itself.
     pub(crate) is_unknown: &'a dyn Fn(HostNo, &ReplicaName) -> bool,
-    /// Whether the host of this place has this name.
-    pub(crate) is_host: &'a dyn Fn(HostNo, &HostName) -> bool,
+    /// Whether people are told that a host is drained.
+    pub(crate) is_drained: &'a dyn Fn(HostNo) -> bool,
     /// Whether a host has power: one that was shut down in order stays off.
     pub(crate) is_powered: &'a dyn Fn(&HostName) -> bool,
     /// Whether the scripts of a copy let it be ready for good.
@@ -71,13 +71,7 @@ impl Settled<'_> {
             }
             for (no, incarnation) in self.lives.of(service, index) {
                 let name = named(service, index, incarnation);
-                let host = self
-                    .view
-                    .hosts
-                    .values()
-                    .find(|it| (self.is_host)(no, &it.host));
-                let is_drained = host.is_some_and(|it| it.state == "drained");
-                if is_drained && !(self.is_unknown)(no, &name) {
+                if (self.is_drained)(no) && !(self.is_unknown)(no, &name) {
                     let text = format!("{name} lives on host {no}, which is drained");
                     return broken("nothing lives on a drained host", text);
                 }
@@ -287,6 +281,7 @@ mod tests {
         oracle: Oracle,
         lives: Lives,
         is_newest: bool,
+        is_drained: bool,
         is_unknown: bool,
         names: Vec<ServiceName>,
     }
@@ -302,6 +297,7 @@ mod tests {
                 oracle: Oracle::default(),
                 lives: Lives::default(),
                 is_newest: true,
+                is_drained: false,
                 is_unknown: false,
                 names: vec![name],
             };
@@ -332,19 +328,15 @@ mod tests {
         }
 
         fn check(&self) -> Result<(), Box<str>> {
-            self.look(&self.stage.registry.view())
-        }
-
-        fn look(&self, view: &View) -> Result<(), Box<str>> {
             let settled = Settled {
-                view,
+                view: &self.stage.registry.view(),
                 table: &self.stage.table,
                 oracle: &self.oracle,
                 lives: &self.lives,
                 is_newest: &|_, _, _| self.is_newest,
                 ends: &|_| &[],
                 is_unknown: &|_, _| self.is_unknown,
-                is_host: &|_, _| true,
+                is_drained: &|_| self.is_drained,
                 services: &self.names,
                 is_powered: &|_| true,
                 is_well: &|_, _| true,
@@ -415,15 +407,11 @@ mod tests {
     #[test]
     fn what_lives_on_a_drained_host_is_found() {
         let mut world = World::new();
-        let mut view = View::clone(&world.stage.registry.view());
-        for host in view.hosts.values_mut() {
-            Arc::make_mut(host).state = "drained".to_owned();
-        }
-        let found = world.look(&view).unwrap_err();
-        assert!(found.contains("which is drained"), "{found}");
+        world.is_drained = true;
+        world.fails("which is drained");
         // What only the host knows of is ended by nobody.
         world.is_unknown = true;
-        assert_eq!(world.look(&view), Ok(()));
+        assert_eq!(world.check(), Ok(()));
     }
 
     #[test]

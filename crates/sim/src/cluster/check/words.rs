@@ -204,6 +204,7 @@ const fn ended(end: &Final) -> &'static str {
     }
 }
 
+/// What machines tell. That a run left its host is told by who stopped it, in the status.
 pub(super) const REPORTS: &[&str] = &[
     "ready",
     "not ready",
@@ -213,7 +214,6 @@ pub(super) const REPORTS: &[&str] = &[
     "succeeded",
     "failed",
     "stopped",
-    "left",
     "gave up",
     "port conflict",
 ];
@@ -244,7 +244,6 @@ pub(super) const STATES: &[&str] = &[
     "succeeded",
     "failed",
     "stopped",
-    "left",
     "gave up",
     "port conflict",
 ];
