@@ -44,7 +44,7 @@ tsan:
 # what it skips.
 external: loom
 	.ci/install-packages
-	$(MAKE) seeds LASTS=$(or $(LASTS),60s)
+	$(MAKE) seeds LASTS=$(or $(LASTS),60s) STEPS=300000
 	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
 	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
@@ -74,14 +74,15 @@ abi:
 	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
 
 # Plays the shipped scenarios and the examples of the docs, then tries seeds: each is another virtual cluster with a mix of
-# faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute.
+# faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute,
+# with STEPS=300000 for longer where it is slower than that.
 sim:
 	$(CARGO) test -p portreeve-sim --locked
 	$(MAKE) seeds
 
 # SEEDS_BUILD=--release makes ten times as many steps, and is built for minutes.
 seeds:
-	$(CARGO) run --quiet $(SEEDS_BUILD) -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) \
+	$(CARGO) run --quiet $(SEEDS_BUILD) -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) $(if $(STEPS),--steps $(STEPS)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
 
 # Shows that the seeds find faults: each patch of crates/sim/mutations breaks one decision, and is to be found.

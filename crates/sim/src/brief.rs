@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use portreeve::identity::HostName;
+use portreeve::identity::{HostName, ServiceName};
 use portreeve::supervision::{Final, Report};
 use portreeve::time::{Monotonic, Spelled};
 
@@ -46,36 +46,83 @@ pub fn brief(timeline: &[Entry]) -> Vec<Line<'_>> {
                 kinds.entry(kind(entry)).or_default().push(place);
             }
         }
-        let mut told = BTreeMap::new();
-        for places in kinds.into_values() {
-            let is_count = matches!(within[places[0]].what, What::Listed { .. });
-            if is_count {
-                // The newest count is all of them.
-                told.insert(places[places.len() - 1], 0);
+        // By words, of each service.
+        let mut alike = BTreeMap::<_, Vec<Vec<Told>>>::new();
+        for ((_, of_replicas, words), places) in kinds {
+            let told = |place| Told { place, more: 0 };
+            let (words, own) = if let What::Listed { .. } = within[places[0]].what {
+                let last = places[places.len() - 1];
+                // The newest count is all of them, and a gap, however short, is seen by who asks then.
+                let news = dip(within, &places, &listed).into_iter().chain([last]);
+                let news = news.filter(|place| is_news(&within[*place], &mut listed));
+                (within[last].what.to_string(), news.map(told).collect())
             } else if places.len() <= FEW {
-                told.extend(places.into_iter().map(|place| (place, 0)));
+                (words, places.into_iter().map(told).collect())
             } else {
-                told.insert(places[0], places.len() - 1);
+                let (place, more) = (places[0], places.len() - 1);
+                (words, vec![Told { place, more }])
+            };
+            let own: Vec<_> = own;
+            if !own.is_empty() {
+                alike.entry((of_replicas, words)).or_default().push(own);
             }
         }
-        for (place, more) in told {
+        let mut told: Vec<Told> = alike.into_values().flat_map(of_services).collect();
+        told.sort_by_key(|it| it.place);
+        lines.extend(told.into_iter().map(|Told { place, more }| {
             let entry = &within[place];
-            if let What::Listed {
-                listed: now,
-                desired,
-                ..
-            } = entry.what
-            {
-                // The same count again is another list, but no news.
-                let count = (now, desired);
-                if listed.insert(entry.service.as_ref(), count) == Some(count) {
-                    continue;
-                }
-            }
-            lines.push(Line { entry, more });
-        }
+            Line { entry, more }
+        }));
     }
     lines
+}
+
+/// What is told: a place within the second, and how many more it stands for.
+struct Told {
+    place: usize,
+    more: usize,
+}
+
+/// What is told of some services of which the same is said: of many, one line.
+fn of_services(services: Vec<Vec<Told>>) -> Vec<Told> {
+    let is_many = services.len() > FEW;
+    let all = services.into_iter().flatten();
+    if !is_many {
+        return all.collect();
+    }
+    let one = all.reduce(|one, next| Told {
+        place: one.place.min(next.place),
+        more: one.more + 1 + next.more,
+    });
+    one.into_iter().collect()
+}
+
+/// Whether it says another count of its service than was told last. The same count again is another list, but no news.
+fn is_news<'t>(entry: &'t Entry, told: &mut BTreeMap<Option<&'t ServiceName>, (u32, u32)>) -> bool {
+    let What::Listed {
+        listed, desired, ..
+    } = entry.what
+    else {
+        return true;
+    };
+    let count = (listed, desired);
+    told.insert(entry.service.as_ref(), count) != Some(count)
+}
+
+/// Of the counts of a service within one second, the first lowest, if fewer were listed then than before and after.
+fn dip<'t>(
+    within: &'t [Entry],
+    places: &[usize],
+    before: &BTreeMap<Option<&'t ServiceName>, (u32, u32)>,
+) -> Option<usize> {
+    let count = |place: usize| match within[place].what {
+        What::Listed { listed, .. } => listed,
+        _ => 0,
+    };
+    let (first, last) = (*places.first()?, *places.last()?);
+    let (before, _) = *before.get(&within[first].service.as_ref())?;
+    let lowest = places.iter().copied().min_by_key(|place| count(*place))?;
+    (count(lowest) < before.min(count(last))).then_some(lowest)
 }
 
 /// What mattered of a run, and where everything stands at the end: what `portreeve sim FILE` prints.
@@ -204,4 +251,72 @@ fn kind(entry: &Entry) -> (Option<&str>, bool, String) {
         _ => first.to_owned(),
     };
     (entry.shown.as_deref(), entry.replica.is_some(), words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(ms: u64, listed: u32) -> Entry {
+        of("web", ms, listed)
+    }
+
+    fn of(service: &str, ms: u64, listed: u32) -> Entry {
+        Entry {
+            at: Monotonic::from_millis(ms),
+            service: Some(format!("{service}.me").parse().unwrap()),
+            shown: Some(service.into()),
+            replica: None,
+            incarnation: None,
+            run: None,
+            host: None,
+            what: What::Listed {
+                revision: ms,
+                listed,
+                desired: 3,
+            },
+        }
+    }
+
+    #[test]
+    fn of_many_counts_within_a_second_the_last_is_told_and_a_gap_before_it() {
+        let timeline = [
+            // It only grows: no gap.
+            listed(100, 0),
+            listed(200, 1),
+            listed(300, 3),
+            // It ends as it began, and was none between.
+            listed(1100, 0),
+            listed(1200, 1),
+            listed(1300, 3),
+            // It only falls.
+            listed(2100, 2),
+            listed(2200, 1),
+        ];
+        let told = brief(&timeline).into_iter();
+        let told: Vec<_> = told.map(|line| line.entry.at.as_millis()).collect();
+        assert_eq!(told, [300, 1100, 1300, 2200]);
+    }
+
+    #[test]
+    fn of_many_services_of_which_the_same_is_said_one_line_is_told() {
+        let timeline = [
+            of("a", 100, 3),
+            of("b", 110, 3),
+            of("c", 120, 3),
+            of("d", 130, 2),
+            of("a", 1100, 2),
+            of("b", 1110, 2),
+            of("c", 1120, 2),
+            of("d", 1130, 2),
+            of("e", 1140, 2),
+            of("f", 1150, 1),
+        ];
+        let told = brief(&timeline).into_iter();
+        let told: Vec<_> = told.map(|it| (it.entry.at.as_millis(), it.more)).collect();
+        let few = [(100, 0), (110, 0), (120, 0), (130, 0)];
+        // That of `d` is no news.
+        assert_eq!(told[..4], few);
+        assert_eq!(told[4..], [(1100, 3), (1150, 0)]);
+    }
 }

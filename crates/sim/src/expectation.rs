@@ -51,6 +51,11 @@ impl Expectation {
             let (time, words) = rest.split_once(' ').ok_or_else(refuse)?;
             at = Some(times(time)?);
             rest = words.trim_start();
+        } else if let Some((first, _)) = rest.split_once(' ')
+            && times(first).is_ok()
+        {
+            // It would be taken for a word, and nothing ever begins with it.
+            return Err(format!("{text:?} has a time, and never is at all times"));
         }
         let mut who = None;
         if let Some(after) = rest.strip_prefix('@') {
@@ -83,6 +88,15 @@ impl Expectation {
         }
     }
 
+    /// What stands before the first space, where somebody may be named who lacks the `@`.
+    pub(crate) fn first_of_several(&self) -> Option<&str> {
+        let nobody = self.who.is_none();
+        nobody
+            .then(|| self.words.split_once(' '))
+            .flatten()
+            .map(|(first, _)| first)
+    }
+
     fn is_met_by(&self, entry: &Entry) -> bool {
         let in_time = self
             .at
@@ -110,7 +124,7 @@ impl Expectation {
         self.at.map_or_else(Monotonic::default, |(from, _)| from)
     }
 
-    /// What begins with the same word and came nearest in time, else anything at that time.
+    /// What begins with the same word and came nearest in time, else anything at that time where it is one instant.
     fn nearest_of_its_kind<'a>(&self, seen: &'a [Entry]) -> Option<&'a Entry> {
         let at = self.begins();
         let distance = |entry: &&Entry| entry.at.since(at).max(at.since(entry.at));
@@ -119,7 +133,8 @@ impl Expectation {
         let kind = own
             .clone()
             .filter(|entry| entry.what.to_string().split(' ').next() == word);
-        let same_time = || own.clone().find(|entry| entry.at == at);
+        let is_instant = self.at.is_some_and(|(from, to)| from == to);
+        let same_time = || own.clone().find(|entry| is_instant && entry.at == at);
         kind.min_by_key(distance).or_else(same_time)
     }
 }
@@ -297,12 +312,23 @@ mod tests {
             said(&["3s READ"], &[], false),
             ["expected: 3s READ\n nothing like it was seen"]
         );
+        // What else happens as a long time begins says nothing about it.
+        assert_eq!(
+            said(&["1s STUCK", "1s..1h STUCK"], &[], false),
+            [
+                "expected: 1s STUCK\n instead: 1.000 @0 READY",
+                "expected: 1s..1h STUCK\n nothing like it was seen"
+            ]
+        );
     }
 
     #[test]
-    fn a_line_without_words_is_refused() {
+    fn a_line_that_nothing_can_meet_is_refused() {
         for text in ["", "5s", "5s @1", "5 READY", "5s @ READY", "6s..5s READY"] {
             assert!(Expectation::parse(text, true).is_err(), "{text:?}");
+        }
+        for text in ["5s READY", "1s..5s @1 READY"] {
+            assert!(Expectation::parse(text, false).is_err(), "{text:?}");
         }
     }
 }

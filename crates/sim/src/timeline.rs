@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use portreeve::identity::{HostName, Incarnation, Run, ServiceName};
-use portreeve::supervision::{ExitStatus, Report};
 use portreeve::time::Monotonic;
 use serde::Serialize;
 
-use crate::cluster::sight::{Seen, Sight, Subject};
+use crate::cluster::sight::{Sight, Subject};
 use crate::cluster::spec::{ServiceSpec, Spec};
+
+pub use crate::cluster::sight::What;
 
 /// One thing that was seen of a replica, a service, a host or the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,60 +40,6 @@ pub struct Entry {
     /// What it was. In JSON its words stand beside it.
     #[serde(flatten, serialize_with = "with_words")]
     pub what: What,
-}
-
-/// What can be seen. Reports are said in capital letters, everything else in small ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum What {
-    /// The machine told something.
-    Report(Report),
-    /// The process of a run exists.
-    Spawned,
-    /// The stop signal was sent.
-    Term,
-    /// The group was killed.
-    Kill,
-    /// The main process ended.
-    Exited(ExitStatus),
-    /// A user's order, and what became of it.
-    User(String),
-    /// Something happened to the worker.
-    Worker(&'static str),
-    /// Something happened to the agent.
-    Agent(&'static str),
-    /// Something befell the host or the controller, or was decided about it.
-    Befell(String),
-    /// A replica was placed, with its numbers, or is waiting, with the reason.
-    Place(String),
-    /// What clients see of a service changed.
-    Listed {
-        /// Of which number.
-        revision: u64,
-        /// How many replicas are listed.
-        listed: u32,
-        /// Of how many that there shall be.
-        desired: u32,
-    },
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Report(report) => report.fmt(f),
-            Self::Spawned => f.write_str("spawned"),
-            Self::Term => f.write_str("term"),
-            Self::Kill => f.write_str("kill"),
-            Self::Exited(status) => write!(f, "exited: {status}"),
-            Self::User(act) => write!(f, "user: {act}"),
-            Self::Worker(what) => write!(f, "worker {what}"),
-            Self::Agent(what) => write!(f, "agent {what}"),
-            Self::Befell(words) | Self::Place(words) => f.write_str(words),
-            Self::Listed {
-                listed, desired, ..
-            } => write!(f, "listed {listed} of {desired}"),
-        }
-    }
 }
 
 /// One line of a timeline: seconds, who, run, words.
@@ -179,7 +126,7 @@ impl Names {
             incarnation: None,
             run: None,
             host: None,
-            what: What::of(&sight.what),
+            what: sight.what.clone(),
         };
         match &sight.of {
             Subject::Replica {
@@ -206,32 +153,6 @@ impl Names {
     fn shown(&self, name: &ServiceName) -> Arc<str> {
         let known = self.services.get(name).cloned();
         known.unwrap_or_else(|| name.to_string().into())
-    }
-}
-
-impl What {
-    fn of(seen: &Seen) -> Self {
-        match seen {
-            Seen::Report(report) => Self::Report(report.clone()),
-            Seen::Spawned => Self::Spawned,
-            Seen::Term => Self::Term,
-            Seen::Kill => Self::Kill,
-            Seen::Exited(status) => Self::Exited(*status),
-            Seen::Person(words) => Self::User(words.clone()),
-            Seen::Worker(what) => Self::Worker(what),
-            Seen::Agent(what) => Self::Agent(what),
-            Seen::Befell(words) => Self::Befell(words.clone()),
-            Seen::Place(words) => Self::Place(words.clone()),
-            Seen::Listed {
-                revision,
-                listed,
-                desired,
-            } => Self::Listed {
-                revision: *revision,
-                listed: *listed,
-                desired: *desired,
-            },
-        }
     }
 }
 

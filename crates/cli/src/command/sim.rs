@@ -16,7 +16,7 @@ use portreeve_sim::{Entry, MAX_SCENARIO, Outcome, Played, Progress, Scenario, ac
 use serde::Serialize;
 
 use crate::command::on_all_cores;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::output::{Format, print};
 use crate::places::{self, Places};
 
@@ -79,6 +79,7 @@ impl Sim {
             let place = serve::Place { run_dir, listen };
             return on_all_cores(serve::serve(&scenario, place));
         }
+        self.are_there(&name, &scenario)?;
         let mut told = Told::new();
         let played = play_with(&scenario, |progress| told.tell(progress));
         told.end();
@@ -86,6 +87,21 @@ impl Sim {
         self.keep_what_is_asked_for(&mut played);
         self.print(&played)?;
         verdict(&name, &played)
+    }
+
+    /// Refuses names that the scenario does not have: an empty answer would look like a quiet run.
+    fn are_there(&self, file: &str, scenario: &Scenario) -> Result<(), Failure> {
+        let absent = |what: &str, name: &str| {
+            let text = format!("{file} has no {what} {name}");
+            Failure::new(Code::NoSuchService, text)
+        };
+        if let Some(name) = self.service.iter().find(|it| !scenario.has_service(it)) {
+            return Err(absent("service", name));
+        }
+        match self.host.iter().find(|it| !scenario.has_host(it)) {
+            Some(name) => Err(absent("host", name)),
+            None => Ok(()),
+        }
     }
 
     fn keep_what_is_asked_for(&self, played: &mut Played) {

@@ -101,6 +101,11 @@ fn a_scenario_that_does_not_see_what_it_expects_says_so() {
     assert_eq!(first["what"], "spawned");
     let refused = world.run(&["sim", "no-such-file.toml"]);
     assert_eq!(refused.code, Some(1));
+    for (option, name) in [("--service", "wbe"), ("--host", "n9")] {
+        let absent = world.run(&["sim", &right, option, name]);
+        assert_eq!(absent.code, Some(4), "{absent:?}");
+        assert_eq!(absent.stdout, "");
+    }
 }
 
 #[test]

@@ -57,6 +57,23 @@ pub(crate) enum PersonAct {
     Host(HostNo, HostVerb),
 }
 
+impl PersonAct {
+    /// The service that it is about; `None`: it is about a host.
+    pub(crate) const fn service(&self) -> Option<ServiceNo> {
+        match self {
+            Self::Submit(no)
+            | Self::Replace(no, _)
+            | Self::Scale(no, _)
+            | Self::Start(no)
+            | Self::Stop(no)
+            | Self::Restart(no, _)
+            | Self::Kill(no, _)
+            | Self::Delete(no) => Some(*no),
+            Self::Host(..) => None,
+        }
+    }
+}
+
 /// Something that befalls a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostAct {

@@ -60,12 +60,6 @@ impl Chance {
         usize::try_from(place).expect("a number below a usize is one")
     }
 
-    /// One of them; `None`: there is none.
-    pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
-        let place = self.place(among.len());
-        among.get(place)
-    }
-
     /// Whether it happens that does so in `parts` of [`Chance::WHOLE`] cases. Draws nothing where that is certain.
     pub(crate) fn hits(&mut self, parts: u32) -> bool {
         match parts {
@@ -118,7 +112,6 @@ mod tests {
             (0..100).map(|_| whole_ms(chance.span(&span))).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [3, 4, 5]);
         assert_eq!(chance.below(0), 0);
-        assert!(chance.pick::<u8>(&[]).is_none());
         assert!(!chance.hits(0));
         assert!(chance.hits(Chance::WHOLE));
         let hits = (0..10_000).filter(|_| chance.hits(250_000)).count();

@@ -17,7 +17,7 @@ use portreeve::time::{Monotonic, Now, WallClock};
 use super::act::ControllerAct;
 use super::chance::Chance;
 use super::desks::Desks;
-use super::sight::{Seen, Sight, Subject};
+use super::sight::{Sight, Subject, What};
 use super::spec::{DiskSpec, Spec};
 use super::store::{Ended, VirtualStore};
 use super::telling::Telling;
@@ -115,11 +115,6 @@ impl ControllerNode {
         self.process
             .as_ref()
             .map(|process| process.rounds.registry())
-    }
-
-    /// The same, for questions that take a mutable one and change nothing.
-    pub(crate) fn rounds(&mut self) -> Option<&mut Rounds<PersonNo, Asker>> {
-        self.process.as_mut().map(|process| &mut process.rounds)
     }
 
     /// What readers see; `None`: it is down, or does not listen yet.
@@ -553,6 +548,6 @@ fn saw(now: Now, what: &str, out: &mut Vec<ControllerOut>) {
     out.push(ControllerOut::Saw(Sight {
         at: now.mono,
         of: Subject::Controller,
-        what: Seen::Befell(what.to_owned()),
+        what: What::Befell(what.to_owned()),
     }));
 }

@@ -20,7 +20,7 @@ use super::host::{Host, HostOut};
 use super::network::CutOff;
 use super::people::People;
 use super::schedule::{Actor, Schedule};
-use super::sight::Seen;
+use super::sight::What;
 use super::spec::Spec;
 use super::wire::{Asker, Question, Reply};
 use super::workload::{Looked, Working};
@@ -192,7 +192,7 @@ impl Fleet {
         let at = self.since_the_beginning(now).mono;
         let (_, sight) = self.people.answer(at, person, outcome)?;
         match sight.what {
-            Seen::Person(words) => Some(format!("{}: {words}", sight.of)),
+            What::User(words) => Some(format!("{}: {words}", sight.of)),
             _ => None,
         }
     }

@@ -99,17 +99,8 @@ impl Network {
         self.cut_off[host] = directions;
     }
 
-    pub(crate) fn is_cut_off(&self, host: HostNo) -> CutOff {
-        self.cut_off[host]
-    }
-
     pub(crate) fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// How many messages are on their way.
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way.len()
     }
 
     /// Takes a message on its way, or loses it.
@@ -275,7 +266,6 @@ mod tests {
         assert_eq!(arrived(&mut network), [(6, 2), (6, 3)]);
         assert_eq!(network.counts().cut_off, 2);
         network.heal();
-        assert_eq!(network.is_cut_off(0), CutOff::default());
         network.send(now, question(0, 5));
         assert_eq!(arrived(&mut network), [(6, 5)], "as slow as before");
     }

@@ -11,7 +11,7 @@ use portreeve::time::Monotonic;
 
 use super::act::{PersonAct, ServiceNo};
 use super::controller::{Outcome, PersonNo};
-use super::sight::{Seen, Sight, Subject};
+use super::sight::{Sight, Subject, What};
 use super::spec::{ServiceSpec, Spec};
 
 /// All people and what they wait for.
@@ -44,16 +44,6 @@ impl People {
     /// The name of a service of the spec.
     pub(crate) fn service(&self, no: ServiceNo) -> &ServiceName {
         &self.services[no]
-    }
-
-    /// The place in the spec of a service.
-    pub(crate) fn service_no(&self, name: &ServiceName) -> Option<ServiceNo> {
-        self.services.iter().position(|one| one == name)
-    }
-
-    /// Orders that nobody answered yet.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (PersonNo, &PersonAct)> {
-        self.waiting.iter().map(|(person, act)| (*person, act))
     }
 
     /// Somebody begins to wait for what becomes of `act`: who that is, as whom, and what the controller is told.
@@ -110,21 +100,16 @@ impl People {
         outcome: Outcome,
     ) -> Option<(Answered, Sight)> {
         let act = self.waiting.remove(&person)?;
-        let of = match act {
-            PersonAct::Host(no, _) => Subject::Host(no),
-            PersonAct::Submit(no)
-            | PersonAct::Replace(no, _)
-            | PersonAct::Scale(no, _)
-            | PersonAct::Start(no)
-            | PersonAct::Stop(no)
-            | PersonAct::Restart(no, _)
-            | PersonAct::Kill(no, _)
-            | PersonAct::Delete(no) => Subject::Service(self.services[no].clone()),
+        let of = match &act {
+            PersonAct::Host(no, _) => Subject::Host(*no),
+            act => act.service().map_or(Subject::Controller, |no| {
+                Subject::Service(self.services[no].clone())
+            }),
         };
         let sight = Sight {
             at,
             of,
-            what: Seen::Person(format!("{}: {}", Words(&act), Became(&outcome))),
+            what: What::User(format!("{}: {}", Words(&act), Became(&outcome))),
         };
         let answered = Answered {
             person,

@@ -233,15 +233,11 @@ impl Cluster {
         &self.controller
     }
 
-    /// For questions that take a mutable one and change nothing.
-    pub(crate) const fn controller_mut(&mut self) -> &mut ControllerNode {
-        &mut self.controller
-    }
-
     pub(crate) const fn network(&self) -> &Network {
         &self.network
     }
 
+    #[cfg(test)]
     pub(crate) const fn people(&self) -> &People {
         &self.people
     }

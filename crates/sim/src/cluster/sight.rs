@@ -5,6 +5,7 @@ use std::fmt;
 use portreeve::identity::{Incarnation, Run, ServiceName};
 use portreeve::supervision::{ExitStatus, Report};
 use portreeve::time::Monotonic;
+use serde::Serialize;
 
 use super::act::HostNo;
 
@@ -13,7 +14,7 @@ use super::act::HostNo;
 pub(crate) struct Sight {
     pub(crate) at: Monotonic,
     pub(crate) of: Subject,
-    pub(crate) what: Seen,
+    pub(crate) what: What,
 }
 
 /// Of whom it is seen.
@@ -31,10 +32,11 @@ pub(crate) enum Subject {
     Controller,
 }
 
-/// What is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// The machine of a replica told something.
+/// What can be seen. Reports are said in capital letters, everything else in small ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The machine told something.
     Report(Report),
     /// The process of a run exists.
     Spawned,
@@ -44,8 +46,8 @@ pub(crate) enum Seen {
     Kill,
     /// The main process ended.
     Exited(ExitStatus),
-    /// A person's order, and what became of it.
-    Person(String),
+    /// A user's order, and what became of it.
+    User(String),
     /// Something happened to the worker.
     Worker(&'static str),
     /// Something happened to the agent.
@@ -54,10 +56,13 @@ pub(crate) enum Seen {
     Befell(String),
     /// A replica was placed, with its numbers, or is waiting, with the reason.
     Place(String),
-    /// The listed endpoints of a service changed: the revision, and how many are listed of how many wanted.
+    /// What clients see of a service changed.
     Listed {
+        /// Of which number.
         revision: u64,
+        /// How many replicas are listed.
         listed: u32,
+        /// Of how many that there shall be.
         desired: u32,
     },
 }
@@ -65,7 +70,11 @@ pub(crate) enum Seen {
 /// One line of a trace, without its time.
 impl fmt::Display for Sight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.of, self.what)
+        write!(f, "{}: {}", self.of, self.what)?;
+        match self.what {
+            What::Listed { revision, .. } => write!(f, " at revision {revision}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -86,7 +95,7 @@ impl fmt::Display for Subject {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Report(report) => report.fmt(f),
@@ -94,15 +103,13 @@ impl fmt::Display for Seen {
             Self::Term => f.write_str("term"),
             Self::Kill => f.write_str("kill"),
             Self::Exited(status) => write!(f, "exited: {status}"),
-            Self::Person(words) => write!(f, "person: {words}"),
+            Self::User(act) => write!(f, "user: {act}"),
             Self::Worker(what) => write!(f, "worker {what}"),
             Self::Agent(what) => write!(f, "agent {what}"),
             Self::Befell(words) | Self::Place(words) => f.write_str(words),
             Self::Listed {
-                revision,
-                listed,
-                desired,
-            } => write!(f, "listed {listed} of {desired} at revision {revision}"),
+                listed, desired, ..
+            } => write!(f, "listed {listed} of {desired}"),
         }
     }
 }

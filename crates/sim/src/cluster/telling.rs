@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::act::HostNo;
 use super::controller::ControllerOut;
-use super::sight::{Seen, Sight, Subject};
+use super::sight::{Sight, Subject, What};
 use super::spec::Spec;
 
 /// Who is who in what is written.
@@ -105,9 +105,9 @@ impl Telling {
                 format!("{}: {}", event.kind, event.text)
             };
             let what = if event.kind == "placed" {
-                Seen::Place(text)
+                What::Place(text)
             } else {
-                Seen::Befell(text)
+                What::Befell(text)
             };
             out.push(ControllerOut::Saw(Sight {
                 at: now.mono,
@@ -134,7 +134,7 @@ impl Telling {
         out.push(ControllerOut::Saw(Sight {
             at: now.mono,
             of: Subject::Service(service),
-            what: Seen::Listed {
+            what: What::Listed {
                 revision,
                 listed,
                 desired,

@@ -61,6 +61,8 @@ impl Trace {
         }
     }
 
+    /// The number that stands for all of it.
+    #[cfg(test)]
     pub(crate) const fn digest(&self) -> u64 {
         self.digest.value()
     }

@@ -21,6 +21,7 @@ use portreeve::profile::ProfileErrors;
 use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome};
 use portreeve::time::Monotonic;
 
+use crate::cluster::people::service_name;
 use crate::cluster::spec::Spec;
 use crate::expectation::Expectations;
 
@@ -65,6 +66,20 @@ impl Scenario {
     pub fn with_seed(mut self, seed: u64) -> Self {
         Arc::make_mut(&mut self.spec).seed = seed;
         self
+    }
+
+    /// Whether it has a service of this name, with or without its namespace.
+    #[must_use]
+    pub fn has_service(&self, name: &str) -> bool {
+        let mut names = self.spec.services.iter().map(service_name);
+        names.any(|it| it.label().as_str() == name || it.to_string() == name)
+    }
+
+    /// Whether it has a host of this name.
+    #[must_use]
+    pub fn has_host(&self, name: &str) -> bool {
+        let mut hosts = self.spec.hosts.iter();
+        hosts.any(|it| it.name.as_str() == name)
     }
 }
 

@@ -169,9 +169,13 @@ impl Names {
 
     /// Whether somebody is called so: `web`, `web.alice`, `n1`, `controller`, or one of these with `/0` behind.
     pub(super) fn knows(&self, who: &str) -> bool {
+        self.incomplete || self.has(who)
+    }
+
+    /// The same, where nothing is granted to names that may be missing.
+    pub(super) fn has(&self, who: &str) -> bool {
         let service = who.split_once('/').map_or(who, |(service, _)| service);
-        self.incomplete
-            || who == "controller"
+        who == "controller"
             || self.services.contains_key(service)
             || who
                 .parse::<HostName>()

@@ -279,7 +279,14 @@ fn lines(
                     let problem = format!("{who:?} is no service, replica or host here");
                     root.note(span.start, key, problem);
                 }
-                None => read.push(one),
+                None => {
+                    let lacking = one.first_of_several();
+                    if let Some(who) = lacking.filter(|who| names.has(who)) {
+                        let problem = format!("{text:?} never is; write @{who} for of whom it is");
+                        root.note(span.start, key, problem);
+                    }
+                    read.push(one);
+                }
             },
             Err(problem) => root.note(span.start, key, problem),
         }

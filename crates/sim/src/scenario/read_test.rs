@@ -284,6 +284,10 @@ fn every_mistake_of_a_cluster_is_told_with_its_place() {
         ("act = \"explode\"", "at.act: \"explode\" is not known"),
         ("act = \"boot\"", "at.host: missing"),
         (
+            "act = \"kil-worker\"",
+            "at.act: \"kil-worker\" is not known; did you mean \"kill-worker\"?",
+        ),
+        (
             "act = \"boot\"\nhost = \"n9\"",
             "at.host: n9 is no host here",
         ),
@@ -325,6 +329,16 @@ fn every_mistake_of_a_cluster_is_told_with_its_place() {
         twice[0].contains("host.name: n2 is there twice"),
         "{twice:?}"
     );
+    // Without the @ it would be taken for words, and `never` met by everything.
+    let lines = "expect = [\"1m web/0 READY\"]\nnever = [\"controller killed\", \"1m READY\"]\n";
+    let lacking = told(&format!("{lines}{BEGIN}")).join("\n");
+    for says in [
+        "expect: \"1m web/0 READY\" never is; write @web/0 for of whom it is",
+        "never: \"controller killed\" never is; write @controller",
+        "never: \"1m READY\" has a time",
+    ] {
+        assert!(lacking.contains(says), "{lacking}");
+    }
     let unknown = told(&format!("expect = [\"1m @wbe/0 READY\"]\n{BEGIN}"));
     assert!(
         unknown[0].contains("\"wbe/0\" is no service, replica or host here"),

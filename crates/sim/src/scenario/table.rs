@@ -202,7 +202,16 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
-        let text = self.text(key)?;
+        self.span_of(key, self.text(key)?, "")
+    }
+
+    /// The span that `text`, which stands at `key`, says; `hint`: what else is allowed there.
+    pub(super) fn span_of(
+        &self,
+        key: &'static str,
+        text: &str,
+        hint: &'static str,
+    ) -> Option<Duration> {
         match parse_duration(text) {
             Ok(span) if span <= LONGEST => Some(span),
             Ok(_) => {
@@ -214,7 +223,7 @@ impl<'a, 't> Table<'a, 't> {
                 None
             }
             Err(cause) => {
-                self.wrong(key, cause, "");
+                self.wrong(key, cause, hint);
                 None
             }
         }
@@ -225,8 +234,14 @@ impl<'a, 't> Table<'a, 't> {
         let text = self.text(key)?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
-            let all: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-            let allowed = format!("write {}", all.join(" or "));
+            let known = words.iter().map(|(word, _)| *word);
+            let allowed = match nearest(text, known.clone()) {
+                Some(word) => format!("did you mean {word:?}?"),
+                None => {
+                    let all: Vec<_> = known.map(|word| format!("{word:?}")).collect();
+                    format!("write {}", all.join(" or "))
+                }
+            };
             self.wrong(key, format!("{text:?} is not known"), &allowed);
         }
         found.map(|(_, meaning)| *meaning)
@@ -327,14 +342,8 @@ impl<'a, 't> Table<'a, 't> {
             if asked.iter().any(|known| known == name) {
                 continue;
             }
-            let nearest = asked
-                .iter()
-                .filter(|_| name.len() <= LONGEST_NAME)
-                .map(|known| (strsim::damerau_levenshtein(known, name), *known))
-                .filter(|(distance, _)| *distance <= 3)
-                .min();
-            let allowed = match nearest {
-                Some((_, known)) => format!("did you mean {known}?"),
+            let allowed = match nearest(name, asked.iter().copied()) {
+                Some(known) => format!("did you mean {known}?"),
                 None => format!("known here: {}", asked.join(", ")),
             };
             let field = join(&self.path, name);
@@ -365,6 +374,16 @@ impl<'a, 't> Table<'a, 't> {
     fn field(&self, key: &str) -> String {
         join(&self.path, key)
     }
+}
+
+/// The word that was probably meant.
+fn nearest<'w>(text: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    if text.len() > LONGEST_NAME {
+        return None;
+    }
+    let near = known.map(|word| (strsim::damerau_levenshtein(word, text), word));
+    let near = near.filter(|(distance, word)| *distance <= 3 && *distance < word.len());
+    near.min().map(|(_, word)| word)
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -90,21 +90,8 @@ impl<'a> Table<'a, '_> {
             Some(rest) => (-1, rest),
             None => (1, text),
         };
-        match parse_duration(rest) {
-            Ok(span) if span <= LONGEST => i64::try_from(span.as_millis()).ok().map(|ms| sign * ms),
-            Ok(_) => {
-                self.wrong(
-                    key,
-                    format!("{text:?} is too long"),
-                    "write at most \"366d\"",
-                );
-                None
-            }
-            Err(cause) => {
-                self.wrong(key, cause, "a minus in front is allowed here");
-                None
-            }
-        }
+        let span = self.span_of(key, rest, "a minus in front is allowed here")?;
+        i64::try_from(span.as_millis()).ok().map(|ms| sign * ms)
     }
 
     /// Labels of a host: `{ rack = "a" }`.

@@ -60,9 +60,10 @@ fn hunt(wish: &Wish) -> Found {
     let next = AtomicU64::new(0);
     let found = Mutex::new(Found::default());
     let is_over = || {
-        let late = wish.lasts.is_some_and(|span| began.elapsed() >= span);
-        let enough = lock(&found).broken.len() >= wish.most_broken;
-        late || enough
+        let is_late = wish.lasts.is_some_and(|span| began.elapsed() >= span);
+        let found = lock(&found);
+        let is_late = is_late && found.steps >= wish.least_steps;
+        is_late || found.broken.len() >= wish.most_broken
     };
     std::thread::scope(|threads| {
         for _ in 0..wish.jobs {

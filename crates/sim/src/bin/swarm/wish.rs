@@ -14,6 +14,8 @@ pub(crate) struct Wish {
     pub(crate) seeds: u64,
     /// None is begun after so long.
     pub(crate) lasts: Option<Duration>,
+    /// But on a slow machine as many more as make so many steps.
+    pub(crate) least_steps: u64,
     /// How many beside each other.
     pub(crate) jobs: usize,
     /// None is begun after so many broke a promise.
@@ -25,10 +27,11 @@ pub(crate) struct Wish {
 }
 
 pub(crate) const USAGE: &str = "\
-swarm [--seeds N] [--from SEED] [--for TIME] [--jobs N] [--most-broken N] [--shorten STEPS] [--trace]
+swarm [--seeds N] [--from SEED] [--for TIME] [--steps N] [--jobs N] [--most-broken N] [--shorten STEPS] [--trace]
   --seeds N        so many seeds; by default 100, with --for as many as there is time for
   --from SEED      the first seed; by default 0, with --for one that the clock gives
   --for TIME       begin none after this time, such as 60s
+  --steps N        but go on until there were so many steps, however slow the machine is
   --jobs N         so many beside each other; by default one for each processor
   --most-broken N  begin none after so many broke a promise: more would be the same ones mostly; by default 3
   --shorten STEPS  steps of looking for a shorter run that breaks the same promise; by default 3000000
@@ -42,6 +45,7 @@ impl Wish {
     ) -> Result<Self, String> {
         let (mut from, mut seeds, mut lasts, mut jobs) = (None, None, None, None);
         let (mut most_broken, mut most_steps, mut trace) = (3, 3_000_000, false);
+        let mut least_steps = 0;
         while let Some(flag) = args.next() {
             let mut value = || {
                 args.next()
@@ -51,6 +55,7 @@ impl Wish {
                 "--from" => from = Some(number(&flag, &value()?)?),
                 "--seeds" => seeds = Some(number(&flag, &value()?)?),
                 "--jobs" => jobs = Some(number(&flag, &value()?)?),
+                "--steps" => least_steps = number(&flag, &value()?)?,
                 "--most-broken" => most_broken = number(&flag, &value()?)?,
                 "--shorten" => most_steps = number(&flag, &value()?)?,
                 "--for" => {
@@ -67,6 +72,7 @@ impl Wish {
             from: from.unwrap_or_else(|| if lasts.is_some() { fresh() } else { 0 }),
             seeds: seeds.unwrap_or(if lasts.is_some() { u64::MAX } else { 100 }),
             lasts,
+            least_steps,
             jobs: jobs.unwrap_or(processors).clamp(1, 256),
             most_broken: usize::try_from(most_broken).unwrap_or(usize::MAX),
             most_steps,

@@ -43,15 +43,6 @@ impl Listing {
         *self = Self::default();
     }
 
-    /// It stood still until now: nothing was due meanwhile.
-    pub(crate) fn stood_still(&mut self, now: Monotonic) {
-        let all = std::mem::take(&mut self.withdrawn);
-        let later = all
-            .into_iter()
-            .map(|(due, name)| (due.max(now + SHOWN_WITHIN), name));
-        self.withdrawn = later.collect();
-    }
-
     /// How readers see a host now.
     pub(crate) fn host(&mut self, now: Monotonic, host: &HostName, is_lost: bool) {
         if !is_lost {

@@ -8,7 +8,7 @@ use portreeve::endpoints::{Endpoint, EndpointTable};
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
 use portreeve::port_pool::{ListedPorts, PortGrant, PortState, Want, WantedPort};
-use portreeve::profile::Profile;
+use portreeve::profile::{Profile, Replicas};
 use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::{Final, Report};
@@ -20,7 +20,7 @@ use super::super::host::Part;
 use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
-use super::super::sight::{Seen as Sighted, Sight, Subject};
+use super::super::sight::{Sight, Subject, What};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
 use super::super::wire::{Heard, Who};
@@ -53,6 +53,7 @@ pub(crate) struct Checks {
     /// Fixed numbers that somebody may wait for.
     awaited: PortRanges,
     settling: Settling,
+    pace: Pace,
     hosts: Vec<HostWatch>,
     lives: Lives,
     restarts: Restarts,
@@ -97,8 +98,28 @@ struct HostWatch {
 
 /// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
 const ALL_HOSTS: usize = 16;
-/// So often everything is looked at.
-const SWEEP: u64 = 256;
+
+/// After how many steps things are looked at that no step singled out, so that a step costs as much in a large cluster as in a small one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    /// Everything.
+    sweep: u64,
+    /// The next host in turn, where not all are looked at each time.
+    turn: u64,
+}
+
+impl Pace {
+    const fn of(hosts: u64, replicas: u64) -> Self {
+        let sweep = hosts + replicas;
+        Self {
+            sweep: if sweep < 256 { 256 } else { sweep },
+            turn: match replicas.checked_div(hosts) {
+                Some(on_each) => 1 + on_each,
+                None => 1,
+            },
+        }
+    }
+}
 
 impl Checks {
     pub(crate) fn new(spec: &Arc<Spec>) -> Self {
@@ -116,6 +137,12 @@ impl Checks {
             Want::Fixed(number) => Some(PortRange::single(number)),
             Want::Any { .. } => None,
         });
+        let hosts = u64::try_from(spec.hosts.len()).unwrap_or(u64::MAX);
+        let replicas = spec.services.iter();
+        let replicas = replicas.map(|it| match it.profile.replicas {
+            Replicas::Count(count) => u64::from(count),
+            Replicas::PerHost => hosts,
+        });
         let host = || HostWatch {
             numbers: Numbers::default(),
             rests: Rests::new(spec.config.cooling),
@@ -125,6 +152,7 @@ impl Checks {
         Self {
             awaited: PortRanges::new(fixed),
             settling: Settling::of(&spec),
+            pace: Pace::of(hosts, replicas.sum()),
             hosts: spec.hosts.iter().map(|_| host()).collect(),
             services,
             by_name,
@@ -162,6 +190,7 @@ impl Checks {
     }
 
     /// Whether the run was long enough to say whether the cluster settles, and it did.
+    #[cfg(test)]
     pub(crate) const fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -209,7 +238,7 @@ impl Checks {
             self.listing.due(step.at, table)?;
             self.listing.nothing_lost(step.at, table)?;
         }
-        if step.number.is_multiple_of(SWEEP) {
+        if step.number.is_multiple_of(self.pace.sweep) {
             self.sweep(cluster)?;
         }
         self.settle(cluster, step.at)
@@ -364,7 +393,7 @@ impl Checks {
                 incarnation: *incarnation,
             };
             match &sight.what {
-                Sighted::Report(report) => {
+                What::Report(report) => {
                     self.coverage.reach(Kind::Report, words::report(report));
                     self.coverage.reach(Kind::Looked, "reports of machines");
                     if let Report::Final(end) = report {
@@ -376,7 +405,7 @@ impl Checks {
                         self.restarts.told(sight.at, &name, *run, report, rules)?;
                     }
                 }
-                Sighted::Worker(_) => {
+                What::Worker(_) => {
                     let is_rough = self.hosts.get(*host).is_some_and(|it| it.is_rough);
                     self.restarts.worker_died(&name, is_rough);
                 }
@@ -473,8 +502,7 @@ impl Checks {
             if let Some(service) = self.adopted(act) {
                 self.oracle.is_adopted(service);
             }
-            let service = service_of(act);
-            if let Some(no) = service
+            if let Some(no) = act.service()
                 && let Some(view) = cluster.controller().view()
             {
                 self.acknowledged(no, view)?;
@@ -653,8 +681,9 @@ impl Checks {
         for no in all {
             self.look_at_numbers(registry, cluster.controller().table(), no, step.at)?;
         }
-        if count > ALL_HOSTS {
-            let turn = usize::try_from(step.number).unwrap_or(0) % count;
+        if count > ALL_HOSTS && step.number.is_multiple_of(self.pace.turn) {
+            let turn = step.number / self.pace.turn;
+            let turn = usize::try_from(turn).unwrap_or(0) % count;
             self.look_at_numbers(registry, cluster.controller().table(), turn, step.at)?;
         }
         if let Some(table) = cluster.controller().table() {
@@ -896,20 +925,6 @@ const fn is_of_controller(step: &Step) -> bool {
     }
 }
 
-const fn service_of(act: &PersonAct) -> Option<ServiceNo> {
-    match act {
-        PersonAct::Submit(no)
-        | PersonAct::Replace(no, _)
-        | PersonAct::Scale(no, _)
-        | PersonAct::Start(no)
-        | PersonAct::Stop(no)
-        | PersonAct::Restart(no, _)
-        | PersonAct::Kill(no, _)
-        | PersonAct::Delete(no) => Some(*no),
-        PersonAct::Host(..) => None,
-    }
-}
-
 /// What clients are told, without what ages.
 fn digest<'a>(desired: u32, listed: impl Iterator<Item = &'a Endpoint>) -> u64 {
     use std::fmt::Write as _;
@@ -953,6 +968,21 @@ mod tests {
         }
         let end = checks.at_end(&cluster);
         (end, checks)
+    }
+
+    #[test]
+    fn a_large_cluster_is_looked_at_whole_as_seldom_as_it_is_large() {
+        let small = Pace {
+            sweep: 256,
+            turn: 1,
+        };
+        assert_eq!(Pace::of(0, 0), small);
+        assert_eq!(Pace::of(40, 30), small);
+        let large = Pace {
+            sweep: 10_500,
+            turn: 21,
+        };
+        assert_eq!(Pace::of(500, 10_000), large);
     }
 
     #[test]

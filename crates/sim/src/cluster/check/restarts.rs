@@ -72,11 +72,6 @@ impl Restarts {
         self.ends.get(name)
     }
 
-    /// Every end that was told.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = (&ReplicaName, &Final)> {
-        self.ends.iter()
-    }
-
     /// The machine told something; `rules` are its profile's.
     pub(crate) fn told(
         &mut self,

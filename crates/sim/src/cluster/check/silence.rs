@@ -36,6 +36,7 @@ impl Silence {
         *self = Self::default();
     }
 
+    /// Whether nothing may be said now.
     pub(crate) const fn is_on(&self) -> bool {
         self.since.is_some()
     }

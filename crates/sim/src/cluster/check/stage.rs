@@ -113,15 +113,7 @@ impl Stage {
         status.seq = seq;
         status.ready = state == State::Up;
         status.state = state;
-        self.tell(Input::Status(ReplicaReport {
-            host: "n1".parse().unwrap(),
-            service: name.service.clone(),
-            index: name.index,
-            incarnation: name.incarnation,
-            service_id: None,
-            grant: None,
-            status,
-        }));
+        self.tell(Input::Status(ReplicaReport::of(host(), name, status)));
     }
 
     pub(super) fn placed(&self) -> Vec<Placed> {

@@ -19,7 +19,7 @@ use super::observing::Observed;
 use super::replica::Assignment;
 use super::worker::By;
 use super::{Due, Host, HostOut, Place};
-use crate::cluster::sight::{Seen, Sight, Subject};
+use crate::cluster::sight::{Sight, Subject, What};
 use crate::cluster::wire::{Asker, Question, Reply, WantedOfHost, Who};
 
 /// An agent process.
@@ -693,7 +693,7 @@ impl Host {
         out.push(HostOut::Saw(Sight {
             at,
             of: Subject::Host(self.no),
-            what: Seen::Agent(what),
+            what: What::Agent(what),
         }));
     }
 }

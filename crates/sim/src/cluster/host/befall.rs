@@ -7,7 +7,7 @@ use super::process::Ground;
 use super::worker::By;
 use super::{Host, HostOut, Place, power};
 use crate::cluster::act::{HostAct, Whom};
-use crate::cluster::sight::Seen;
+use crate::cluster::sight::What;
 
 impl Host {
     /// Something befalls it; `now` shows its own display clock. [`HostAct::CutOff`], [`HostAct::Rejoin`] and
@@ -167,7 +167,7 @@ impl Host {
         } else {
             replica.by_hand.push(order);
         }
-        let what = Seen::Person(words.to_owned());
+        let what = What::User(words.to_owned());
         self.saw(now.mono, place, run, what, out);
     }
 }

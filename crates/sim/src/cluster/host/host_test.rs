@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portreeve::identity::{Incarnation, ServiceId};
-use portreeve::port::{PortRange, PortRanges};
+use portreeve::port::{Port, PortRange, PortRanges, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Config, Desired, HostFacts, Want};
@@ -12,6 +12,7 @@ use portreeve::rights::Caller;
 use portreeve::supervision::{ExitStatus, Final, State};
 use portreeve::time::WallClock;
 
+use super::ports::Holder;
 use super::*;
 use crate::cluster::act::{HostAct, StrangerPort};
 use crate::cluster::spec::{DiskSpec, HostSpec, NetworkSpec, ServiceSpec};
@@ -166,11 +167,11 @@ impl Yard {
             match one {
                 HostOut::Saw(sight) => {
                     let words = match sight.what {
-                        Seen::Report(report) => report.to_string(),
-                        Seen::Exited(status) => format!("exited: {status}"),
-                        Seen::Worker(what) => format!("worker {what}"),
-                        Seen::Agent(what) => format!("agent {what}"),
-                        Seen::Befell(what) | Seen::Person(what) => what,
+                        What::Report(report) => report.to_string(),
+                        What::Exited(status) => format!("exited: {status}"),
+                        What::Worker(what) => format!("worker {what}"),
+                        What::Agent(what) => format!("agent {what}"),
+                        What::Befell(what) | What::User(what) => what,
                         other => format!("{other:?}").to_lowercase(),
                     };
                     self.seen.push((sight.at.as_millis(), words));
@@ -304,10 +305,10 @@ fn a_stop_ends_it_and_only_logs_are_kept_once_it_may_be_forgotten() {
     yard.until(6_000);
     assert_eq!(yard.status(1).state, State::Final(Final::Stopped));
     assert_eq!((yard.living(), yard.saw("term")), (vec![], vec![5_000]));
-    assert_eq!(yard.host.workers().count(), 1);
+    assert_eq!(yard.host.attended().count(), 1);
     yard.want(1, Want::Forget);
     yard.until(7_000);
-    assert_eq!(yard.host.workers().count(), 0);
+    assert_eq!(yard.host.attended().count(), 0);
     yard.forget(1);
     yard.want(2, Want::Run);
     yard.until(8_000);
@@ -518,7 +519,7 @@ fn a_controller_that_comes_back_is_told_everything_and_a_full_disk_is_no_end() {
     assert_eq!(yard.living(), [(1, 2)]);
     yard.act(&HostAct::WorkerKilled(WHOM));
     yard.until(30_000);
-    assert_eq!(yard.host.workers().count(), 0);
+    assert_eq!(yard.host.attended().count(), 0);
     yard.act(&HostAct::DiskFull(false));
     yard.instance = "two";
     yard.is_there = true;

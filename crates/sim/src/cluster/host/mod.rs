@@ -30,28 +30,26 @@ use std::sync::Arc;
 
 use portreeve::attendance::{self, Contact, Happened, Order, Output, ProbeEnd, ProcessEvent};
 use portreeve::identity::{HostName, Run};
-use portreeve::port::{Port, Protocol};
 use portreeve::profile::Profile;
 use portreeve::residency::household::Answer;
 use portreeve::residency::{Pace, ReplicaName};
-use portreeve::supervision::{Machine, Status};
+use portreeve::supervision::Status;
 use portreeve::time::{Monotonic, Now};
 
 use super::act::{HostNo, Whom};
-use super::sight::{Seen, Sight, Subject};
+use super::sight::{Sight, Subject, What};
 use super::spec::Spec;
 use super::wire::{Asker, Question, Reply, Who};
 
 use agenda::{Actor, Agenda, Turn};
 use agent::Agent;
-use ports::{Holder, Listeners};
+use ports::Listeners;
 use process::Happening;
 use replica::Replica;
 use strangers::Strangers;
 use worker::By;
 
 pub(crate) use passage::{EVENTS, Passage};
-pub(crate) use ports::Bound;
 
 /// Something that leaves a host.
 #[derive(Clone, Debug)]
@@ -287,30 +285,17 @@ impl Host {
                 name: &replica.name,
                 run: processes.run(),
                 part,
-                bound: processes.bound(),
             })
         })
     }
 
-    /// The numbers that somebody listens on who is not ours, each side by itself, ascending.
-    pub(crate) fn strangers(&self) -> impl Iterator<Item = (Port, Protocol)> {
-        let strange = self.listeners.iter();
-        let strange = strange.filter(|(_, holder)| *holder == Holder::Stranger);
-        strange.map(|(bound, _)| (bound.numbers.first(), bound.protocol))
-    }
-
-    /// Every living worker that has begun, by place.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = Attended<'_>> {
-        self.replicas.values().filter_map(|replica| {
-            let worker = replica.worker.as_ref()?;
-            let attendance = worker.attendance.as_ref()?;
-            Some(Attended {
-                name: &replica.name,
-                machine: attendance.machine(),
-                told: attendance.status(),
-                is_halted: worker.halted.is_some(),
-            })
-        })
+    /// The replicas with a living worker that has begun, by place.
+    pub(crate) fn attended(&self) -> impl Iterator<Item = &ReplicaName> {
+        let attended = self.replicas.values().filter(|replica| {
+            let worker = replica.worker.as_ref();
+            worker.is_some_and(|worker| worker.attendance.is_some())
+        });
+        attended.map(|replica| &replica.name)
     }
 
     /// Whether the worker of this incarnation told its end, and heard that the controller has it.
@@ -331,7 +316,7 @@ impl Host {
         self.spec.hosts[self.no].name.clone()
     }
 
-    fn saw(&self, at: Monotonic, place: Place, run: Run, what: Seen, out: &mut Vec<HostOut>) {
+    fn saw(&self, at: Monotonic, place: Place, run: Run, what: What, out: &mut Vec<HostOut>) {
         if let Some(replica) = self.replicas.get(&place) {
             let of = subject(self.no, &replica.name, run);
             out.push(HostOut::Saw(Sight { at, of, what }));
@@ -342,7 +327,7 @@ impl Host {
         out.push(HostOut::Saw(Sight {
             at,
             of: Subject::Host(self.no),
-            what: Seen::Befell(what.to_owned()),
+            what: What::Befell(what.to_owned()),
         }));
     }
 
@@ -379,8 +364,6 @@ pub(crate) struct Living<'a> {
     pub(crate) name: &'a ReplicaName,
     pub(crate) run: Run,
     pub(crate) part: Part,
-    /// What it listens on. A script may say that this is not what was granted.
-    pub(crate) bound: &'a [Bound],
 }
 
 /// Which of the processes of a run.
@@ -389,16 +372,6 @@ pub(crate) enum Part {
     Main,
     /// Others of its group, after the end of the main process.
     Leftover,
-}
-
-/// A replica as its living worker sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attended<'a> {
-    pub(crate) name: &'a ReplicaName,
-    pub(crate) machine: &'a Machine,
-    /// What it last told.
-    pub(crate) told: Option<&'a Status>,
-    pub(crate) is_halted: bool,
 }
 
 #[cfg(test)]

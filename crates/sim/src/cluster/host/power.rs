@@ -219,7 +219,7 @@ impl Host {
             let mut newest = replicas.values().rev();
             let found = newest.find(|replica| replica.whom == Some(whom));
             let granted = found?.assigned.as_ref()?.desired.grant.ports.first()?;
-            Some(super::Bound {
+            Some(super::ports::Bound {
                 numbers: granted.numbers,
                 protocol: granted.protocol,
             })

@@ -148,11 +148,6 @@ impl Processes {
         spawned && self.gone_at().is_none_or(|gone| gone > now)
     }
 
-    /// What is listened on.
-    pub(crate) fn bound(&self) -> &[Bound] {
-        &self.bound
-    }
-
     fn script(&self, run: Run) -> &RunScript {
         self.scripts.of(run)
     }

@@ -24,7 +24,7 @@ use super::probes::{self, Target};
 use super::process::{self, Ground, Heard};
 use super::replica::Replica;
 use super::{Due, Host, HostOut, Place, boot_id_of, subject};
-use crate::cluster::sight::{Seen, Sight};
+use crate::cluster::sight::{Sight, What};
 use crate::cluster::wire::{Asker, Question, Reply, Who};
 
 /// A worker process of one replica.
@@ -277,7 +277,7 @@ impl Host {
             worker.attendance = Some(Box::new(attendance));
         }
         if !is_new {
-            self.saw(now.mono, place, run, Seen::Worker("took over"), out);
+            self.saw(now.mono, place, run, What::Worker("took over"), out);
         }
         for heard in known {
             let event = self.process_event(heard);
@@ -366,10 +366,10 @@ impl Host {
         for event in &happened.processes {
             let (run, what) = match event {
                 ProcessEvent::Spawned { run, .. } if processes.see_begin(*run) => {
-                    (*run, Seen::Spawned)
+                    (*run, What::Spawned)
                 }
                 ProcessEvent::Exited { run, status } if processes.see_end(*run) => {
-                    (*run, Seen::Exited(*status))
+                    (*run, What::Exited(*status))
                 }
                 _ => continue,
             };
@@ -485,13 +485,13 @@ impl Host {
             Output::Term { run } => {
                 processes.term(now.mono, run, &mut ground);
                 self.schedule(place, later);
-                self.saw(now.mono, place, run, Seen::Term, out);
+                self.saw(now.mono, place, run, What::Term, out);
             }
             Output::KillGroup { run } => {
                 let killed = processes.kill_group(now.mono, run, &mut ground);
                 self.schedule(place, later);
                 if killed {
-                    self.saw(now.mono, place, run, Seen::Kill, out);
+                    self.saw(now.mono, place, run, What::Kill, out);
                 }
             }
             Output::Probe {
@@ -583,7 +583,7 @@ impl Host {
         out: &mut Vec<HostOut>,
     ) {
         for report in reports {
-            self.saw(at, place, run, Seen::Report(report), out);
+            self.saw(at, place, run, What::Report(report), out);
         }
     }
 
@@ -731,7 +731,7 @@ impl Host {
         replica.processes.leave_alone(now.mono);
         let run = replica.processes.run();
         self.agenda.wake(Actor::Worker(place), None);
-        self.saw(now.mono, place, run, Seen::Worker(how), out);
+        self.saw(now.mono, place, run, What::Worker(how), out);
         self.worker_is_gone(now.mono, place, worker.life);
     }
 
@@ -763,7 +763,7 @@ impl Host {
         let run = worker.attendance.as_ref().map_or(Run(0), |one| one.run());
         self.agenda.wake(Actor::Worker(place), None);
         self.talks_fail(now.mono + PATIENCE_WITH_WORKERS, place);
-        self.saw(now.mono, place, run, Seen::Worker("stopped"), out);
+        self.saw(now.mono, place, run, What::Worker("stopped"), out);
     }
 
     /// It goes on, with everything that happened meanwhile.
@@ -781,7 +781,7 @@ impl Host {
         for due in std::mem::take(&mut replica.waiting) {
             self.agenda.put(now.mono, Actor::Worker(place), 0, due);
         }
-        self.saw(now.mono, place, run, Seen::Worker("continued"), out);
+        self.saw(now.mono, place, run, What::Worker("continued"), out);
         self.worker_turn(now, place, &mut happened, out);
     }
 

@@ -6,7 +6,7 @@ use portreeve::time::Monotonic;
 
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use super::super::network::CutOff;
-use super::super::sight::{Seen, Sight, Subject};
+use super::super::sight::{Sight, Subject, What};
 use super::{Cluster, Step};
 
 impl Cluster {
@@ -57,8 +57,8 @@ impl Cluster {
         let placed = replica.and_then(|it| self.controller.telling().host_no(it.host.as_ref()?));
         placed.or_else(|| {
             self.hosts.iter().position(|host| {
-                let mut workers = host.workers();
-                workers.any(|it| it.name.copy() == (name, whom.index))
+                let mut attended = host.attended();
+                attended.any(|it| it.copy() == (name, whom.index))
             })
         })
     }
@@ -127,7 +127,7 @@ fn befell(at: Monotonic, of: Subject, words: String) -> Sight {
     Sight {
         at,
         of,
-        what: Seen::Befell(words),
+        what: What::Befell(words),
     }
 }
 
