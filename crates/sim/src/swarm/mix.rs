@@ -44,11 +44,10 @@ pub(super) enum Kind {
     Replace,
     Kill,
     Delete,
-    Adopt,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 37] = [
+    pub(super) const ALL: [Self; 36] = [
         Self::PowerLoss,
         Self::Shutdown,
         Self::CutOff,
@@ -85,7 +84,6 @@ impl Kind {
         Self::Replace,
         Self::Kill,
         Self::Delete,
-        Self::Adopt,
     ];
 }
 
@@ -103,7 +101,7 @@ impl Mix {
         let mut kinds = Vec::new();
         for kind in Kind::ALL {
             // A backup ends much of what others would show.
-            let share = if matches!(kind, Kind::Restore | Kind::Adopt) {
+            let share = if kind == Kind::Restore {
                 share / 5
             } else {
                 share

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use portreeve::identity::{HostName, Incarnation, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
+use portreeve::supervision::State;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +37,13 @@ struct Service {
 struct Replica {
     incarnation: Incarnation,
     phase: Phase,
+    status: Option<Told>,
+}
+
+/// What was last told of it, as far as it matters whether it ended.
+#[derive(Debug, Deserialize)]
+struct Told {
+    state: State,
 }
 
 #[derive(Debug, Deserialize)]
@@ -202,17 +210,22 @@ impl Durable {
 
     /// Whether the disk says that this incarnation has a place.
     pub(crate) fn is_placed(&self, name: &ReplicaName) -> bool {
-        let key = self.names.get(&name.service);
-        let replicas = key.and_then(|key| self.replicas.get(key));
-        let on_disk = replicas.and_then(|all| all.get(&name.index));
-        on_disk.is_some_and(|it| {
-            it.incarnation == name.incarnation && matches!(it.phase, Phase::Placed(_))
-        })
+        let on_disk = self.on_disk(name);
+        on_disk.is_some_and(|it| matches!(it.phase, Phase::Placed(_)))
     }
 
-    /// Its worker heard that its end was taken: the disk does not say that it runs.
+    /// What the disk has of this incarnation.
+    fn on_disk(&self, name: &ReplicaName) -> Option<&Replica> {
+        let replicas = self.replicas.get(self.names.get(&name.service)?)?;
+        let on_disk = replicas.get(&name.index)?;
+        (on_disk.incarnation == name.incarnation).then_some(on_disk)
+    }
+
+    /// Its worker heard that its end was taken: the disk has it, if only as what was last told of who has a place.
     pub(crate) fn check_end(&self, name: &ReplicaName) -> Verdict {
-        if self.is_placed(name) {
+        let told = self.on_disk(name).and_then(|it| it.status.as_ref());
+        let is_told = told.is_some_and(|it| matches!(it.state, State::Final(_)));
+        if self.is_placed(name) && !is_told {
             let text = format!("the end of {name} was acknowledged; on disk it runs");
             return broken("durable before acknowledged", text);
         }
@@ -239,7 +252,7 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use portreeve::registry::Command;
-    use portreeve::supervision::{Final, State};
+    use portreeve::supervision::Final;
 
     use super::super::stage::Stage;
     use super::*;
