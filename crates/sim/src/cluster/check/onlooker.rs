@@ -9,7 +9,7 @@ use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
 use portreeve::port_pool::{ListedPorts, PortGrant, PortState, Want, WantedPort};
 use portreeve::profile::{Profile, Replicas};
-use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
+use portreeve::registry::{HostVerb, Refusal, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::{Final, Report};
 use portreeve::time::Monotonic;
@@ -74,6 +74,8 @@ pub(crate) struct Checks {
     /// The service list of this life is to be held against what was acknowledged.
     is_new: bool,
     stand: Option<Stand>,
+    /// An order that is not answered yet, and how the controller stood before: nothing else reached it since.
+    ordered: Option<(PersonAct, Stand)>,
     view: Option<Arc<View>>,
     /// Up to where the table was read.
     read: (String, u64),
@@ -175,6 +177,7 @@ impl Checks {
             starts: 0,
             is_new: false,
             stand: None,
+            ordered: None,
             view: None,
             read: (String::new(), 0),
             batches: 0,
@@ -218,6 +221,14 @@ impl Checks {
             self.coverage.pass(from, passage.on, to);
         }
         self.acknowledged_end(cluster, &step.handed)?;
+        if is_of_controller(step) {
+            let before = self.stand.take().filter(|it| it.is_at_rest);
+            self.ordered = match &step.handed {
+                Handed::Act(Act::Person(act)) => before.map(|it| (act.clone(), it)),
+                Handed::Due => self.ordered.take(),
+                _ => None,
+            };
+        }
         self.sights(&step.sights)?;
         self.follow_life(cluster);
         for host in touched(step, self.hosts.len()) {
@@ -479,7 +490,10 @@ impl Checks {
                 Outcome::Refused(refusal) => {
                     self.coverage.reach(Kind::Refusal, words::refusal(refusal));
                     self.oracle.answered(person.0, None);
-                    self.refused(step, act, cluster)?;
+                    // What the store does not take was tried.
+                    if !matches!(refusal, Refusal::NotStored { .. }) {
+                        self.refused(step, act, cluster)?;
+                    }
                 }
                 Outcome::Unreachable => self.oracle.answered(person.0, None),
                 Outcome::Lost => self.oracle.lost(person.0),
@@ -511,17 +525,18 @@ impl Checks {
         Ok(())
     }
 
-    /// An order that was refused in the step in which it came.
+    /// An order that was refused before anything else reached the controller.
     fn refused(&mut self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
-        let is_at_once = matches!(&step.handed, Handed::Act(Act::Person(now)) if now == act);
-        let now = self.stands(cluster);
-        match (&self.stand, now) {
-            (Some(before), Some(now)) if is_at_once => {
-                self.coverage.reach(Kind::Looked, "refusals");
-                refusals::check(&format!("{act:?}"), before, &now)
-            }
-            _ => Ok(()),
+        let (Some((ordered, before)), Some(now)) = (self.ordered.take(), self.stands(cluster))
+        else {
+            return Ok(());
+        };
+        let was_due = before.due.is_some_and(|due| due <= step.at);
+        if ordered != *act || was_due {
+            return Ok(());
         }
+        self.coverage.reach(Kind::Looked, "refusals");
+        refusals::check(&format!("{act:?}"), &before, &now)
     }
 
     fn stands(&self, cluster: &Cluster) -> Option<Stand> {
@@ -534,6 +549,7 @@ impl Checks {
             view: Arc::clone(controller.view()?),
             revision: registry.revision(),
             batches: self.batches,
+            due: controller.next_deadline(),
             is_at_rest: !is_due && controller.is_up() && !controller.is_storing(),
         })
     }
