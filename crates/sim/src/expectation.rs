@@ -323,6 +323,26 @@ mod tests {
     }
 
     #[test]
+    fn who_names_a_service_means_its_replicas_too() {
+        let entry = Entry {
+            service: Some("web.me".parse().unwrap()),
+            shown: Some("web".into()),
+            ..ready_at(1000)
+        };
+        for (who, is_meant) in [
+            ("web", true),
+            ("web.me", true),
+            ("web/0", true),
+            ("0", true),
+            ("web/1", false),
+            ("db", false),
+        ] {
+            let one = Expectation::parse(&format!("1s @{who} READY"), true).unwrap();
+            assert_eq!(one.is_met_by(&entry), is_meant, "{who}");
+        }
+    }
+
+    #[test]
     fn a_line_that_nothing_can_meet_is_refused() {
         for text in ["", "5s", "5s @1", "5 READY", "5s @ READY", "6s..5s READY"] {
             assert!(Expectation::parse(text, true).is_err(), "{text:?}");

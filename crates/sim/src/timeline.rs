@@ -82,9 +82,10 @@ impl Entry {
             None => (name, None),
         };
         let replica_fits = match (replica, self.replica) {
-            (None, None) => true,
+            // Of the service is what is of its replicas, too.
+            (None, _) => true,
             (Some(named), Some(own)) => named.parse() == Ok(own),
-            _ => false,
+            (Some(_), None) => false,
         };
         replica_fits && (self.shown.as_deref() == Some(of) || service.to_string() == of)
     }

@@ -130,3 +130,11 @@ fn the_page_of_the_partition_shows_it() {
 fn the_page_of_the_restart_storm_shows_it() {
     holds_page("controller-restart-storm");
 }
+
+#[test]
+fn the_page_of_the_start_storm_shows_it() {
+    // Ten thousand replicas take minutes without optimisation.
+    if std::env::var_os("PORTREEVE_LONG").is_some() {
+        holds_page("start-storm");
+    }
+}

@@ -64,6 +64,66 @@ fn every_shipped_scenario_expects_something_and_sees_it() {
 }
 
 #[test]
+fn a_shipped_scenario_with_another_rule_does_not_see_what_it_expects() {
+    for (name, rule, other) in [
+        ("flapping-service", "window = \"5m\"", "window = \"2m\""),
+        (
+            "flapping-service",
+            "reset_after = \"20s\"",
+            "reset_after = \"10m\"",
+        ),
+        ("exhausted-pool", "cooling = \"60s\"", "cooling = \"1s\""),
+        ("exhausted-pool", "20000-20002", "20000-20009"),
+        ("rolling-replacement", "to = \"5s\"", "to = \"5m\""),
+        (
+            "host-loss-during-rollout",
+            "host_grace = \"90s\"",
+            "host_grace = \"40s\"",
+        ),
+        (
+            "partition-around-the-grace",
+            "host_grace = \"90s\"",
+            "host_grace = \"60s\"",
+        ),
+        (
+            "partition-around-the-grace",
+            "host_grace = \"90s\"",
+            "host_grace = \"150s\"",
+        ),
+        ("controller-restart-storm", "\"written\"", "\"lost\""),
+    ] {
+        let text = std::fs::read_to_string(folder().join(format!("{name}.toml"))).unwrap();
+        assert!(text.contains(rule), "{name}: {rule}");
+        let played = play(&read(&text.replace(rule, other))).unwrap();
+        assert_eq!(played.broken, None, "{name}: {other}");
+        assert!(!played.unmet.is_empty(), "{name} with {other}");
+    }
+}
+
+#[test]
+fn a_small_start_storm_is_as_quiet_as_the_shipped_one() {
+    let storm = std::fs::read_to_string(folder().join("start-storm.toml")).unwrap();
+    // A twentieth of it.
+    let mut small = storm;
+    for (large, little) in [
+        ("n[001-500]", "n[001-025]"),
+        ("job[001-100]", "job[001-005]"),
+        ("listed 10000", "listed 500"),
+        ("hosts up 500", "hosts up 25"),
+    ] {
+        assert!(small.contains(large), "{large}");
+        small = small.replace(large, little);
+    }
+    let played = play(&read(&small)).unwrap();
+    assert_eq!(played.broken, None);
+    let unmet: Vec<_> = played.unmet.iter().map(ToString::to_string).collect();
+    assert!(unmet.is_empty(), "{}", unmet.join("\n"));
+    // Whoever reads it is told the same of five services, and of 500 replicas, in a few lines.
+    let account = portreeve_sim::account(&played);
+    assert!(account.lines().count() < 20, "{account}");
+}
+
+#[test]
 fn one_seed_is_one_run_and_another_seed_another() {
     let text = "until = \"1h\"\nreplicas = 3\n[service]\nkind = \"service\"\nname = \"web\"\n\
                 command = [\"web\"]\n[[run]]\nexit = { after = \"5s\", code = 1 }";

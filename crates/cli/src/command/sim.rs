@@ -42,7 +42,7 @@ pub(crate) struct Sim {
     /// Another seed than the scenario's: all chance follows from it
     #[arg(long)]
     seed: Option<u64>,
-    /// JSON: one object for each line
+    /// JSON: one object for each line. Without it the text is the same on a terminal and in a pipe
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Be a controller that anybody can use, over the scenario's hosts, by the real clock, until Ctrl-C

@@ -70,10 +70,14 @@ pub enum What {
 /// One line of a trace, without its time.
 impl fmt::Display for Sight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.of, self.what)?;
-        match self.what {
-            What::Listed { revision, .. } => write!(f, " at revision {revision}"),
-            _ => Ok(()),
+        let of = &self.of;
+        match &self.what {
+            What::User(words) => write!(f, "{of}: person: {words}"),
+            // Which revision it is in is nothing for people, but tells runs apart.
+            what @ What::Listed { revision, .. } => {
+                write!(f, "{of}: {what} at revision {revision}")
+            }
+            what => write!(f, "{of}: {what}"),
         }
     }
 }

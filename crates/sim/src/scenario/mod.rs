@@ -1,4 +1,8 @@
 //! What a scenario says: hosts, services, how their processes behave, and what happens to all of them.
+//!
+//! * `read` goes through a file. Its tables are in `surroundings`, `services` (one of them in `service`, its processes in `run`), `workload`,
+//!   `replica_acts` and `world`.
+//! * `table` and `value` take them apart and note the place of each mistake; `names` says who is meant.
 
 mod names;
 mod read;

@@ -282,7 +282,7 @@ fn lines(
                 None => {
                     let lacking = one.first_of_several();
                     if let Some(who) = lacking.filter(|who| names.has(who)) {
-                        let problem = format!("{text:?} never is; write @{who} for of whom it is");
+                        let problem = format!("no words begin with {who}; did you mean @{who}?");
                         root.note(span.start, key, problem);
                     }
                     read.push(one);

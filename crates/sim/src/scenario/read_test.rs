@@ -333,8 +333,8 @@ fn every_mistake_of_a_cluster_is_told_with_its_place() {
     let lines = "expect = [\"1m web/0 READY\"]\nnever = [\"controller killed\", \"1m READY\"]\n";
     let lacking = told(&format!("{lines}{BEGIN}")).join("\n");
     for says in [
-        "expect: \"1m web/0 READY\" never is; write @web/0 for of whom it is",
-        "never: \"controller killed\" never is; write @controller",
+        "expect: no words begin with web/0; did you mean @web/0?",
+        "never: no words begin with controller; did you mean @controller?",
         "never: \"1m READY\" has a time",
     ] {
         assert!(lacking.contains(says), "{lacking}");

@@ -68,8 +68,11 @@ pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failu
 }
 
 fn say_where(addresses: &[Target], hosts: usize) -> Result<(), Failure> {
-    let mut text =
-        format!("{hosts} hosts that do not exist, behind a controller that answers at\n");
+    let hosts = match hosts {
+        1 => "1 host that does not exist".to_owned(),
+        many => format!("{many} hosts that do not exist"),
+    };
+    let mut text = format!("{hosts}, behind a controller that answers at\n");
     for address in addresses {
         text.push_str(&format!("  {address}\n"));
     }
@@ -129,7 +132,7 @@ async fn live(door: Door, mut fleet: Fleet, clock: Clock, mut told: Told) -> Res
                         Back::Reply(to, reply) => fleet.hear(clock.now(), &to, reply, &mut said),
                         Back::Answer(person, answer) => {
                             if let Some(words) = fleet.answer(clock.now(), person, answer) {
-                                account.tell(&clock, &words)?;
+                                account.answered(&clock, &words)?;
                             }
                         }
                     }
@@ -143,14 +146,31 @@ async fn live(door: Door, mut fleet: Fleet, clock: Clock, mut told: Told) -> Res
     }
 }
 
-/// What is shown of the whole: a line when it changes.
+/// What is shown of the whole: a line when it changes, and what became of orders.
 #[derive(Default)]
 struct Account {
     last: String,
+    /// Answers since the last look at the whole.
+    answers: usize,
 }
 
 impl Account {
+    /// So many answers are told one by one, until the next look at the whole.
+    const FEW: usize = 3;
+
+    fn answered(&mut self, clock: &Clock, words: &str) -> Result<(), Failure> {
+        self.answers += 1;
+        if self.answers > Self::FEW {
+            return Ok(());
+        }
+        self.tell(clock, words)
+    }
+
     fn of(&mut self, clock: &Clock, view: &View) -> Result<(), Failure> {
+        let more = std::mem::take(&mut self.answers).saturating_sub(Self::FEW);
+        if more > 0 {
+            self.tell(clock, &format!("and {more} more answers to orders"))?;
+        }
         let services = view.services.values();
         let (ready, desired) = services.fold((0_u64, 0_u64), |(ready, desired), service| {
             (

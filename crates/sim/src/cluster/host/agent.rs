@@ -735,8 +735,8 @@ fn order_of(talk: &Talk<()>) -> Order {
 const fn words(news: News) -> Option<&'static str> {
     match news {
         News::Joined => Some("joined"),
-        News::Lost => Some("lost the controller"),
-        News::Found(_) => Some("found the controller again"),
+        News::Lost => Some("does not reach the controller"),
+        News::Found(_) => Some("reaches the controller again"),
         News::NewController => Some("found another controller"),
         News::LeaseRefused => Some("was refused its lease"),
         News::ChangeRefused => Some("was refused a change"),

@@ -3,7 +3,6 @@
 use portreeve::attendance::Order;
 use portreeve::time::Now;
 
-use super::process::Ground;
 use super::worker::By;
 use super::{Host, HostOut, Place, power};
 use crate::cluster::act::{HostAct, Whom};
@@ -67,19 +66,10 @@ impl Host {
             }
             HostAct::ProcessEnds(whom, status) => {
                 let place = self.place_of_whom(*whom);
-                if let Some(replica) = place.and_then(|place| self.replicas.get_mut(&place))
-                    && let (Some(place), Some(assigned)) = (place, replica.assigned.as_ref())
-                {
-                    let mut later = Vec::new();
-                    let mut ground = Ground {
-                        place,
-                        grant: &assigned.desired.grant,
-                        listeners: &mut self.listeners,
-                        later: &mut later,
-                    };
-                    let run = replica.processes.run();
-                    replica.processes.end_later(at, run, *status, &mut ground);
-                    self.schedule(place, later);
+                if let Some(place) = place {
+                    self.with_processes(place, |processes, ground| {
+                        processes.end_later(at, processes.run(), *status, ground);
+                    });
                 }
             }
             HostAct::WorkerStop(whom, grace) => {

@@ -44,7 +44,7 @@ use super::wire::{Asker, Question, Reply, Who};
 use agenda::{Actor, Agenda, Turn};
 use agent::Agent;
 use ports::Listeners;
-use process::Happening;
+use process::{Ground, Happening, Processes};
 use replica::Replica;
 use strangers::Strangers;
 use worker::By;
@@ -310,6 +310,31 @@ impl Host {
     pub(crate) fn profile_of(&self, name: &ReplicaName) -> Option<&Profile> {
         let replica = self.replicas.get(self.names.get(name)?)?;
         Some(&*replica.assigned.as_ref()?.desired.profile)
+    }
+
+    /// Lets something happen to the processes of a replica, and puts down what they do later by themselves. `None`: nothing
+    /// was ever started there.
+    fn with_processes<T>(
+        &mut self,
+        place: Place,
+        what: impl FnOnce(&mut Processes, &mut Ground<'_>) -> T,
+    ) -> Option<T> {
+        let replica = self.replicas.get_mut(&place)?;
+        let assigned = replica.assigned.as_ref()?;
+        let mut later = Vec::new();
+        let mut ground = Ground {
+            place,
+            grant: &assigned.desired.grant,
+            listeners: &mut self.listeners,
+            later: &mut later,
+        };
+        let came = what(&mut replica.processes, &mut ground);
+        for (at, happening) in later {
+            let actor = Actor::Worker(place);
+            self.agenda
+                .put(at, actor, happening.rank(), Due::Happens(happening));
+        }
+        Some(came)
     }
 
     fn host_name(&self) -> HostName {

@@ -7,7 +7,7 @@ use portreeve::time::Monotonic;
 
 use super::agenda::Actor;
 use super::agent::CLOSING_PATIENCE;
-use super::process::{Ground, Happening, Heard, Processes};
+use super::process::{Happening, Heard, Processes};
 use super::replica::{Assignment, Replica};
 use super::{Due, Host, HostOut, Place, boot_id_of};
 use crate::cluster::act::{HostNo, Whom};
@@ -164,39 +164,21 @@ impl Host {
         place: Place,
         happening: Happening,
     ) -> Option<Heard> {
-        let replica = self.replicas.get_mut(&place)?;
-        let assigned = replica.assigned.as_ref()?;
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &assigned.desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        let heard = replica.processes.happen(now, happening, &mut ground);
-        self.schedule(place, later);
+        let heard = self.with_processes(place, |processes, ground| {
+            processes.happen(now, happening, ground)
+        })?;
         self.numbers_changed(now);
         heard
     }
 
     /// Whatever lives of a replica is killed; whether nothing is left of it.
     pub(super) fn end_processes(&mut self, now: Monotonic, place: Place) -> bool {
-        let Some(replica) = self.replicas.get_mut(&place) else {
+        let rest = self.with_processes(place, |processes, ground| {
+            processes.clear(now, processes.next_run(), ground)
+        });
+        let Some(rest) = rest else {
             return true;
         };
-        let Some(assigned) = replica.assigned.as_ref() else {
-            return true;
-        };
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &assigned.desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        let after = portreeve::identity::Run(replica.processes.run().0.saturating_add(1));
-        let rest = replica.processes.clear(now, after, &mut ground);
-        self.schedule(place, later);
         self.numbers_changed(now);
         rest.is_none_or(|gone| gone == Some(now))
     }

@@ -137,6 +137,11 @@ impl Processes {
         matches!(self.stage, Stage::PreExec | Stage::Spawning | Stage::Up)
     }
 
+    /// The run that would be begun next.
+    pub(crate) const fn next_run(&self) -> Run {
+        Run(self.run().0.saturating_add(1))
+    }
+
     /// Whether the main process was begun and a worker cannot stop it by telling nobody.
     pub(crate) const fn is_spawned(&self) -> bool {
         matches!(self.stage, Stage::Spawning | Stage::Up)

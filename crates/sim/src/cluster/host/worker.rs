@@ -21,7 +21,7 @@ use super::agent::PATIENCE_WITH_WORKERS;
 use super::passage::{self, Passage};
 use super::ports::{Holder, Listeners};
 use super::probes::{self, Target};
-use super::process::{self, Ground, Heard};
+use super::process::{self, Heard};
 use super::replica::Replica;
 use super::{Due, Host, HostOut, Place, boot_id_of, subject};
 use crate::cluster::sight::{Sight, What};
@@ -205,20 +205,13 @@ impl Host {
         // An earlier worker that could write nothing down went further than the record: that is ended first.
         let recorded = record.machine().run();
         let unrecorded = replica.processes.run().0.saturating_sub(recorded.0);
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        let newest = Run(replica.processes.run().0.saturating_add(1));
         let rest = match unrecorded {
             0 => None,
-            _ => replica.processes.clear(now.mono, newest, &mut ground),
+            _ => self.with_processes(place, |processes, ground| {
+                processes.clear(now.mono, processes.next_run(), ground)
+            }),
         };
-        self.schedule(place, later);
-        if let Some(gone) = rest.filter(|gone| *gone != Some(now.mono)) {
+        if let Some(gone) = rest.flatten().filter(|gone| *gone != Some(now.mono)) {
             if let Some(gone) = gone {
                 let actor = Actor::Worker(place);
                 self.agenda.put(gone, actor, 0, Due::Begins(life));
@@ -459,13 +452,6 @@ impl Host {
             return;
         };
         let life = worker.life;
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &assigned.desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
         match output {
             Output::Write { .. } if is_disk_full => attendance.not_written(now.mono),
             Output::Write { .. } => folder.write(),
@@ -474,23 +460,27 @@ impl Host {
                 let run = attendance.run();
                 self.saw_reports(now.mono, place, run, reports, out);
             }
-            Output::Clear { run } => match processes.clear(now.mono, run, &mut ground) {
-                None => self.tell_worker(now.mono, place, ProcessEvent::Cleared { run }),
-                Some(gone) => {
-                    self.schedule(place, later);
-                    self.cleared(now.mono, place, run, gone);
+            Output::Clear { run } => {
+                let rest = self.with_processes(place, |processes, ground| {
+                    processes.clear(now.mono, run, ground)
+                });
+                match rest.flatten() {
+                    None => self.tell_worker(now.mono, place, ProcessEvent::Cleared { run }),
+                    Some(gone) => self.cleared(now.mono, place, run, gone),
                 }
-            },
+            }
             Output::Spawn { run } => self.spawn(now, place, run),
             Output::Term { run } => {
-                processes.term(now.mono, run, &mut ground);
-                self.schedule(place, later);
+                self.with_processes(place, |processes, ground| {
+                    processes.term(now.mono, run, ground);
+                });
                 self.saw(now.mono, place, run, What::Term, out);
             }
             Output::KillGroup { run } => {
-                let killed = processes.kill_group(now.mono, run, &mut ground);
-                self.schedule(place, later);
-                if killed {
+                let killed = self.with_processes(place, |processes, ground| {
+                    processes.kill_group(now.mono, run, ground)
+                });
+                if killed == Some(true) {
                     self.saw(now.mono, place, run, What::Kill, out);
                 }
             }
@@ -547,17 +537,10 @@ impl Host {
             return self.tell_worker(now.mono, place, conflict);
         }
         self.pids += 1;
-        let mut later = Vec::new();
-        let mut ground = Ground {
-            place,
-            grant: &desired.grant,
-            listeners: &mut self.listeners,
-            later: &mut later,
-        };
-        replica
-            .processes
-            .spawn(now.mono, run, self.pids, &mut ground);
-        self.schedule(place, later);
+        let pid = self.pids;
+        self.with_processes(place, |processes, ground| {
+            processes.spawn(now.mono, run, pid, ground);
+        });
     }
 
     /// What is left of earlier runs is gone then, if ever: one that stays is a start that failed.
@@ -787,15 +770,6 @@ impl Host {
 
     fn worker_mut(&mut self, place: Place) -> Option<&mut Worker> {
         self.replicas.get_mut(&place)?.worker.as_deref_mut()
-    }
-
-    /// What processes are to do later.
-    pub(crate) fn schedule(&mut self, place: Place, later: Vec<(Monotonic, process::Happening)>) {
-        for (at, happening) in later {
-            let actor = Actor::Worker(place);
-            self.agenda
-                .put(at, actor, happening.rank(), Due::Happens(happening));
-        }
     }
 }
 
