@@ -5,7 +5,7 @@
 use crate::allocator::{Conflict, HostState, PoolCounts};
 use crate::identity::{HostId, HostName, ReplicaId};
 use crate::port::PortRanges;
-use crate::port_pool::{ListedPorts, PortGrant};
+use crate::port_pool::{Foreign, ListedPorts, PortGrant};
 use crate::residency::{ReplicaName, Want};
 
 use super::machine::Registry;
@@ -23,6 +23,8 @@ pub struct PoolAudit {
     pub dynamic: PortRanges,
     /// The numbers never given.
     pub reserved: PortRanges,
+    /// What the host said that strangers listen on.
+    pub foreign: Vec<Foreign>,
     /// Every number that is not free, ascending.
     pub ports: Vec<ListedPorts>,
     /// The pool's own sums.
@@ -53,6 +55,7 @@ impl Registry {
             state: self.pool_state(id),
             dynamic: facts.dynamic.clone(),
             reserved: facts.reserved.clone(),
+            foreign: facts.foreign.clone(),
             ports: self.pools.listed(id),
             counts: self.pools.counts(id),
         })

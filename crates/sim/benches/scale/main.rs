@@ -5,9 +5,9 @@
 //! the next one's. `PORTREEVE_ROWS=24` runs it alone; `PORTREEVE_SCALE=2500` takes this number of hosts for 4x instead of
 //! 10,000, `PORTREEVE_SCALE_WATCHED=1` holds every promise against each step.
 #![expect(
+    clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     clippy::expect_used,
     reason = "a bench reads clocks and starts processes; what it cannot do ends it"
 )]

@@ -5,9 +5,9 @@ use std::fmt;
 
 use portreeve::identity::{HostName, Namespace, ServiceName};
 use portreeve::profile::{Profile, Template};
-use portreeve::registry::{Command, Submission};
+use portreeve::registry::{Command, DrainPace, HostReplica, HostVerb, Submission};
 use portreeve::rights::Caller;
-use portreeve::time::Monotonic;
+use portreeve::time::{Monotonic, Spelled};
 
 use super::act::{PersonAct, ServiceNo};
 use super::controller::{Outcome, PersonNo};
@@ -179,7 +179,38 @@ impl fmt::Display for Words<'_> {
             PersonAct::Restart(_, Some(index)) => write!(f, "restart {index}"),
             PersonAct::Kill(_, index) => write!(f, "kill {index}"),
             PersonAct::Delete(_) => f.write_str("delete"),
-            PersonAct::Host(_, verb) => write!(f, "{verb:?}"),
+            PersonAct::Host(_, verb) => of_host(verb, f),
+        }
+    }
+}
+
+/// An order about a host, as it is typed.
+fn of_host(verb: &HostVerb, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let replica = |it: &HostReplica, f: &mut fmt::Formatter<'_>| {
+        write!(f, "{}/{}", it.service, it.index)?;
+        let incarnation = it.incarnation.map(|it| it.0);
+        incarnation.map_or(Ok(()), |it| write!(f, " incarnation {it}"))
+    };
+    match verb {
+        HostVerb::Drain { pace } => match pace {
+            DrainPace::OneByOne => f.write_str("drain"),
+            DrainPace::Within(span) => write!(f, "drain within {}", Spelled(*span)),
+            DrainPace::AtOnce => f.write_str("drain at once"),
+        },
+        HostVerb::Undrain => f.write_str("undrain"),
+        HostVerb::Down { fenced: false } => f.write_str("down"),
+        HostVerb::Down { fenced: true } => f.write_str("down, fenced"),
+        HostVerb::Remove => f.write_str("remove"),
+        HostVerb::Adopt { replica: which } => {
+            f.write_str("adopt ")?;
+            replica(which, f)
+        }
+        HostVerb::Fence { replica: None } => f.write_str("fence what is unknown"),
+        HostVerb::Fence {
+            replica: Some(which),
+        } => {
+            f.write_str("fence ")?;
+            replica(which, f)
         }
     }
 }
@@ -194,6 +225,29 @@ impl fmt::Display for Became<'_> {
             Outcome::Refused(why) => write!(f, "refused: {why}"),
             Outcome::Unreachable => f.write_str("the controller is not reached"),
             Outcome::Lost => f.write_str("no answer: it may be done or not"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_about_a_host_is_told_as_it_is_typed() {
+        let replica = HostReplica {
+            service: "web.me".parse().unwrap(),
+            index: 2,
+            incarnation: Some(portreeve::identity::Incarnation(3)),
+        };
+        let within = DrainPace::Within(std::time::Duration::from_secs(300));
+        for (verb, told) in [
+            (HostVerb::Drain { pace: within }, "drain within 5m"),
+            (HostVerb::Down { fenced: true }, "down, fenced"),
+            (HostVerb::Fence { replica: None }, "fence what is unknown"),
+            (HostVerb::Adopt { replica }, "adopt web.me/2 incarnation 3"),
+        ] {
+            assert_eq!(Words(&PersonAct::Host(0, verb)).to_string(), told);
         }
     }
 }

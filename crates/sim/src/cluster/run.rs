@@ -63,6 +63,8 @@ pub(crate) struct Step {
     pub(crate) wrote: Option<(Batch, bool)>,
     /// What the controller listened to: it was there and did not refuse it.
     pub(crate) heard: Option<Heard>,
+    /// Whose words the controller acknowledged, so that they are not told again.
+    pub(crate) acknowledged: Vec<Asker>,
 }
 
 /// What was handed to whom.
@@ -177,6 +179,7 @@ impl Cluster {
             answered: Vec::new(),
             wrote: None,
             heard: None,
+            acknowledged: Vec::new(),
         };
         match actor {
             Actor::World => {
@@ -350,6 +353,9 @@ impl Cluster {
                 ControllerOut::Reply(asker, reply) => {
                     if matches!(reply, Reply::Refused { .. }) {
                         step.heard = None;
+                    }
+                    if matches!(reply, Reply::Lease(_)) {
+                        step.acknowledged.push(asker.clone());
                     }
                     let content = Content::Reply(reply);
                     self.network.send(self.now, Message { asker, content });

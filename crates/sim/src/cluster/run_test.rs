@@ -215,9 +215,9 @@ fn as_the_other_process() {
 /// The runs of three seeds on every machine. Whoever changes what is decided, told or stored changes them: the test says
 /// what they are now, and that belongs here.
 const GOLDEN: [(u64, u64); 3] = [
-    (11, 0x5710_8fa1_3e0d_02c7),
-    (12, 0x60ca_615d_c6e7_ecc3),
-    (13, 0x94b5_6902_10b2_390f),
+    (11, 0x2beb_f417_a69e_8295),
+    (12, 0x45aa_e443_9cf7_fed2),
+    (13, 0x0169_f436_14fe_efcf),
 ];
 
 #[test]

@@ -218,6 +218,8 @@ pub(crate) struct Word {
     pub(crate) run: Run,
     pub(crate) seq: u64,
     pub(crate) is_ready: bool,
+    /// Nothing of it runs any more, nor will.
+    pub(crate) has_ended: bool,
 }
 
 impl Word {
@@ -227,6 +229,7 @@ impl Word {
             run: status.run,
             seq: status.seq,
             is_ready: status.ready && status.state == State::Up,
+            has_ended: matches!(status.state, State::Final(_)),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What a scenario says: hosts, services, how their processes behave, and what happens to all of them.
 //!
 //! * `read` goes through a file. Its tables are in `surroundings`, `services` (one of them in `service`, its processes in `run`), `workload`,
-//!   `replica_acts` and `world`.
+//!   `replica_acts` and `acts`.
 //! * `table` and `value` take them apart and note the place of each mistake; `names` says who is meant.
 
+mod acts;
 mod names;
 mod read;
 mod replica_acts;
@@ -14,7 +15,6 @@ mod surroundings;
 mod table;
 mod value;
 mod workload;
-mod world;
 
 use std::fmt;
 use std::sync::Arc;

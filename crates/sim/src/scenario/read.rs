@@ -7,6 +7,7 @@ use std::time::Duration;
 use portreeve::time::{Monotonic, WallClock};
 use toml::de::DeTable;
 
+use super::acts::{self, Usual};
 use super::names::Names;
 use super::replica_acts::{befalling, in_turn, outage, user};
 use super::run::run;
@@ -14,7 +15,6 @@ use super::services::{self, Services};
 use super::surroundings::{self, Hosts};
 use super::table::{Notes, Problem, Table};
 use super::workload::workload;
-use super::world::{self, Usual};
 use super::{Alone, MAX_SCENARIO, RunScript, Scenario, ScenarioErrors, Scripts, Stranger};
 use crate::claim::{Claim, Named};
 use crate::cluster::act::{Act, PersonAct, Planned, ServiceNo};
@@ -251,7 +251,7 @@ fn acts(
         services: &services.all,
     };
     for table in root.tables("at", MOST_TABLES) {
-        world::acts(&table, names, &usual, &mut acts);
+        acts::read_at(&table, names, &usual, &mut acts);
         table.end();
         if acts.len() > MOST_ACTS {
             let problem = format!("more than {MOST_ACTS} acts");

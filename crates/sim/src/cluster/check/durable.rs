@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use portreeve::identity::{HostName, Incarnation, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
-use portreeve::supervision::State;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::super::wire::{Asker, Heard};
 use super::{Verdict, broken};
 
 /// What the store holds of services and replicas.
@@ -22,6 +22,10 @@ pub(crate) struct Durable {
     placed: BTreeSet<ReplicaName>,
     /// Incarnations that readers saw ended, by the keys of their services.
     ended: BTreeSet<(String, u32, Incarnation)>,
+    /// The ends that questions told which were not acknowledged yet.
+    told: BTreeMap<Asker, Vec<ReplicaName>>,
+    /// The disk was set back: whoever ended may be placed on it again.
+    is_set_back: bool,
 }
 
 /// A service, as far as readers see it exactly so.
@@ -37,13 +41,6 @@ struct Service {
 struct Replica {
     incarnation: Incarnation,
     phase: Phase,
-    status: Option<Told>,
-}
-
-/// What was last told of it, as far as it matters whether it ended.
-#[derive(Debug, Deserialize)]
-struct Told {
-    state: State,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,6 +84,7 @@ impl Durable {
         *self = Self {
             placed,
             ended,
+            is_set_back: self.is_set_back,
             ..Self::default()
         };
         for table in [tables::SERVICES, tables::REPLICAS] {
@@ -94,11 +92,6 @@ impl Durable {
                 self.put(table, key, Some(value));
             }
         }
-    }
-
-    /// The store is an older one: what ended since lives on in it.
-    pub(crate) fn is_set_back(&mut self) {
-        self.ended.clear();
     }
 
     /// The store took these.
@@ -221,13 +214,39 @@ impl Durable {
         (on_disk.incarnation == name.incarnation).then_some(on_disk)
     }
 
-    /// Its worker heard that its end was taken: the disk has it, if only as what was last told of who has a place.
-    pub(crate) fn check_end(&self, name: &ReplicaName) -> Verdict {
-        let told = self.on_disk(name).and_then(|it| it.status.as_ref());
-        let is_told = told.is_some_and(|it| matches!(it.state, State::Final(_)));
-        if self.is_placed(name) && !is_told {
-            let text = format!("the end of {name} was acknowledged; on disk it runs");
-            return broken("durable before acknowledged", text);
+    /// The disk is set back to an older state.
+    pub(crate) fn set_back(&mut self) {
+        self.is_set_back = true;
+        self.ended.clear();
+    }
+
+    /// The controller hears a question.
+    pub(crate) fn heard(&mut self, asker: &Asker, heard: &Heard) {
+        let words = match heard {
+            Heard::Status(word) => std::slice::from_ref(word),
+            Heard::Report { told, .. } => told,
+            Heard::Lease | Heard::Shutdown | Heard::Wanted => &[],
+        };
+        let ends = words.iter().filter(|word| word.has_ended);
+        let ends: Vec<ReplicaName> = ends.map(|word| word.name.clone()).collect();
+        if !ends.is_empty() {
+            self.told.insert(asker.clone(), ends);
+        }
+    }
+
+    /// The controller acknowledges a question: nobody tells those ends again, so the disk has to have them.
+    pub(crate) fn acknowledged(&mut self, asker: &Asker) -> Verdict {
+        for name in self.told.remove(asker).unwrap_or_default() {
+            let key = self.names.get(&name.service);
+            let replicas = key.and_then(|key| self.replicas.get(key));
+            let replica = replicas.and_then(|it| it.get(&name.index));
+            let runs_on = replica.is_some_and(|it| {
+                it.incarnation == name.incarnation && matches!(it.phase, Phase::Placed(_))
+            });
+            if runs_on && !self.is_set_back {
+                let text = format!("the end of {name} is acknowledged and not on disk");
+                return broken("durable before acknowledged", text);
+            }
         }
         Ok(())
     }
@@ -251,9 +270,11 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use portreeve::identity::Run;
     use portreeve::registry::Command;
-    use portreeve::supervision::Final;
+    use portreeve::supervision::{Final, State};
 
+    use super::super::super::wire::{Who, Word};
     use super::super::stage::Stage;
     use super::*;
 
@@ -300,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_acknowledged_and_not_on_disk_or_does_not_last_is_found() {
+    fn what_ended_and_runs_again_is_found() {
         let mut stage = Stage::new("20000-20009");
         let name = stage.submit("web", "[ports]\nhttp = \"any\"\n");
         let placed = stage.placed()[0].name.clone();
@@ -308,20 +329,51 @@ mod tests {
         durable.begin(stage.stored());
         let running = stage.registry.view();
         let running = running.services.get(&name).unwrap();
-        let found = durable.check_end(&placed).unwrap_err();
-        assert_eq!(found.invariant, "durable before acknowledged");
         assert_eq!(durable.check(running), Ok(()));
         let on_disk = stage.stored().clone();
         stage.becomes(&placed, 1, State::Final(Final::Stopped));
         durable.begin(stage.stored());
-        assert_eq!(durable.check_end(&placed), Ok(()));
         let view = stage.registry.view();
         assert_eq!(durable.check(view.services.get(&name).unwrap()), Ok(()));
         // As if the disk had forgotten it.
         durable.begin(&on_disk);
         let found = durable.check(running).unwrap_err();
         assert_eq!(found.invariant, "what ended stays ended");
-        durable.is_set_back();
+        durable.set_back();
         assert_eq!(durable.check(running), Ok(()));
+    }
+
+    #[test]
+    fn an_end_that_is_acknowledged_and_not_on_disk_is_found() {
+        let mut stage = Stage::new("20000-20009");
+        stage.submit("web", "[restart]\npolicy = \"never\"\n");
+        let mut durable = Durable::default();
+        durable.begin(stage.stored());
+        let name = stage.placed()[0].name.clone();
+        let asker = Asker {
+            host: 0,
+            who: Who::Agent,
+            life: 1,
+            question: 1,
+        };
+        let told = |has_ended| Heard::Report {
+            is_full: true,
+            told: vec![Word {
+                name: name.clone(),
+                run: Run(1),
+                seq: 2,
+                is_ready: false,
+                has_ended,
+            }],
+        };
+        durable.heard(&asker, &told(false));
+        assert_eq!(durable.acknowledged(&asker), Ok(()));
+        durable.heard(&asker, &told(true));
+        let found = durable.acknowledged(&asker).unwrap_err();
+        assert_eq!(found.invariant, "durable before acknowledged");
+        stage.becomes(&name, 2, State::Final(Final::Succeeded));
+        durable.begin(stage.stored());
+        durable.heard(&asker, &told(true));
+        assert_eq!(durable.acknowledged(&asker), Ok(()));
     }
 }

@@ -286,6 +286,7 @@ mod tests {
                 run: Run(1),
                 seq,
                 is_ready: state == State::Up,
+                has_ended: false,
             };
             self.listing.told(self.stage.now.mono, &word);
         }

@@ -92,6 +92,7 @@ impl Numbers {
         self.one_holder(seen)?;
         self.placed_apart(seen)?;
         held_for_somebody(seen)?;
+        strangers_are_left_alone(seen)?;
         adds_up(seen)?;
         self.living_hold(seen)
     }
@@ -204,6 +205,25 @@ fn held_for_somebody(seen: &Seen<'_>) -> Verdict {
     Ok(())
 }
 
+/// No number on which a stranger was said to listen is free.
+fn strangers_are_left_alone(seen: &Seen<'_>) -> Verdict {
+    for stranger in &seen.pool.foreign {
+        let number = PortRange::single(stranger.port);
+        for side in Side::of(stranger.protocol) {
+            let mut taken = on(side, &seen.pool.ports);
+            if !taken.any(|it| overlap(it.numbers, number).is_some()) {
+                let text = format!(
+                    "a stranger listens on {number}/{} of {}, which is free",
+                    side.protocol(),
+                    seen.host
+                );
+                return broken("none free while a stranger listens", text);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Free, held, releasing, cooling, foreign and reserved are all numbers that there are, by the pool's own sums.
 fn adds_up(seen: &Seen<'_>) -> Verdict {
     let pool = seen.pool;
@@ -304,7 +324,7 @@ pub(super) fn overlap(one: PortRange, other: PortRange) -> Option<PortRange> {
 
 #[cfg(test)]
 mod tests {
-    use portreeve::port_pool::{GrantedPort, Stranger};
+    use portreeve::port_pool::{Foreign, GrantedPort, Stranger};
 
     use super::super::stage::{Stage, host};
     use super::*;
@@ -412,6 +432,22 @@ mod tests {
         world.pool.state = HostState::Up;
         world.numbers.forswear([gone]);
         assert_eq!(world.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_number_that_is_free_while_a_stranger_listens_is_found() {
+        let mut world = World::new();
+        let stranger = |port: portreeve::port::Port| Foreign {
+            port,
+            protocol: Protocol::Tcp,
+            pid: None,
+            comm: None,
+        };
+        let held = world.pool.ports[0].numbers.first();
+        world.pool.foreign = vec![stranger(held)];
+        assert_eq!(world.check(), Ok(()));
+        world.pool.foreign = vec![stranger(20_009.try_into().unwrap())];
+        assert_eq!(world.check(), Err("none free while a stranger listens"));
     }
 
     #[test]

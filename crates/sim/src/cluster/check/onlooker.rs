@@ -23,7 +23,7 @@ use super::super::schedule::Actor;
 use super::super::sight::{Sight, Subject, What};
 use super::super::spec::Spec;
 use super::super::trace::Digest;
-use super::super::wire::{Heard, Who};
+use super::super::wire::Heard;
 use super::contact::Contacts;
 use super::coverage::{Coverage, Kind};
 use super::durable::{self, Durable};
@@ -84,8 +84,6 @@ pub(crate) struct Checks {
     healed: Option<Monotonic>,
     /// It had time to settle, and was looked at.
     is_settled: bool,
-    /// The store was set back once: what was acknowledged before may not be in it.
-    is_set_back: bool,
 }
 
 /// What is watched of one host.
@@ -183,7 +181,6 @@ impl Checks {
             batches: 0,
             healed: None,
             is_settled: false,
-            is_set_back: false,
             spec,
         }
     }
@@ -212,6 +209,7 @@ impl Checks {
         }
         if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
             self.heard(step.at, asker.host, heard);
+            self.durable.heard(asker, heard);
         }
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
@@ -220,7 +218,6 @@ impl Checks {
             let (from, to) = (words::state(&passage.from), words::state(&passage.to));
             self.coverage.pass(from, passage.on, to);
         }
-        self.acknowledged_end(cluster, &step.handed)?;
         if is_of_controller(step) {
             let before = self.stand.take().filter(|it| it.is_at_rest);
             self.ordered = match &step.handed {
@@ -231,6 +228,10 @@ impl Checks {
         }
         self.sights(&step.sights)?;
         self.follow_life(cluster);
+        for asker in &step.acknowledged {
+            self.coverage.reach(Kind::Looked, "what was acknowledged");
+            self.durable.acknowledged(asker)?;
+        }
         for host in touched(step, self.hosts.len()) {
             self.look_at_host(cluster, host)?;
         }
@@ -288,22 +289,6 @@ impl Checks {
         Ok(())
     }
 
-    /// What a worker heard that its end was taken is on disk.
-    fn acknowledged_end(&mut self, cluster: &Cluster, handed: &Handed) -> Verdict {
-        let Handed::Reply(asker) = handed else {
-            return Ok(());
-        };
-        let Who::Worker(name) = &asker.who else {
-            return Ok(());
-        };
-        if self.is_set_back || !cluster.hosts()[asker.host].end_is_told(name) {
-            return Ok(());
-        }
-        self.coverage
-            .reach(Kind::Looked, "ends that were acknowledged");
-        self.durable.check_end(name)
-    }
-
     fn heard(&mut self, at: Monotonic, host: HostNo, heard: &Heard) {
         self.coverage.reach(Kind::Question, words::heard(heard));
         self.silence.asked(at, heard);
@@ -349,8 +334,7 @@ impl Checks {
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.oracle.is_set_back();
-                self.durable.is_set_back();
-                self.is_set_back = true;
+                self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();

@@ -98,6 +98,7 @@ mod tests {
             run: Run(1),
             seq: 1,
             is_ready: true,
+            has_ended: false,
         });
         let lease = Heard::Lease;
         let mut silence = Silence::default();

@@ -371,7 +371,7 @@ pub(super) const REFUSALS: &[&str] = &[
 
 pub(super) const LOOKS: &[&str] = &[
     "reports of machines",
-    "ends that were acknowledged",
+    "what was acknowledged",
     "lives of copies",
     "pools with taken numbers",
     "numbers of what lives",

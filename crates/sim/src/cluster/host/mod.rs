@@ -298,14 +298,6 @@ impl Host {
         attended.map(|replica| &replica.name)
     }
 
-    /// Whether the worker of this incarnation told its end, and heard that the controller has it.
-    pub(crate) fn end_is_told(&self, name: &ReplicaName) -> bool {
-        let replica = self.names.get(name).and_then(|it| self.replicas.get(it));
-        replica
-            .and_then(|it| it.worker.as_ref())
-            .is_some_and(|it| it.has_told_end())
-    }
-
     /// The profile that this incarnation was begun with here, or was last told.
     pub(crate) fn profile_of(&self, name: &ReplicaName) -> Option<&Profile> {
         let replica = self.replicas.get(self.names.get(name)?)?;

@@ -73,11 +73,6 @@ impl Worker {
             .map(|attendance| attendance.record())
     }
 
-    /// The controller has its end, and said so.
-    pub(crate) fn has_told_end(&self) -> bool {
-        matches!(self.telling.next(Monotonic::default()), Next::Done)
-    }
-
     fn next_deadline(&self, now: Monotonic) -> Option<Monotonic> {
         let attendance = self.attendance.as_ref()?;
         if self.halted.is_some() {
