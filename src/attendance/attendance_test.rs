@@ -265,6 +265,36 @@ fn a_disk_that_takes_nothing_holds_up_nothing_and_is_tried_again() {
     assert_eq!(rig.attendance.run(), Run(2));
 }
 
+/// The story: on a full disk a replica ended, was told of, and its numbers went to the next. Its worker left, and its
+/// folder still said that it runs: told so anew, the controller held the numbers for both.
+#[test]
+fn who_may_go_leaves_no_record_behind_that_says_less_than_was_told() {
+    let mut rig = Rig::up("");
+    rig.attendance.manner.hands_over = true;
+    rig.until(1_000);
+    rig.order(Order::Want {
+        want: Want::Stop,
+        restart_no: 0,
+    });
+    rig.exits(1);
+    rig.empties();
+    rig.attendance.not_written(rig.at);
+    rig.order(Order::Want {
+        want: Want::Forget,
+        restart_no: 0,
+    });
+    rig.attendance.not_written(rig.at);
+    assert_eq!(rig.attendance.ended(), None);
+    // One that nobody takes over, as in the job of another scheduler, holds nothing up.
+    rig.attendance.manner.hands_over = false;
+    assert!(rig.attendance.ended().is_some());
+    rig.attendance.manner.hands_over = true;
+    rig.said.clear();
+    rig.until(60_000);
+    assert!(rig.said().starts_with("write both"));
+    assert!(matches!(rig.attendance.ended(), Some(Ended::Forgotten(_))));
+}
+
 #[test]
 fn events_of_one_instant_come_in_their_order_whatever_order_they_were_found_in() {
     // supervision 1.1: the spawn before the exit before the empty group.

@@ -60,6 +60,8 @@ pub struct Manner {
     pub ends_cut_off: bool,
     /// There is nobody who would say that it may end, so it ends with its replica.
     pub ends_with_replica: bool,
+    /// Whoever takes over later reads what it wrote down, so it does not go before that is on disk.
+    pub hands_over: bool,
 }
 
 /// What was done since the beginning; in the steady state only the probes go on.
@@ -142,7 +144,9 @@ impl Attendance {
         if self.lifeline_ended {
             return Some(Ended::LifelineGone);
         }
-        if self.forget {
+        // What it leaves unwritten reads as a service that may run, to whoever comes after it.
+        let is_written = self.write_again.is_none();
+        if self.forget && (is_written || !self.manner.hands_over) {
             let newest = self.run();
             let exit = self.exit.filter(|(run, _)| *run == newest);
             return Some(Ended::Forgotten(exit.map(|(_, status)| status)));

@@ -18,6 +18,17 @@ pub struct Orders {
     pub replicas: Arc<[Desired]>,
 }
 
+impl Orders {
+    /// Of a host that is not known, or not any more: the number is that of a desk on which nothing was put up.
+    pub(super) fn of_unknown() -> Self {
+        Self {
+            revision: 0,
+            report_first: true,
+            replicas: Arc::default(),
+        }
+    }
+}
+
 /// One host's desk. It holds state, not messages: an agent that comes late finds the newest set. Only errands (`E`,
 /// such as reads of a log) are handed out once, since who waits for them does not wait long.
 #[derive(Debug)]

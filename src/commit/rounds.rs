@@ -339,14 +339,16 @@ impl<C, T> Rounds<C, T> {
     }
 
     fn order(&self, host: HostName, out: &mut Vec<Step<C, T>>) {
-        if let Some((revision, report_first, replicas)) = self.registry.desired(&host) {
-            let orders = Arc::new(Orders {
+        let orders = match self.registry.desired(&host) {
+            Some((revision, report_first, replicas)) => Orders {
                 revision,
                 report_first,
                 replicas: replicas.into(),
-            });
-            out.push(Step::Order { host, orders });
-        }
+            },
+            None => Orders::of_unknown(),
+        };
+        let orders = Arc::new(orders);
+        out.push(Step::Order { host, orders });
     }
 
     fn commit(&mut self, batch: Batch, out: &mut Vec<Step<C, T>>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
 use crate::registry::rig::{alice, config, exit, facts, name, now, starting, submission, web};
-use crate::registry::{Answer, Config, MemoryStore, ReplicaReport, Store};
+use crate::registry::{Answer, Config, HostVerb, MemoryStore, ReplicaReport, Store};
 use crate::supervision::{Final, State};
 
 use super::*;
@@ -376,6 +376,60 @@ fn a_start_orders_what_is_stored_and_does_not_begin_while_its_commit_is_refused(
     let found = &again.ordered[&"n1".parse().unwrap()];
     assert_eq!(found.replicas, orders.replicas);
     assert!(found.report_first, "nobody heard of the host since");
+}
+
+/// The story: a host was cut off, an operator removed it, and its agent came back with a change. The set that was put up
+/// for the host that was removed did not ask for everything, so the agent never told it, and the new host took no grant
+/// for ever.
+#[test]
+fn an_agent_of_a_host_that_was_removed_is_to_tell_everything_until_it_did() {
+    let mut play = Play::begun();
+    let host: HostName = "n1".parse().unwrap();
+    let report = |full| {
+        let mut facts = facts("n1");
+        facts.full = full;
+        Told::news(Input::HostReport(facts))
+    };
+    play.tell(report(true));
+    assert!(!play.ordered[&host].report_first);
+    play.pass(Duration::from_secs(30));
+    let verb = HostVerb::Remove;
+    let asked = play.command(Command::Host {
+        host: host.clone(),
+        verb,
+    });
+    assert!(play.answers[&asked].as_ref().unwrap().changed);
+    let orders = Arc::clone(&play.ordered[&host]);
+    assert_eq!((orders.revision, orders.report_first), (0, true));
+    play.tell(report(false));
+    assert!(play.view.hosts.contains_key(&host));
+    assert!(play.ordered[&host].report_first, "it told a change only");
+    play.tell(report(true));
+    assert!(!play.ordered[&host].report_first);
+}
+
+/// The story: a host rebooted, its agent told everything and asked at once what is wanted. It found the set of before,
+/// since the end of what ran there was not on disk yet, and began it anew with numbers that were about to be free.
+#[test]
+fn an_agent_that_comes_back_from_a_reboot_finds_nothing_that_ended_with_the_boot() {
+    for mood in [Mood::Hangs, Mood::Refuses] {
+        let mut play = Play::begun();
+        let _ = play.placed();
+        let host: HostName = "n1".parse().unwrap();
+        let runs = |play: &Play| {
+            let all = play.ordered[&host].replicas.iter();
+            all.filter(|it| it.incarnation == Incarnation(0)).count()
+        };
+        assert_eq!(runs(&play), 1);
+        play.mood = mood;
+        let mut rebooted = facts("n1");
+        rebooted.boot_id = "boot-2".into();
+        let told = play.tell(Told::news(Input::HostReport(rebooted)));
+        assert_eq!(runs(&play), 0, "{mood:?}");
+        assert_eq!(play.acknowledged[&told], Ok(()));
+        let of = |word| play.done.iter().rposition(|done| *done == word);
+        assert!(of("order") < of("acknowledge"), "{:?}", play.done);
+    }
 }
 
 #[test]

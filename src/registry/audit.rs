@@ -86,12 +86,11 @@ impl Registry {
         })
     }
 
-    /// What lives on a host by its own report, and has no place there: nothing ends it but a person. Cost: linear in what
-    /// has no place.
-    pub fn unknown_audit(&self, host: &HostName) -> impl Iterator<Item = &ReplicaName> {
-        let id = self.host_names.get(host).copied();
-        let unknown = id.into_iter().flat_map(|id| self.unknown_on(id));
-        unknown.map(|(name, _)| name)
+    /// Whether a host runs this and nobody here knows it: it is left alone until somebody speaks of it.
+    #[must_use]
+    pub fn is_unknown(&self, host: &HostName, name: &ReplicaName) -> bool {
+        let id = self.host_names.get(host);
+        id.is_some_and(|id| self.unknown_on(*id).any(|(it, _)| it == name))
     }
 
     /// What the disk has on a host, by service and index. Cost: linear in that.

@@ -11,8 +11,8 @@ use crate::rights::Caller;
 use super::drain::NOWHERE;
 use super::machine::Registry;
 use super::pending::{Depth, Seeker};
-use super::placement::Crowd;
 use super::records::{Phase, Replica, StopWhy, WaitCause};
+use super::spread::Crowd;
 use super::survey::Told;
 use super::truth::ReplicaKey;
 

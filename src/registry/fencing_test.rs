@@ -411,6 +411,60 @@ fn after_a_restore_no_incarnation_is_given_that_a_host_may_still_run() {
     assert!(orders.iter().all(|it| !it.ends_with("stop")), "{orders:?}");
 }
 
+/// The story: a replica waited for a place when the backup was made, and got it after. Restored, it got the same
+/// incarnation once more, on another host, while the first may still run.
+#[test]
+fn after_a_restore_what_waited_is_placed_as_an_incarnation_that_was_never_given() {
+    let mut rig = Rig::at(MemoryStore::default(), now(0), graced());
+    rig.submit(&web("web", 1)).unwrap();
+    let backup: MemoryStore = rig.store.clone();
+    rig.join("n1");
+    rig.ready("web", 0);
+    let given = rig.replica("web", 0).incarnation;
+    let restored = Config {
+        begin_epoch: true,
+        ..graced()
+    };
+    let mut rig = Rig::at(backup, now(1_000_000), restored);
+    let runs_on = runs("n1", "web", given.0, 20_000);
+    tells(&mut rig, "n1", &[runs_on]);
+    assert_eq!(warnings(&rig, "n1").len(), 1, "it is not known here");
+    tells(&mut rig, "n2", &[]);
+    let placed = rig.replica("web", 0);
+    assert!(placed.host.is_some() && placed.incarnation.0 >= 1000);
+    // Refused or not, the first batch takes nothing of that back.
+    let again = rig.restart().replica("web", 0);
+    assert_eq!(again.incarnation, placed.incarnation);
+}
+
+/// The story: a service was scaled up after the backup was made. Restored, the controller took the new copy for one that
+/// it had forgotten, and had it stopped at once.
+#[test]
+fn after_a_restore_a_copy_that_the_backup_does_not_know_is_left_alone() {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    let backup: MemoryStore = rig.store.clone();
+    let scale = Command::Scale {
+        service: name("web"),
+        replicas: 2,
+    };
+    rig.ask(scale).unwrap();
+    let given = rig.replica("web", 1).incarnation;
+    let restored = Config {
+        begin_epoch: true,
+        ..graced()
+    };
+    let mut rig = Rig::at(backup, now(1_000_000), restored);
+    let first = runs("n1", "web", rig.replica("web", 0).incarnation.0, 20_000);
+    let mut second = runs("n1", "web", given.0, 20_001);
+    second.index = 1;
+    tells(&mut rig, "n1", &[first, second]);
+    let orders = rig.orders("n1");
+    assert!(orders.iter().all(|it| !it.ends_with("stop")), "{orders:?}");
+    assert_eq!(warnings(&rig, "n1").len(), 1, "it is not known here");
+}
+
 #[test]
 fn only_admins_speak_about_hosts() {
     let mut rig = cluster(&["n1"]);

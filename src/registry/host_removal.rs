@@ -15,7 +15,7 @@ use super::commands::copies;
 use super::host_verbs::host_answer;
 use super::machine::Registry;
 use super::records::{Phase, Replica};
-use super::{Answer, HostFacts, HostOwner, Input, Refusal};
+use super::{Answer, Effect, HostFacts, HostOwner, Input, Refusal};
 
 /// How long a host has to be silent before it can be removed: four leases.
 const SILENT_FOR: Duration = Duration::from_secs(20);
@@ -132,8 +132,9 @@ impl Registry {
         record.is_some_and(|it| it.removed.is_some())
     }
 
-    /// Forgets what is known of hosts whose removal is durable now.
-    pub(super) fn forget_removed(&mut self) {
+    /// Forgets what is known of hosts whose removal is durable now. What was wanted of them is wanted no more: an agent
+    /// that still runs there is to hear that it is not known.
+    pub(super) fn forget_removed(&mut self, out: &mut Vec<Effect>) {
         // Only what this batch changed can have been removed by it.
         let changed = self.shown.hosts_truth.iter();
         let gone: Vec<(HostId, HostName)> = changed
@@ -147,11 +148,14 @@ impl Registry {
             }
             self.lives.remove(&id);
             self.contacts.forget(id);
+            self.spread.forget_host(id);
+            self.with_unknown.remove(&id);
             self.shown.stale.end_of(id);
             self.claims.note(id, std::collections::BTreeSet::new());
             self.shown.hosts_seen.remove(&id);
             self.shown.hosts_news.remove(&id);
             self.shown.hosts_truth.remove(&id);
+            out.push(Effect::Order { host: name.clone() });
             self.shown.hosts_gone.insert(name);
         }
     }

@@ -181,8 +181,9 @@ impl Registry {
         if full {
             self.found_again(id);
             self.look_at_stranded_of(id);
+            let seen = self.seen_of_taken_back(id, &replicas);
             let life = self.lives.entry(id).or_default();
-            life.seen.clear();
+            life.seen = seen;
             let told: BTreeSet<ReplicaName> = replicas.iter().map(ReplicaReport::name).collect();
             let before = life.leftovers.len();
             // What a full report leaves out is forgotten there.
@@ -211,9 +212,14 @@ impl Registry {
     /// Keeps the new facts and tells everybody whom they concern.
     fn new_facts(&mut self, id: HostId, facts: HostFacts) {
         self.pools.put_host(id, &facts);
+        self.spread.put_host(id, &facts.host);
         // Another boot ends what is stranded here.
         self.look_at_stranded_of(id);
         let old = self.truth.hosts.find(&id).map(|host| host.facts.clone());
+        if old.as_ref().is_some_and(|old| old.boot_id != facts.boot_id) {
+            // What its agent finds now still says that what ended with the old boot is to run.
+            self.shown.orders.insert(id);
+        }
         let moved = old.as_ref().is_some_and(|old| {
             old.published != facts.published
                 || old.boot_id != facts.boot_id

@@ -22,6 +22,7 @@ use super::port_history::Archive;
 use super::residents::Residents;
 use super::retention::Retention;
 use super::show::Shown;
+use super::spread::Spread;
 use super::truth::{MetaKey, Truth};
 use super::{BatchNumber, Effect, Input, Stored, View};
 
@@ -81,6 +82,8 @@ pub struct Registry {
     pub(super) truth: Truth,
     /// Who is placed where on disk.
     pub(super) residents: Residents,
+    /// Who is placed where and who waits, as decisions see it.
+    pub(super) spread: Spread,
     pub(super) pools: Pools,
     /// Service ids by name, as in `truth`.
     pub(super) names: BTreeMap<ServiceName, ServiceId>,
@@ -90,6 +93,8 @@ pub struct Registry {
     pub(super) lives: BTreeMap<HostId, HostLife>,
     /// Which hosts say that an address is theirs.
     pub(super) claims: Claims,
+    /// Hosts that told of replicas that nobody here knows.
+    pub(super) with_unknown: BTreeSet<HostId>,
     /// How many replicas were met that nobody here knows.
     pub(super) unknown_numbers: u64,
     /// What follows from the events of each service.
@@ -140,11 +145,14 @@ impl Registry {
             config,
             now,
             residents: Residents::of(&truth.replicas),
+            // `take_up` counts what there is.
+            spread: Spread::default(),
             truth,
             names: BTreeMap::new(),
             host_names: BTreeMap::new(),
             lives: BTreeMap::new(),
             claims: Claims::default(),
+            with_unknown: BTreeSet::new(),
             unknown_numbers: 0,
             event_logs: EventLogs::default(),
             host_logs: EventLogs::default(),
@@ -222,10 +230,11 @@ impl Registry {
             return;
         };
         self.residents.follow(&self.truth.replicas);
+        self.spread.follow(&self.truth.replicas);
         self.truth.commit();
         self.outbox.end_rest();
         self.shown.ceiling = self.meta().ceiling;
-        self.forget_removed();
+        self.forget_removed(out);
         self.count_drained();
         self.show_truth(out);
         out.extend(sent.answers());

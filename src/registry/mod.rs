@@ -4,7 +4,7 @@
 //! has said [`Registry::committed`] for the batch that holds the truth. News passes at once.
 //!
 //! * **Truth** is what is decided here: by owners (`commands`, `submit`; only if: `precondition`), about jobs of other schedulers (`attach`), ends (`settle`), rolls
-//!   (`roll`) and places (`placement`, with reasons by `pending`, within `limits` by what `usages` counts). It changes records through `ledger::Ledger::change`, which
+//!   (`roll`) and places (`placement`, on hosts by `choice` as all are `spread`, with reasons by `pending`, within `limits` by what `usages` counts). It changes records through `ledger::Ledger::change`, which
 //!   keeps their durable form.
 //! * Operators order hosts about (`host_verbs`): out of service and back (`drain_orders`, moved by `drain` as `drain_plan` tries it), forgotten (`host_removal`), down, and what
 //!   is `unknown` there (`fencing`). Hosts shut down by themselves (`host_shutdown`).
@@ -17,6 +17,7 @@
 mod at_host;
 mod attach;
 mod audit;
+mod choice;
 mod claims;
 mod commands;
 mod contact;
@@ -64,6 +65,7 @@ mod seats;
 mod services;
 mod settle;
 mod show;
+mod spread;
 mod stale;
 mod store;
 mod stranded;

@@ -173,7 +173,10 @@ impl Registry {
             return false;
         }
         match self.truth.replicas.find(&(service.id, key.index)) {
-            None => key.incarnation.0 < service.incarnation_floor,
+            None => {
+                key.incarnation.0 < service.incarnation_floor
+                    && !service.is_skipped_anew(key.incarnation)
+            }
             Some(replica) => match replica.phase {
                 Phase::Ended(_) => key.incarnation <= replica.incarnation,
                 // On another host than the one it is placed on it cannot be ours.

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceId};
+use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
 use crate::port::Protocol;
-use crate::port_pool::PortGrant;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
 use super::HostOwner;
+use super::choice::Seeks;
 use super::limits::LimitReached;
 use super::machine::Registry;
-use super::pending::{Depth, Seeker, Taken};
+use super::pending::Taken;
 use super::records::{Host, Phase, Placement, WaitCause, Wish};
+use super::spread::Crowd;
 use super::survey::{Code, Survey};
 use super::truth::ReplicaKey;
 use super::usages::{Claim, Usages};
@@ -93,22 +94,6 @@ impl Waits {
     }
 }
 
-/// Who is where, for the choice among hosts.
-#[derive(Default)]
-pub(super) struct Crowd {
-    /// How many replicas of a service a host has.
-    of_service: BTreeMap<(ServiceId, HostId), u32>,
-    /// How many numbers a host gave.
-    numbers: BTreeMap<HostId, u32>,
-}
-
-impl Crowd {
-    pub(super) fn add(&mut self, service: ServiceId, host: HostId, grant: &PortGrant) {
-        *self.of_service.entry((service, host)).or_default() += 1;
-        *self.numbers.entry(host).or_default() += grant.count();
-    }
-}
-
 impl Registry {
     /// Gives a place to every waiting replica that fits: first to those that go on, then in order of submission.
     pub(super) fn place(&mut self) {
@@ -116,8 +101,10 @@ impl Registry {
             return;
         }
         self.follow_hosts();
-        let mut waiting = self.waiting();
-        let mut crowd = self.crowd();
+        self.spread.follow(&self.truth.replicas);
+        #[cfg(test)]
+        self.assert_followed();
+        let mut waiting = self.waiting_among(self.spread.waiting());
         let mut usages = self.usages_for(waiting.iter().map(|(_, claim)| claim));
         let keys: Vec<ReplicaKey> = waiting.iter().map(|(key, _)| *key).collect();
         self.tell_awaited(&keys);
@@ -138,7 +125,7 @@ impl Registry {
             let alike = (key.0, replica.generation, claim.goes_on_from());
             let reason = match refused.get(&alike) {
                 Some(reason) => Some(Arc::clone(reason)),
-                None => self.place_one(key, &claim, &mut crowd, &mut usages, &mut room),
+                None => self.place_one(key, &claim, &mut usages, &mut room),
             };
             if let Some(reason) = &reason {
                 refused.insert(alike, Arc::clone(reason));
@@ -152,61 +139,33 @@ impl Registry {
         &mut self,
         key: ReplicaKey,
         claim: &Claim,
-        crowd: &mut Crowd,
         usages: &mut Usages,
         room: &mut usize,
     ) -> Option<Arc<Survey>> {
         let service = self.truth.services.find(&key.0)?;
         let replica = self.truth.replicas.find(&key)?;
-        let desired = service.desired;
         let profile = Arc::clone(service.profile_of(replica.generation));
         let former = replica.former.as_ref();
-        let avoids = matches!(&replica.phase, Phase::Waiting(it)
-            if matches!(it.cause, WaitCause::GaveUp(_) | WaitCause::HostLost(_)));
-        if let Some(limit) = usages.reached(claim) {
-            return Some(Arc::new(self.limited(&profile, limit)));
-        }
-        let mut candidates = self.candidates(key.0, &profile, crowd);
-        let limited = usages.reached_on(claim, |host| self.host_name(host));
-        candidates.retain(|host| !limited.contains_key(host));
-        let id = ReplicaId {
-            service: key.0,
-            index: key.1,
-            incarnation: replica.incarnation,
-        };
-        let request = profile.request();
-        let former = former.map(|former| (former.host, former.grant.clone()));
-        let at = former.as_ref().map(|(host, _)| *host);
-        let wish = at.map(|at| (at, avoids));
-        let now = self.now.mono;
-        let among = candidates.iter().copied().collect();
-        // Most who wait fit nowhere: who does is known before anything is put in order.
-        let mut feasible = self.pools.feasible(now, key.0, &request, &among);
-        let mut placed = None;
-        while placed.is_none()
-            && let Some((_, best)) = feasible
-                .iter()
-                .map(|host| (self.rank(crowd, key.0, host, wish), host))
-                .min()
-        {
-            let grant = self.pools.place(now, id, &request, former.as_ref(), best);
-            placed = grant.map(|grant| (best, grant));
-            feasible.remove(best);
-        }
-        let Some((host, grant)) = placed else {
-            let seeker = Seeker {
+        let seeks = Seeks {
+            id: ReplicaId {
                 service: key.0,
-                profile: &profile,
-                request: &request,
-                candidates: &candidates,
-                limited: &limited,
-                desired,
-            };
-            let survey = self.survey(&seeker, Depth::pending(*room));
-            *room = room.saturating_sub(usize::try_from(survey.asked).unwrap_or(usize::MAX));
-            return Some(Arc::new(survey));
+                index: key.1,
+                incarnation: replica.incarnation,
+            },
+            request: profile.request(),
+            former: former.map(|former| (former.host, former.grant.clone())),
+            avoids: matches!(&replica.phase, Phase::Waiting(it)
+                if matches!(it.cause, WaitCause::GaveUp(_) | WaitCause::HostLost(_))),
+            desired: service.desired,
+            profile,
         };
-        crowd.add(key.0, host, &grant);
+        if let Some(limit) = usages.reached(claim) {
+            return Some(Arc::new(self.limited(&seeks.profile, limit)));
+        }
+        let (host, grant) = match self.choose(&seeks, claim, usages, room) {
+            Ok(placed) => placed,
+            Err(survey) => return Some(Arc::new(survey)),
+        };
         usages.add(claim, host);
         self.waits.held.retain(|(at, _), _| *at != host);
         let ports: Vec<String> = grant
@@ -232,40 +191,26 @@ impl Registry {
         } else {
             format!("placed on host {name}: {}", ports.join(", "))
         };
+        self.spread.moved(key, self.truth.replicas.find(&key));
         self.tell_replica(key, "placed", on);
         self.outbox.order(host);
         self.shown.hosts_truth.insert(host);
         None
     }
 
-    /// In which order hosts that fit are taken: the former one first, or last where it is to be avoided; then spread
-    /// of the service, fewest held, and the name.
-    pub(super) fn rank(
-        &self,
-        crowd: &Crowd,
-        service: ServiceId,
-        host: HostId,
-        former: Option<(HostId, bool)>,
-    ) -> (u8, u32, u32, HostName) {
-        let wish = match former {
-            Some((at, false)) if at == host => 0,
-            Some((at, true)) if at == host => 2,
-            _ => 1,
-        };
-        let of_service = crowd.of_service.get(&(service, host)).copied();
-        let numbers = crowd.numbers.get(&host).copied();
-        let name = self.host_name(host);
-        (wish, of_service.unwrap_or(0), numbers.unwrap_or(0), name)
-    }
-
-    /// Who waits, in order of submission, and what each would count as.
+    /// Who waits, in order of submission, and what each would count as. Cost: a walk over all replicas.
     pub(super) fn waiting(&self) -> Vec<(ReplicaKey, Claim)> {
         let all = self.truth.replicas.iter();
         let waiting = all.filter(|(_, it)| matches!(it.phase, Phase::Waiting(_)));
-        let waiting = waiting.filter_map(|(key, replica)| {
+        self.waiting_among(waiting.map(|(key, _)| *key))
+    }
+
+    fn waiting_among(&self, keys: impl Iterator<Item = ReplicaKey>) -> Vec<(ReplicaKey, Claim)> {
+        let waiting = keys.filter_map(|key| {
+            let replica = self.truth.replicas.find(&key)?;
             let service = self.truth.services.find(&key.0)?;
             let may_run = service.wish == Wish::Running;
-            may_run.then(|| (*key, Self::claim_of(service, key.1, replica)))
+            may_run.then(|| (key, Self::claim_of(service, key.1, replica)))
         });
         waiting.collect()
     }
@@ -308,18 +253,30 @@ impl Registry {
         profile: &Profile,
         crowd: &Crowd,
     ) -> Vec<HostId> {
+        let eligible = self.eligible_hosts(profile).into_iter();
+        eligible
+            .filter(|host| self.is_candidate(host, service, profile, crowd))
+            .map(|host| host.id)
+            .collect()
+    }
+
+    /// Whether a host that the profile's placement allows could take such a replica, were there ports.
+    pub(super) fn is_candidate(
+        &self,
+        host: &Host,
+        service: ServiceId,
+        profile: &Profile,
+        crowd: &Crowd,
+    ) -> bool {
         let needs_address = profile.ports.iter().any(|port| port.publish);
         let one_each = profile.replicas == Replicas::PerHost;
-        self.eligible_hosts(profile)
-            .into_iter()
-            .filter(|host| host.facts.owner == HostOwner::Controller)
-            .filter(|host| self.takes_grants(host.id))
-            .filter(|host| !self.is_drained(host.id) && !self.shuts_down(host.id))
-            .filter(|host| !needs_address || self.published(host.id).is_some())
-            .filter(|host| self.lacking(host.id, &profile.ports).is_empty())
-            .map(|host| host.id)
-            .filter(|host| !one_each || !crowd.of_service.contains_key(&(service, *host)))
-            .collect()
+        host.facts.owner == HostOwner::Controller
+            && self.takes_grants(host.id)
+            && !self.is_drained(host.id)
+            && !self.shuts_down(host.id)
+            && (!needs_address || self.published(host.id).is_some())
+            && self.lacking(host.id, &profile.ports).is_empty()
+            && (!one_each || crowd.of_service(service, host.id) == 0)
     }
 
     /// Hosts that the profile's placement rule allows, whatever their state.
@@ -357,19 +314,9 @@ impl Registry {
         // What was just added is looked at in this same round.
         self.waits.is_due = false;
     }
-
-    pub(super) fn crowd(&self) -> Crowd {
-        let mut crowd = Crowd::default();
-        for (key, replica) in self.truth.replicas.iter() {
-            if let Phase::Placed(placement) = &replica.phase {
-                crowd.add(key.0, placement.host, &placement.grant);
-            }
-        }
-        crowd
-    }
 }
 
-fn allows(rule: &PlacementRule, host: &Host) -> bool {
+pub(super) fn allows(rule: &PlacementRule, host: &Host) -> bool {
     let name = host.name();
     (rule.hosts.is_empty() || rule.hosts.contains(name))
         && !rule.exclude.contains(name)

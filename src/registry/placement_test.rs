@@ -41,6 +41,24 @@ fn replicas_spread_over_hosts_then_over_load_then_by_name() {
 }
 
 #[test]
+fn a_host_is_found_also_where_it_comes_last_of_many() {
+    let mut rig = Rig::new();
+    for no in 0..300 {
+        rig.join(&format!("n{no:03}"));
+    }
+    let mut gpu = facts("x1");
+    gpu.labels.insert("gpu".into(), "h100".into());
+    rig.tell(Input::HostReport(gpu));
+    let rule = "[placement]\nlabels = { gpu = \"h100\" }\n";
+    rig.submit(&format!("{}{rule}", web("model", 1))).unwrap();
+    assert_eq!(hosts(&rig, "model"), ["x1"]);
+    rig.submit(&web("web", 2)).unwrap();
+    assert_eq!(hosts(&rig, "web"), ["n000", "n001"]);
+    rig.submit(&web("db", 1)).unwrap();
+    assert_eq!(hosts(&rig, "db"), ["n002"]);
+}
+
+#[test]
 fn the_placement_rule_is_honoured() {
     let mut rig = Rig::new();
     rig.join("n1");

@@ -1,6 +1,6 @@
 //! The registry's use of the allocator: ports for placements, strangers, rests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocator::{
     AfterRelease, Allocator, AllocatorConfig, Conflict, CoolingRecord, GrantRecord, HostSet,
@@ -28,6 +28,8 @@ pub(super) struct Pools {
     waiting: BTreeMap<ReplicaId, PortRequest>,
     /// When the stored rest of a number is over.
     cooled: BTreeMap<NumberKey, Monotonic>,
+    /// The same by time.
+    cooled_by: BTreeSet<(Monotonic, NumberKey)>,
 }
 
 impl Pools {
@@ -42,6 +44,7 @@ impl Pools {
             config: config.clone(),
             waiting: BTreeMap::new(),
             cooled: BTreeMap::new(),
+            cooled_by: BTreeSet::new(),
         }
     }
 
@@ -73,6 +76,7 @@ impl Pools {
     pub(super) fn forget_host(&mut self, host: HostId, removal: Removal) {
         let _ = self.allocator.remove_host(host, removal);
         self.cooled.retain(|number, _| number.host != host);
+        self.cooled_by.retain(|(_, number)| number.host != host);
     }
 
     /// Reservations to look at what would be; undone when it is dropped.
@@ -187,6 +191,14 @@ impl Pools {
         let _ = self.allocator.confirm_release(replica, now, after);
     }
 
+    /// What is stored of the number's rest is over then.
+    fn rest(&mut self, number: NumberKey, over: Monotonic) {
+        if let Some(before) = self.cooled.insert(number, over) {
+            self.cooled_by.remove(&(before, number));
+        }
+        self.cooled_by.insert((over, number));
+    }
+
     pub(super) fn state(&self, host: HostId, side: Side, port: Port) -> PortState {
         self.allocator.port_state(host, side, port)
     }
@@ -200,7 +212,7 @@ impl Pools {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {
-        let cooled = self.cooled.values().copied().min();
+        let cooled = self.cooled_by.first().map(|(over, _)| *over);
         match (self.allocator.next_deadline(), cooled) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -247,7 +259,7 @@ impl Registry {
             };
             self.truth.resting.insert(number, resting);
             let over = now + self.pools.config.cooling;
-            self.pools.cooled.insert(number, over);
+            self.pools.rest(number, over);
         }
     }
 
@@ -267,14 +279,10 @@ impl Registry {
             self.waits.wake();
             self.shown.hosts_news.extend(freed.iter());
         }
-        let over: Vec<NumberKey> = self
-            .pools
-            .cooled
-            .iter()
-            .filter(|(_, until)| **until <= now)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in over {
+        while let Some((over, number)) = self.pools.cooled_by.first().copied()
+            && over <= now
+        {
+            self.pools.cooled_by.pop_first();
             self.pools.cooled.remove(&number);
             self.truth.resting.note_gone(&number);
         }
@@ -362,8 +370,9 @@ impl Registry {
             }
         }
         let over = now + self.config.cooling;
-        let cooled = self.truth.resting.iter().map(|(number, _)| (*number, over));
-        pools.cooled.extend(cooled);
+        for (number, _) in self.truth.resting.iter() {
+            pools.rest(*number, over);
+        }
         // A host that is not known any more has nothing that could rest.
         drop(pools.allocator.restore_cooling(cooling, now));
         self.pools = pools;

@@ -62,6 +62,9 @@ pub(super) struct Service {
     /// Incarnations, each from and before, that were never given here: what hosts run of them is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) skipped: Vec<(u32, u32)>,
+    /// The same for copies that are not there: what a restored backup does not know may have begun as any of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) skipped_anew: Vec<(u32, u32)>,
     /// Its replicas are brought along by jobs of another scheduler: never placed, moved or started from here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) attached: bool,
@@ -72,6 +75,20 @@ pub(super) struct Service {
 
 /// How many gaps among the incarnations of a service are remembered; the earliest go first.
 const SKIPPED_KEPT: usize = 16;
+
+fn leave_out(gaps: &mut Vec<(u32, u32)>, from: u32, to: u32) {
+    if from < to {
+        if gaps.len() >= SKIPPED_KEPT {
+            gaps.remove(0);
+        }
+        gaps.push((from, to));
+    }
+}
+
+fn holds(gaps: &[(u32, u32)], incarnation: Incarnation) -> bool {
+    let mut gaps = gaps.iter();
+    gaps.any(|(from, to)| (*from..*to).contains(&incarnation.0))
+}
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
@@ -84,18 +101,22 @@ const fn is_zero(value: &u32) -> bool {
 impl Service {
     /// Notes that no incarnation from `from` to before `to` was given here.
     pub(super) fn skip(&mut self, from: u32, to: u32) {
-        if from < to {
-            if self.skipped.len() >= SKIPPED_KEPT {
-                self.skipped.remove(0);
-            }
-            self.skipped.push((from, to));
-        }
+        leave_out(&mut self.skipped, from, to);
     }
 
-    /// Whether the incarnation is one that was never given here.
+    /// Notes that copies which are not there may have begun as these incarnations elsewhere, and not here.
+    pub(super) fn skip_anew(&mut self, from: u32, to: u32) {
+        leave_out(&mut self.skipped_anew, from, to);
+    }
+
+    /// Whether the incarnation is one that was never given here to a copy that is there.
     pub(super) fn is_skipped(&self, incarnation: Incarnation) -> bool {
-        let mut gaps = self.skipped.iter();
-        gaps.any(|(from, to)| (*from..*to).contains(&incarnation.0))
+        holds(&self.skipped, incarnation)
+    }
+
+    /// Whether the incarnation is one that was never given here to a copy that is not there.
+    pub(super) fn is_skipped_anew(&self, incarnation: Incarnation) -> bool {
+        holds(&self.skipped_anew, incarnation)
     }
 
     /// The profile that new placements run.

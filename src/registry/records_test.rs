@@ -237,6 +237,7 @@ fn services_survive_with_every_profile_that_is_in_use() {
         roll: None,
         incarnation_floor: 6,
         skipped: vec![(2, 5)],
+        skipped_anew: vec![(1, 5)],
         attached: false,
         moving: None,
     };

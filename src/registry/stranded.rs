@@ -7,6 +7,7 @@
 //! Every decision is made from the records and from what the host told since it is back, so that one which could not
 //! be stored is made again.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::port_pool::PortGrant;
 use crate::residency::{ReplicaName, Want};
 use crate::supervision::{State, Status};
 
-use super::Desired;
 use super::hosts::Leftover;
 use super::machine::Registry;
 use super::records::{EndKind, Orphan, Phase, Placement, Replica, Stranded, WaitCause, Wish};
 use super::truth::{ReplicaKey, TenureKey};
+use super::{Desired, ReplicaReport};
 
 impl Registry {
     /// Leaves the numbers of a placed replica held on its host, which is lost.
@@ -273,6 +274,27 @@ impl Registry {
         self.attention.insert(key.0);
     }
 
+    /// What a host told in full of incarnations that are about to be taken back there: refused, they are stranded again,
+    /// and seen alive.
+    pub(super) fn seen_of_taken_back(
+        &self,
+        host: HostId,
+        told: &[ReplicaReport],
+    ) -> BTreeMap<TenureKey, Status> {
+        let undurable = self.truth.stranded.undurable();
+        let taken_back = undurable.filter(|(at, _, now)| at.host == host && now.is_none());
+        let seen = taken_back.filter_map(|(at, stranded, _)| {
+            let name = ReplicaName {
+                service: stranded?.name.clone(),
+                index: at.replica.index,
+                incarnation: at.replica.incarnation,
+            };
+            let report = told.iter().find(|it| it.name() == name)?;
+            Some((*at, report.status.clone()))
+        });
+        seen.collect()
+    }
+
     /// What was replaced is stopped where it still runs; its numbers follow with its end.
     fn fence_stranded(&mut self, at: &TenureKey) {
         let host = at.host;
@@ -351,7 +373,7 @@ impl Registry {
             want: Want::Stop,
             restart_no: 0,
             grant: stranded.grant.clone(),
-            addresses: std::collections::BTreeMap::new(),
+            addresses: BTreeMap::new(),
             profile: Arc::clone(profile),
             user,
             uid,

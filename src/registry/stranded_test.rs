@@ -1,7 +1,7 @@
 //! What was given up with its host: when its numbers are freed, what is taken back, and what is stopped.
 
 use super::loss_test::{at, attach, back, cluster, held, one_of_two, pass};
-use super::rig::{alice, name, web};
+use super::rig::{alice, name, web, with_port};
 use super::{Command, HostFacts, Input};
 
 #[test]
@@ -42,6 +42,31 @@ fn what_is_stopped_in_the_moment_in_which_its_host_is_back_is_stopped_there() {
     rig.settle();
     assert_eq!(rig.states("web"), ["stopped"]);
     assert_eq!(rig.orders("n1"), ["web.alice 0 0 stop"]);
+    assert_eq!(held(&mut rig, "n1"), 1);
+}
+
+/// The story: a host was back and told everything twice, as when the first answer was lost. What it runs was to be taken
+/// back, and the store refused that: the second report was not known as one of something stranded, so its numbers were
+/// freed and given to the next incarnation while it lived.
+#[test]
+fn what_was_not_taken_back_since_the_store_refused_it_still_holds_its_numbers() {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&with_port("web", 1, "8888")).unwrap();
+    rig.ready("web", 0);
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    assert_eq!(rig.replica("web", 0).job_state, "PEND");
+    rig.slow = true;
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    rig.store.failing_commits = 1;
+    rig.slow = false;
+    rig.land();
+    rig.settle();
+    pass(&mut rig, 5, &["n1"]);
+    let web = rig.replica("web", 0);
+    assert_eq!((web.incarnation.0, web.job_state.as_str()), (0, "RUN"));
+    assert_eq!(rig.orders("n1"), ["web.alice 0 0 run"]);
     assert_eq!(held(&mut rig, "n1"), 1);
 }
 

@@ -137,6 +137,10 @@ impl Registry {
 
     /// Why no known host could ever answer a block of the profile; nothing while no host is known.
     fn too_long_a_block(&self, profile: &Profile) -> Option<String> {
+        let is_block = |want: Want| matches!(want, Want::Any { count } if count.get() > 1);
+        if !profile.ports.iter().any(|port| is_block(port.want)) {
+            return None;
+        }
         let offers = self.truth.known_hosts().map(|(_, host)| {
             let facts = &host.facts;
             facts.dynamic.difference(&facts.reserved)
@@ -264,6 +268,7 @@ impl Registry {
             roll: None,
             incarnation_floor,
             skipped: Vec::new(),
+            skipped_anew: Vec::new(),
             attached: kept == Kept::ByJobs,
             moving: None,
         };

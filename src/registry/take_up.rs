@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::identity::HostId;
+use crate::identity::{HostId, Incarnation};
 use crate::time::Now;
 
 use super::LoadError;
 use super::heard::Heard;
 use super::hosts::HostLife;
 use super::machine::Registry;
-use super::records::{Meta, Phase, Service};
+use super::records::{Meta, Phase, Replica, Service};
+use super::spread::Spread;
 use super::tables;
 use super::truth::MetaKey;
 
@@ -124,15 +125,26 @@ impl Registry {
         let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
         for id in all {
             let given = self.truth.replicas_of(id);
-            let given: Vec<u32> = given.map(|(_, it)| it.incarnation.0).collect();
-            let lowest = given.iter().min().map(|it| it.saturating_add(1));
-            let highest = given.iter().max().map_or(0, |it| it.saturating_add(1));
-            self.truth.services.note(&id, |service| {
-                let from = lowest.unwrap_or(service.incarnation_floor);
-                let floor = service.incarnation_floor.max(highest);
-                service.incarnation_floor = floor.saturating_add(INCARNATIONS_SKIPPED);
-                service.skip(from, service.incarnation_floor);
+            // One that waits may have got its place since the copy was made.
+            let next = given.map(|(index, it)| match it.phase {
+                Phase::Waiting(_) => (it.incarnation.0, Some(index)),
+                _ => (it.incarnation.0.saturating_add(1), None),
             });
+            let next: Vec<(u32, Option<u32>)> = next.collect();
+            let lowest = next.iter().map(|(next, _)| *next).min();
+            let highest = next.iter().map(|(next, _)| *next).max();
+            let floor = self.truth.services.find(&id);
+            let floor = floor.map_or(0, |service| service.incarnation_floor);
+            let first = (floor.max(highest.unwrap_or(0))).saturating_add(INCARNATIONS_SKIPPED);
+            self.truth.services.note(&id, |service| {
+                service.incarnation_floor = first;
+                service.skip(lowest.unwrap_or(floor), first);
+                service.skip_anew(floor, first);
+            });
+            for index in next.iter().filter_map(|(_, waits)| *waits) {
+                let becomes = |it: &mut Replica| it.incarnation = Incarnation(first);
+                self.truth.replicas.note(&(id, index), becomes);
+            }
         }
         let names: Vec<_> = self
             .truth
@@ -156,6 +168,7 @@ impl Registry {
             .map(|(id, service)| (service.name.clone(), *id))
             .collect();
         self.fill_pools();
+        self.spread = Spread::of(&self.truth);
         self.take_up_drains();
         let replicas = &self.truth.replicas;
         self.waits.keep(|key| {

@@ -63,6 +63,7 @@ impl Registry {
                 status: report.status,
             };
             life.unknown.insert(name.clone(), unknown);
+            self.with_unknown.insert(host);
         }
         let held = life.unknown.get(&name).and_then(|it| held(host, it));
         if let Some(record) = held {
@@ -108,6 +109,9 @@ impl Registry {
             return;
         };
         if let Some(unknown) = life.unknown.remove(name) {
+            if life.unknown.is_empty() {
+                self.with_unknown.remove(&host);
+            }
             let now = self.now.mono;
             self.pools.release(unknown.id, now, after);
             self.end_conflicts_of(unknown.id);
@@ -196,8 +200,9 @@ impl Registry {
     /// Above every incarnation of this name that hosts tell of and nobody here knows. Cost: a look at each host that
     /// has such.
     pub(super) fn above_unknown(&self, service: &ServiceName, index: Option<u32>) -> u32 {
-        let hosts = self.lives.values();
-        let all = hosts.flat_map(|life| life.unknown.keys());
+        let hosts = self.with_unknown.iter();
+        let lives = hosts.filter_map(|host| self.lives.get(host));
+        let all = lives.flat_map(|life| life.unknown.keys());
         let its = all.filter(|name| {
             name.service == *service && index.is_none_or(|index| name.index == index)
         });

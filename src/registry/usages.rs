@@ -56,6 +56,12 @@ impl Claim {
     pub(super) const fn goes_on_from(&self) -> Option<HostId> {
         self.goes_on_from
     }
+
+    /// Whether its numbers are too many on a host where so many are held already.
+    fn is_too_much_on(&self, host: HostId, has: u32, allowance: &Allowance) -> bool {
+        let is_more = self.numbers > 0 && self.goes_on_from != Some(host);
+        is_more && has.saturating_add(self.numbers) > allowance.ports_per_host
+    }
 }
 
 impl Usages {
@@ -111,10 +117,7 @@ impl Usages {
             };
             for (host, has) in &usage.on {
                 let most = allowance.ports_per_host;
-                if claim.goes_on_from == Some(*host) {
-                    continue;
-                }
-                if claim.numbers > 0 && has.saturating_add(claim.numbers) > most {
+                if claim.is_too_much_on(*host, *has, allowance) {
                     reached.entry(*host).or_insert_with(|| LimitReached {
                         whose: whose.clone(),
                         what: Limited::PortsOn(name(*host)),
@@ -126,6 +129,13 @@ impl Usages {
             }
         }
         reached
+    }
+
+    /// Whether one more replica would be too much on this host.
+    pub(super) fn is_reached_on(&self, claim: &Claim, host: HostId) -> bool {
+        let all = claim.whose.iter().filter_map(|whose| self.of(whose));
+        let mut has = all.filter_map(|(allowance, usage)| Some((allowance, usage.on.get(&host)?)));
+        has.any(|(allowance, has)| claim.is_too_much_on(host, *has, allowance))
     }
 
     fn of(&self, whose: &Claimant) -> Option<&(Allowance, Usage)> {

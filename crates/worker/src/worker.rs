@@ -244,6 +244,7 @@ impl Begun {
         let manner = Manner {
             ends_cut_off: stops && limits.are_shared(),
             ends_with_replica: teller.ends_with_replica(),
+            hands_over: limits.are_shared(),
         };
         let clock = Clock::Host;
         let processes = ShimBackend::new(

@@ -96,9 +96,13 @@ fn a_scenario_that_does_not_see_what_it_expects_says_so() {
         timeline.contains("      1.000  web/0           1  READY"),
         "{timeline}"
     );
-    let line = world.ok(&["sim", &right, "--timeline", "-o", "json"]);
-    let first: serde_json::Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
-    assert_eq!(first["what"], "spawned");
+    let lines = world.ok(&["sim", &right, "--timeline", "-o", "json"]);
+    let mut lines = lines.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line
+    });
+    let spawned = lines.find(|line| line["what"] == "spawned").unwrap();
+    assert_eq!(spawned["service"], "web.me");
     let refused = world.run(&["sim", "no-such-file.toml"]);
     assert_eq!(refused.code, Some(1));
     for (option, name) in [("--service", "wbe"), ("--host", "n9")] {

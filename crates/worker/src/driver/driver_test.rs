@@ -126,6 +126,7 @@ async fn play_on(case: &Case, limits: Limits) -> (Vec<String>, String, Option<St
     let manner = Manner {
         ends_cut_off: limits.are_shared(),
         ends_with_replica: true,
+        hands_over: false,
     };
     let driver = Driver {
         clock,

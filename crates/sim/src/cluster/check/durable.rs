@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portreeve::identity::{HostName, Incarnation, ServiceName};
+use portreeve::identity::{HostId, HostName, Incarnation, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
 use serde::Deserialize;
@@ -22,6 +22,8 @@ pub(crate) struct Durable {
     placed: BTreeSet<ReplicaName>,
     /// Incarnations that readers saw ended, by the keys of their services.
     ended: BTreeSet<(String, u32, Incarnation)>,
+    /// By their keys, hosts that an operator takes out of service.
+    drained: BTreeSet<String>,
     /// The ends that questions told which were not acknowledged yet.
     told: BTreeMap<Asker, Vec<ReplicaName>>,
     /// The disk was set back: whoever ended may be placed on it again.
@@ -47,15 +49,22 @@ struct Replica {
 #[serde(rename_all = "kebab-case")]
 enum Phase {
     Waiting(serde::de::IgnoredAny),
-    Placed(serde::de::IgnoredAny),
+    Placed(Place),
     Ended(serde::de::IgnoredAny),
 }
 
-/// A host, as far as it matters whether it is given up.
+#[derive(Debug, Deserialize)]
+struct Place {
+    host: HostId,
+    attached: Option<serde::de::IgnoredAny>,
+}
+
+/// A host, as far as it matters whether it is given up or taken out of service.
 #[derive(Debug, Deserialize)]
 struct Host {
     facts: Facts,
     lost: Option<serde::de::IgnoredAny>,
+    drain: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,7 +96,7 @@ impl Durable {
             is_set_back: self.is_set_back,
             ..Self::default()
         };
-        for table in [tables::SERVICES, tables::REPLICAS] {
+        for table in [tables::HOSTS, tables::SERVICES, tables::REPLICAS] {
             for (key, value) in stored.tables.get(table).into_iter().flatten() {
                 self.put(table, key, Some(value));
             }
@@ -95,16 +104,45 @@ impl Durable {
     }
 
     /// The store took these.
-    pub(crate) fn took(&mut self, writes: &[Write]) {
+    pub(crate) fn took(&mut self, writes: &[Write]) -> Verdict {
+        let of = |table: &'static str| writes.iter().filter(move |it| it.table == table);
+        // A drain that was ordered with a placement may have come after it.
+        let drained_before = self.drained.clone();
         // Services first: a replica is named after its own.
-        for table in [tables::SERVICES, tables::REPLICAS] {
-            for write in writes.iter().filter(|it| it.table == table) {
+        for table in [tables::HOSTS, tables::SERVICES] {
+            for write in of(table) {
                 self.put(table, &write.key, write.value.as_deref());
             }
         }
+        for write in of(tables::REPLICAS) {
+            let begins = self.put(tables::REPLICAS, &write.key, write.value.as_deref());
+            if let Some((name, host)) = begins
+                && drained_before.contains(&host)
+                && self.drained.contains(&host)
+            {
+                let text = format!("{name} is placed on host {host}, which is drained");
+                return broken("nothing begins on a drained host", text);
+            }
+        }
+        Ok(())
     }
 
-    fn put(&mut self, table: &str, key: &str, value: Option<&[u8]>) {
+    /// Returns which incarnation is placed, and on which host, where it was not before.
+    fn put(
+        &mut self,
+        table: &str,
+        key: &str,
+        value: Option<&[u8]>,
+    ) -> Option<(ReplicaName, String)> {
+        if table == tables::HOSTS {
+            let host = value.and_then(record::<Host>);
+            if host.is_some_and(|it| it.drain.is_some()) {
+                self.drained.insert(key.to_owned());
+            } else {
+                self.drained.remove(key);
+            }
+            return None;
+        }
         if table == tables::SERVICES {
             if let Some(before) = self.services.remove(key)
                 && self.names.get(&before.name).is_some_and(|it| it == key)
@@ -115,25 +153,29 @@ impl Durable {
                 self.names.insert(service.name.clone(), key.to_owned());
                 self.services.insert(key.to_owned(), service);
             }
-            return;
+            return None;
         }
-        let Some((service, index)) = key.split_once('/') else {
-            return;
-        };
-        let Ok(index) = index.parse() else { return };
+        let (service, index) = key.split_once('/')?;
+        let index = index.parse().ok()?;
         let replicas = self.replicas.entry(service.to_owned()).or_default();
         let Some(replica) = value.and_then(record::<Replica>) else {
             replicas.remove(&index);
-            return;
+            return None;
         };
-        if let (Phase::Placed(_), Some(of)) = (&replica.phase, self.services.get(service)) {
-            self.placed.insert(ReplicaName {
+        let mut begins = None;
+        if let (Phase::Placed(place), Some(of)) = (&replica.phase, self.services.get(service)) {
+            let name = ReplicaName {
                 service: of.name.clone(),
                 index,
                 incarnation: replica.incarnation,
-            });
+            };
+            // The job of another scheduler is where that put it.
+            if self.placed.insert(name.clone()) && place.attached.is_none() {
+                begins = Some((name, format!("{:010}", place.host.0)));
+            }
         }
         replicas.insert(index, replica);
+        begins
     }
 
     /// Readers see exactly this of a service.

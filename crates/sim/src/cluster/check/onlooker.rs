@@ -16,7 +16,7 @@ use portreeve::time::Monotonic;
 
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
 use super::super::controller::Outcome;
-use super::super::host::Part;
+use super::super::host::{Host, Part};
 use super::super::people::{Answered, service_name};
 use super::super::run::{Cluster, Handed, Step};
 use super::super::schedule::Actor;
@@ -84,6 +84,8 @@ pub(crate) struct Checks {
     healed: Option<Monotonic>,
     /// It had time to settle, and was looked at.
     is_settled: bool,
+    /// An older store was taken up: hosts may run what it does not know.
+    is_set_back: bool,
 }
 
 /// What is watched of one host.
@@ -94,6 +96,8 @@ struct HostWatch {
     living: Vec<Life>,
     /// What was written there may be lost.
     is_rough: bool,
+    /// So many orders to remove it are not answered yet: with it goes what rests there.
+    removals: u32,
 }
 
 /// All hosts of a cluster of so many are looked at after each turn of the controller; of larger ones some in turn.
@@ -148,6 +152,7 @@ impl Checks {
             rests: Rests::new(spec.config.cooling),
             living: Vec::new(),
             is_rough: false,
+            removals: 0,
         };
         Self {
             awaited: PortRanges::new(fixed),
@@ -181,6 +186,7 @@ impl Checks {
             batches: 0,
             healed: None,
             is_settled: false,
+            is_set_back: false,
             spec,
         }
     }
@@ -204,7 +210,7 @@ impl Checks {
         if let Some((batch, is_taken)) = &step.wrote {
             self.batches += 1;
             if *is_taken {
-                self.durable.took(&batch.writes);
+                self.durable.took(&batch.writes)?;
             }
         }
         if let (Some(heard), Handed::Question(asker)) = (&step.heard, &step.handed) {
@@ -226,7 +232,7 @@ impl Checks {
                 _ => None,
             };
         }
-        self.sights(&step.sights)?;
+        self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
         for asker in &step.acknowledged {
             self.coverage.reach(Kind::Looked, "what was acknowledged");
@@ -328,11 +334,15 @@ impl Checks {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
                 }
+                if let PersonAct::Host(no, HostVerb::Remove) = act {
+                    self.hosts[*no].removals += 1;
+                }
             }
             Act::Host(host, act) => self.befell(*host, act),
             // On whichever host it is.
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
+                self.is_set_back = true;
                 self.oracle.is_set_back();
                 self.durable.set_back();
                 self.lives.forsake_all();
@@ -370,7 +380,7 @@ impl Checks {
         }
     }
 
-    fn sights(&mut self, sights: &[Sight]) -> Verdict {
+    fn sights(&mut self, sights: &[Sight], cluster: &Cluster) -> Verdict {
         for sight in sights {
             let Subject::Replica {
                 service,
@@ -397,7 +407,10 @@ impl Checks {
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
                         let rules = &self.spec.services[*no].profile.supervision;
-                        self.restarts.told(sight.at, &name, *run, report, rules)?;
+                        let host = cluster.hosts().get(*host);
+                        let is_full = host.is_some_and(Host::is_disk_full);
+                        let at = (sight.at, is_full);
+                        self.restarts.told(at, &name, *run, report, rules)?;
                     }
                 }
                 What::Worker(_) => {
@@ -499,6 +512,11 @@ impl Checks {
             }
             if let Some(service) = self.adopted(act) {
                 self.oracle.is_adopted(service);
+            }
+            if let PersonAct::Host(no, HostVerb::Remove) = act {
+                let host = &mut self.hosts[*no];
+                host.removals = host.removals.saturating_sub(1);
+                host.rests.forget();
             }
             if let Some(no) = act.service()
                 && let Some(view) = cluster.controller().view()
@@ -646,6 +664,9 @@ impl Checks {
         if pool.ports.iter().any(is_resting) {
             self.coverage.reach(Kind::Looked, "numbers that rest");
         }
+        if watch.removals > 0 {
+            watch.rests.forget();
+        }
         let who = |by| registry.holder_audit(pool.host, by);
         watch.numbers.check(&numbers::Seen {
             host: name.as_str(),
@@ -700,6 +721,10 @@ impl Checks {
                     self.acknowledged(no, view)?;
                 }
             }
+        }
+        if count <= ALL_HOSTS {
+            // A wake-up that is lost is often made good by the next one: only a look in between finds it.
+            nobody_is_overlooked(cluster, registry)?;
         }
         self.stand = self.stands(cluster);
         Ok(())
@@ -826,21 +851,8 @@ impl Checks {
             let is_known = |name: &ReplicaName| view.services.contains_key(&name.service);
             self.listing.keep(is_known);
         }
-        let is_due = controller
-            .next_deadline()
-            .is_some_and(|due| due <= cluster.now());
         self.coverage.reach(Kind::Looked, "everybody who waits");
-        if controller.is_up()
-            && !is_due
-            && let Some((name, host)) = registry.overlooked()
-        {
-            let text = format!(
-                "{name} waits, and {host} would take it at {} ms",
-                cluster.now().as_millis()
-            );
-            return broken("nobody waits for what is there", text);
-        }
-        Ok(())
+        nobody_is_overlooked(cluster, registry)
     }
 
     /// Holds a cluster that had time to settle against what was asked for, once.
@@ -866,7 +878,6 @@ impl Checks {
         let (Some(view), Some(table)) = (controller.view(), controller.table()) else {
             return broken("converges", "the controller does not listen");
         };
-        let registry = controller.registry();
         let settled = Settled {
             view,
             table,
@@ -878,10 +889,6 @@ impl Checks {
                 profile.is_some_and(|it| it.env == newest.env)
             },
             ends: &|name| self.ends.get(name).map_or(&[], Vec::as_slice),
-            is_unknown: &|no, name| {
-                let host = &self.spec.hosts[no].name;
-                registry.is_some_and(|it| it.unknown_audit(host).any(|it| it == name))
-            },
             is_drained: &|no| {
                 let host = view.hosts.get(&self.spec.hosts[no].name);
                 host.is_some_and(|it| it.state == "drained")
@@ -892,6 +899,11 @@ impl Checks {
             },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
             is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
+            is_unknown: &|host, name| {
+                let host = &self.spec.hosts[host].name;
+                let registry = controller.registry().filter(|_| self.is_set_back);
+                registry.is_some_and(|registry| registry.is_unknown(host, name))
+            },
         };
         settled.check()
     }
@@ -900,6 +912,25 @@ impl Checks {
 fn cluster_revision(cluster: &Cluster) -> u64 {
     let registry = cluster.controller().registry();
     registry.map_or(0, Registry::revision)
+}
+
+/// Whoever waits for a place waits for what is not there.
+fn nobody_is_overlooked(cluster: &Cluster, registry: &Registry) -> Verdict {
+    let controller = cluster.controller();
+    let is_due = controller
+        .next_deadline()
+        .is_some_and(|due| due <= cluster.now());
+    if controller.is_up()
+        && !is_due
+        && let Some((name, host)) = registry.overlooked()
+    {
+        let text = format!(
+            "{name} waits, and {host} would take it at {} ms",
+            cluster.now().as_millis()
+        );
+        return broken("nobody waits for what is there", text);
+    }
+    Ok(())
 }
 
 /// The hosts on which the step did something.

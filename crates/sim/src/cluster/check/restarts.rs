@@ -3,7 +3,8 @@
 //! A worker that dies between a decision and its record makes the decision again; whoever takes over may so tell one
 //! thing twice. Beyond that nothing is forgiven.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use portreeve::identity::{Run, ServiceName};
@@ -17,11 +18,21 @@ use super::{Verdict, broken};
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
     told: BTreeMap<ReplicaName, Track>,
-    ends: BTreeMap<ReplicaName, Final>,
+    ends: BTreeMap<ReplicaName, End>,
     /// Ends by the restart rule in a row, by copy, since somebody last asked for something of its service.
     given_up: BTreeMap<(ServiceName, u32), u32>,
     /// Of these, ends of incarnations that had been replaced already, as their hosts were lost.
     excused: BTreeMap<(ServiceName, u32), u32>,
+    /// Services of which somebody asked for something.
+    asked: BTreeSet<ServiceName>,
+}
+
+/// How one incarnation told that it ended.
+#[derive(Debug)]
+struct End {
+    how: Final,
+    /// Its worker died, and what was written may be lost: who takes over may find it alive.
+    is_unsure: bool,
 }
 
 /// What one incarnation told.
@@ -32,8 +43,14 @@ struct Track {
     granted: BTreeMap<Run, Monotonic>,
     /// `None`: what was counted is lost.
     restarts: Option<u32>,
-    /// A worker died since it last told something.
+    /// A worker died since it last told whether it is ready.
     is_unsure: bool,
+    /// So many restarts may be counted again, or were not counted, since workers died.
+    may_differ: u32,
+    /// So many restarts were told while nothing could be written.
+    unwritten: u32,
+    /// How many workers died: each may have decided a restart that nobody was told of.
+    deaths: u32,
 }
 
 impl Restarts {
@@ -42,9 +59,10 @@ impl Restarts {
     pub(crate) fn worker_died(&mut self, name: &ReplicaName, is_rough: bool) {
         if let Some(track) = self.told.get_mut(name) {
             track.is_unsure = true;
-        } else if is_rough && self.ends.remove(name).is_some() {
-            let track = self.told.entry(name.clone()).or_default();
-            track.is_unsure = true;
+            track.may_differ += 1 + track.unwritten;
+            track.deaths += 1;
+        } else if let Some(end) = self.ends.get_mut(name).filter(|_| is_rough) {
+            end.is_unsure = true;
         }
     }
 
@@ -59,6 +77,7 @@ impl Restarts {
     pub(crate) fn asked(&mut self, service: &ServiceName) {
         self.given_up.retain(|(of, _), _| of != service);
         self.excused.retain(|(of, _), _| of != service);
+        self.asked.insert(service.clone());
     }
 
     /// This one ends by the restart rule, and was replaced, or is to be, for another reason.
@@ -69,13 +88,13 @@ impl Restarts {
 
     /// How the incarnation told that it ended.
     pub(crate) fn end_of(&self, name: &ReplicaName) -> Option<&Final> {
-        self.ends.get(name)
+        self.ends.get(name).map(|end| &end.how)
     }
 
-    /// The machine told something; `rules` are its profile's.
+    /// The machine told something; `rules` are its profile's. `is_full`: nothing can be written where it lives.
     pub(crate) fn told(
         &mut self,
-        at: Monotonic,
+        (at, is_full): (Monotonic, bool),
         name: &ReplicaName,
         run: Run,
         report: &Report,
@@ -83,15 +102,26 @@ impl Restarts {
     ) -> Verdict {
         let text = |what: &str| format!("{name} run {run} at {} ms: {what}", at.as_millis());
         if let Some(end) = self.ends.get(name) {
-            if *report == Report::Final(end.clone()) {
+            if *report == Report::Final(end.how.clone()) {
                 // Told again by whoever took over.
                 return Ok(());
             }
-            let text = text(&format!("{report} after {end:?}"));
-            return broken("nothing after the end", text);
+            if !end.is_unsure {
+                let text = text(&format!("{report} after {:?}", end.how));
+                return broken("nothing after the end", text);
+            }
+            self.ends.remove(name);
+            let forgetful = Track {
+                is_unsure: true,
+                deaths: 1,
+                ..Track::default()
+            };
+            self.told.insert(name.clone(), forgetful);
         }
         let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
-        let is_unsure = std::mem::take(&mut track.is_unsure);
+        let is_unsure = track.is_unsure;
+        // To be stuck, or restarted, says nothing of that.
+        track.is_unsure &= matches!(report, Report::Stuck | Report::Restarted { .. });
         match report {
             Report::Ready => {
                 if track.ready == Some(run) && !is_unsure {
@@ -123,13 +153,15 @@ impl Restarts {
             Report::Restarted { count, reason, .. } => {
                 if let Some(before) = track.restarts {
                     let due = before + u32::from(*reason != Reason::User);
-                    let is_right = *count == due || is_unsure && count.abs_diff(due) <= 1;
+                    let is_right = count.abs_diff(due) <= track.may_differ;
                     if !is_right {
                         let text = text(&format!("restart {count} after {before}"));
                         return broken("restarts are counted once", text);
                     }
                 }
                 track.restarts = Some(*count);
+                track.may_differ = 0;
+                track.unwritten = if is_full { track.unwritten + 1 } else { 0 };
             }
             Report::Stuck => {}
             Report::Final(end) => {
@@ -138,9 +170,9 @@ impl Restarts {
                     return broken("ready and not ready in turn", text);
                 }
                 if let Final::GaveUp { .. } = end
-                    && !is_unsure
+                    && track.restarts.is_some()
                     && let Some(rule) = &rules.give_up
-                    && track.counted(at, span(&rule.window)) < rule.max_restarts
+                    && track.counted(at, span(&rule.window)) + track.deaths < rule.max_restarts
                 {
                     let text = text("it gave up before its budget was used");
                     return broken("gives up only once the budget is used", text);
@@ -149,17 +181,30 @@ impl Restarts {
                     && let Then::Requeue { max_requeues, .. } = rule.then
                 {
                     let copy = (name.service.clone(), name.index);
-                    let times = self.given_up.entry(copy).or_default();
-                    *times += 1;
+                    match self.given_up.entry(copy) {
+                        // However that ends which lived at the order, it may be renewed by it.
+                        Entry::Vacant(first) if self.asked.contains(&name.service) => {
+                            first.insert(0);
+                        }
+                        Entry::Vacant(first) => {
+                            first.insert(1);
+                        }
+                        Entry::Occupied(mut times) => *times.get_mut() += 1,
+                    }
                     let copy = (name.service.clone(), name.index);
+                    let times = self.given_up.get(&copy).copied().unwrap_or(0);
                     let excused = self.excused.get(&copy).copied().unwrap_or(0);
-                    if *times > max_requeues.saturating_add(1).saturating_add(excused) {
+                    if times > max_requeues.saturating_add(1).saturating_add(excused) {
                         let text = text(&format!("it gave up {times} times"));
                         return broken("no more requeues than granted", text);
                     }
                 }
                 self.told.remove(name);
-                self.ends.insert(name.clone(), end.clone());
+                let end = End {
+                    how: end.clone(),
+                    is_unsure: false,
+                };
+                self.ends.insert(name.clone(), end);
             }
         }
         Ok(())
@@ -217,6 +262,7 @@ mod tests {
         restarts: Restarts,
         rules: Config,
         name: ReplicaName,
+        is_full: bool,
     }
 
     impl World {
@@ -231,11 +277,13 @@ mod tests {
                     index: 0,
                     incarnation: Incarnation(1),
                 },
+                is_full: false,
             }
         }
 
         fn told(&mut self, at: u64, run: u32, report: Report) -> Result<(), &'static str> {
             let at = Monotonic::from_millis(at);
+            let at = (at, self.is_full);
             let found = (self.restarts).told(at, &self.name, Run(run), &report, &self.rules);
             found.map_err(|it| it.invariant)
         }
@@ -333,6 +381,19 @@ mod tests {
         assert_eq!(world.told(1000, 2, restarted(1)), Ok(()));
         let found = world.told(2000, 3, restarted(3));
         assert_eq!(found, Err("restarts are counted once"));
+        // What was counted on a full disk dies with its worker; one more than that does not.
+        for (lost, is_right) in [(2, true), (3, false)] {
+            let mut world = World::new();
+            assert_eq!(world.told(1000, 2, restarted(1)), Ok(()));
+            world.is_full = true;
+            assert_eq!(world.told(2000, 3, restarted(2)), Ok(()));
+            world.is_full = false;
+            world.restarts.worker_died(&world.name.clone(), false);
+            let not_ready = Report::NotReady(exit());
+            assert_eq!(world.told(3000, 3, not_ready), Ok(()));
+            let found = world.told(3000, 3, restarted(3 - lost));
+            assert_eq!(found.is_ok(), is_right);
+        }
         let mut long = backoff();
         if let Report::Backoff { delay, .. } = &mut long {
             *delay = Duration::from_secs(3);

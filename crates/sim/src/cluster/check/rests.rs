@@ -82,11 +82,12 @@ impl Rests {
         if self.last.is_some_and(|(host, _)| host != seen.pool.host) {
             self.forget();
         }
-        self.durable.extend(seen.placed.iter().map(|it| it.id));
         let stands = stands_of(seen.pool);
         if let Some((_, before)) = self.last {
             self.follow(seen, before, &stands)?;
         }
+        // The number of a service whose submit was refused is another's later: it knows nothing of what that held.
+        self.durable.extend(seen.placed.iter().map(|it| it.id));
         self.last = Some((seen.pool.host, seen.now));
         self.stands = stands;
         if self.durable.len() > seen.placed.len() + 64 {

@@ -26,8 +26,6 @@ pub(crate) struct Settled<'a> {
     pub(crate) is_newest: &'a dyn Fn(HostNo, &ReplicaName, &Profile) -> bool,
     /// How this incarnation told that it ended: what was not written is told anew, and maybe otherwise.
     pub(crate) ends: &'a dyn Fn(&ReplicaName) -> &'a [Final],
-    /// Only its host knows of it: it is not ended by itself.
-    pub(crate) is_unknown: &'a dyn Fn(HostNo, &ReplicaName) -> bool,
     /// Whether people are told that a host is drained.
     pub(crate) is_drained: &'a dyn Fn(HostNo) -> bool,
     /// Whether a host has power: one that was shut down in order stays off.
@@ -36,6 +34,8 @@ pub(crate) struct Settled<'a> {
     pub(crate) is_well: &'a dyn Fn(ServiceNo, u32) -> bool,
     /// Whether all processes of a copy are soon gone once they are told to.
     pub(crate) is_mortal: &'a dyn Fn(ServiceNo, u32) -> bool,
+    /// Whether it is left alone, since the store that was taken up knows nothing of it.
+    pub(crate) is_unknown: &'a dyn Fn(HostNo, &ReplicaName) -> bool,
 }
 
 impl Settled<'_> {
@@ -282,8 +282,8 @@ mod tests {
         lives: Lives,
         is_newest: bool,
         is_drained: bool,
-        is_unknown: bool,
         names: Vec<ServiceName>,
+        is_set_back: bool,
     }
 
     impl World {
@@ -298,8 +298,8 @@ mod tests {
                 lives: Lives::default(),
                 is_newest: true,
                 is_drained: false,
-                is_unknown: false,
                 names: vec![name],
+                is_set_back: false,
             };
             let profile = Arc::new(profile("web", rest));
             world.order(Meaning::Submit {
@@ -335,12 +335,12 @@ mod tests {
                 lives: &self.lives,
                 is_newest: &|_, _, _| self.is_newest,
                 ends: &|_| &[],
-                is_unknown: &|_, _| self.is_unknown,
                 is_drained: &|_| self.is_drained,
                 services: &self.names,
                 is_powered: &|_| true,
                 is_well: &|_, _| true,
                 is_mortal: &|_, _| true,
+                is_unknown: &|_, _| self.is_set_back,
             };
             settled.check().map_err(|it| it.to_string().into())
         }
@@ -364,6 +364,10 @@ mod tests {
         let mut world = World::new();
         world.order(Meaning::Kill(1));
         world.fails("lives on host 0 and is not wanted");
+        let mut world = World::new();
+        world.order(Meaning::Kill(1));
+        world.is_set_back = true;
+        assert_eq!(world.check(), Ok(()), "nobody ends what is not known");
         let mut world = World::new();
         world.order(Meaning::Delete);
         world.fails("lives on host 0 and is not wanted");
@@ -410,7 +414,7 @@ mod tests {
         world.is_drained = true;
         world.fails("which is drained");
         // What only the host knows of is ended by nobody.
-        world.is_unknown = true;
+        world.is_set_back = true;
         assert_eq!(world.check(), Ok(()));
     }
 

@@ -265,6 +265,11 @@ impl Host {
         }
     }
 
+    /// Whether nothing can be written there.
+    pub(crate) const fn is_disk_full(&self) -> bool {
+        self.is_disk_full
+    }
+
     /// Whether it is powered.
     pub(crate) const fn is_up(&self) -> bool {
         self.is_up

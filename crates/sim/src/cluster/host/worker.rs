@@ -229,6 +229,7 @@ impl Host {
         let manner = Manner {
             ends_cut_off: desired.profile.on_cut_off == OnCutOff::Stop,
             ends_with_replica: false,
+            hands_over: true,
         };
         let mut attendance = Attendance::new(now.mono, record, manner);
         let (found, known) = if attendance.takes_over() {
