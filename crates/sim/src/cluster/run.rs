@@ -11,7 +11,7 @@ use portreeve::time::{Monotonic, Now, WallClock};
 use super::act::{Act, HostNo, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
-use super::host::{Host, HostOut};
+use super::host::{Host, HostOut, Passage};
 use super::network::{Content, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
@@ -55,6 +55,8 @@ pub(crate) struct Step {
     pub(crate) handed: Handed,
     /// In the order in which it was seen.
     pub(crate) sights: Vec<Sight>,
+    /// Turns of workers.
+    pub(crate) passed: Vec<Passage>,
     /// Orders of people that were answered.
     pub(crate) answered: Vec<Answered>,
     /// What the store took or refused, and whether it took it.
@@ -173,6 +175,7 @@ impl Cluster {
             actor,
             handed: Handed::Due,
             sights: Vec::new(),
+            passed: Vec::new(),
             answered: Vec::new(),
             wrote: None,
             heard: None,
@@ -340,6 +343,7 @@ impl Cluster {
                     self.network.send(self.now, Message { asker, content });
                 }
                 HostOut::Saw(sight) => step.sights.push(sight),
+                HostOut::Passed(passage) => step.passed.push(passage),
             }
         }
         self.from_host = from_host;

@@ -215,9 +215,9 @@ fn as_the_other_process() {
 /// The runs of three seeds on every machine. Whoever changes what is decided, told or stored changes them: the test says
 /// what they are now, and that belongs here.
 const GOLDEN: [(u64, u64); 3] = [
-    (11, 0x2beb_f417_a69e_8295),
-    (12, 0x45aa_e443_9cf7_fed2),
-    (13, 0x0169_f436_14fe_efcf),
+    (11, 0xa294_3a2b_b7fa_dcfc),
+    (12, 0x3cba_45c5_5220_f78c),
+    (13, 0x897f_39ec_c18b_3e25),
 ];
 
 #[test]

@@ -44,7 +44,12 @@ impl Spec {
         let most_replicas = draw.one_of(&[1, 2, 3, 3, 6]);
         let pool = draw.one_of(&[2, 4, 6, 10, 20, 200]);
         let dynamic = 30_000..=30_000 + pool - 1;
-        let fixed = 8_000..=8_000 + draw.one_of(&[0, 1, 3]);
+        let mut fixed = 8_000..=8_000 + draw.one_of(&[0, 1, 3]);
+        if Draw::new(seed, "meeting numbers").once_in(5) {
+            // Who asks for a number meets who takes any.
+            let last = (fixed.end() - fixed.start()).min(pool - 1);
+            fixed = *dynamic.start()..=dynamic.start() + last;
+        }
         let storm = draw.one_of(&[120, 180, 300, 600, 900]);
         let storm =
             Monotonic::default() + CALM..Monotonic::default() + CALM + Duration::from_secs(storm);
@@ -75,12 +80,14 @@ impl Spec {
             Duration::from_secs(1),
             Duration::from_secs(30),
         ];
+        let names: Vec<_> = services.iter().map(ServiceSpec::name).collect();
         let mut acts = faults::acts(
             seed,
             &Mix::of_seed(seed),
             &Field {
                 hosts: hosts.len(),
                 services: services.len(),
+                names: &names,
                 most_replicas,
                 storm: storm.clone(),
                 telling: &telling,

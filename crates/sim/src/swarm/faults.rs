@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::Duration;
 
+use portreeve::identity::ServiceName;
 use portreeve::port::{Port, Protocol};
-use portreeve::registry::{DrainPace, HostVerb};
+use portreeve::registry::{DrainPace, HostReplica, HostVerb};
 use portreeve::supervision::ExitStatus;
 use portreeve::time::Monotonic;
 
@@ -20,6 +21,8 @@ use crate::cluster::spec::{DiskSpec, NetworkSpec};
 pub(super) struct Field<'a> {
     pub(super) hosts: usize,
     pub(super) services: usize,
+    /// What the controller calls them.
+    pub(super) names: &'a [ServiceName],
     pub(super) most_replicas: u32,
     /// When they happen.
     pub(super) storm: Range<Monotonic>,
@@ -177,6 +180,7 @@ impl Faults<'_> {
             }
             Kind::Remove => self.verb(at, host, HostVerb::Remove),
             Kind::Fence => self.verb(at, host, HostVerb::Fence { replica: None }),
+            Kind::Adopt => self.adopt(at),
             Kind::Scale => {
                 let replicas = self.draw.count(0..=self.field.most_replicas);
                 self.person(at, PersonAct::Scale(service, replicas));
@@ -201,6 +205,26 @@ impl Faults<'_> {
                     self.back(at, |_| Act::Person(PersonAct::Submit(service)));
                 }
             }
+        }
+    }
+
+    /// The store is set back, so that hosts run what it does not know; then people make some of that theirs again.
+    fn adopt(&mut self, at: Monotonic) {
+        self.controller(at, ControllerAct::Backup);
+        let mut at = at + self.lasting();
+        self.controller(at, ControllerAct::Restore);
+        for _ in 0..self.draw.count(1..=8) {
+            at = at + self.draw.span(0..=8_000);
+            let (host, whom) = (self.host(), self.whom());
+            let Some(service) = self.field.names.get(whom.service) else {
+                return;
+            };
+            let replica = HostReplica {
+                service: service.clone(),
+                index: whom.index,
+                incarnation: None,
+            };
+            self.verb(at, host, HostVerb::Adopt { replica });
         }
     }
 

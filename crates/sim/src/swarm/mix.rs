@@ -44,10 +44,11 @@ pub(super) enum Kind {
     Replace,
     Kill,
     Delete,
+    Adopt,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 36] = [
+    pub(super) const ALL: [Self; 37] = [
         Self::PowerLoss,
         Self::Shutdown,
         Self::CutOff,
@@ -84,6 +85,7 @@ impl Kind {
         Self::Replace,
         Self::Kill,
         Self::Delete,
+        Self::Adopt,
     ];
 }
 
@@ -101,7 +103,7 @@ impl Mix {
         let mut kinds = Vec::new();
         for kind in Kind::ALL {
             // A backup ends much of what others would show.
-            let share = if kind == Kind::Restore {
+            let share = if matches!(kind, Kind::Restore | Kind::Adopt) {
                 share / 5
             } else {
                 share

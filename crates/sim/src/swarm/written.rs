@@ -300,7 +300,13 @@ impl File<'_> {
             }
             HostVerb::Remove => self.line(format_args!("act = \"remove\"")),
             HostVerb::Fence { .. } => self.line(format_args!("act = \"fence\"")),
-            HostVerb::Adopt { .. } => self.line(format_args!("act = \"adopt\"")),
+            HostVerb::Adopt { replica } => {
+                let service = text(&replica.service.to_string());
+                let index = replica.index;
+                self.line(format_args!(
+                    "act = \"adopt\"\nservice = {service}\nreplica = {index}"
+                ));
+            }
         }
     }
 

@@ -59,6 +59,11 @@ impl Contacts {
         *declared = declared.saturating_sub(1);
     }
 
+    /// Whether readers saw it lost at the last look.
+    pub(crate) fn is_lost(&self, host: HostNo) -> bool {
+        self.hosts[host].lost
+    }
+
     /// How readers see the host now.
     pub(crate) fn check(
         &mut self,

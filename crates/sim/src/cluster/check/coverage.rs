@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::super::host::EVENTS;
 use super::words;
 
 /// How often each thing was reached, by kind. Merged over runs in any order, the same comes out.
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
     Question,
     /// Where a replica stood on its host.
     State,
+    /// What happened to a replica on its host.
+    Event,
     /// What a replica's machine told.
     Report,
     /// How replicas stood as people read it.
@@ -36,20 +39,24 @@ pub(crate) enum Kind {
     Cause,
     /// Why orders were refused.
     Refusal,
+    /// Promises that something was held against.
+    Looked,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Act,
         Self::Message,
         Self::Question,
         Self::State,
+        Self::Event,
         Self::Report,
         Self::Replica,
         Self::Host,
         Self::Endpoint,
         Self::Cause,
         Self::Refusal,
+        Self::Looked,
     ];
 
     const fn title(self) -> &'static str {
@@ -58,12 +65,14 @@ impl Kind {
             Self::Message => "messages",
             Self::Question => "questions",
             Self::State => "states of runs",
+            Self::Event => "what happens to runs",
             Self::Report => "reports",
             Self::Replica => "states of replicas",
             Self::Host => "states of hosts",
             Self::Endpoint => "states of endpoints",
             Self::Cause => "causes of waiting",
             Self::Refusal => "refusals",
+            Self::Looked => "looks",
         }
     }
 
@@ -74,12 +83,14 @@ impl Kind {
             Self::Message => words::MESSAGES,
             Self::Question => words::QUESTIONS,
             Self::State => words::STATES,
+            Self::Event => EVENTS,
             Self::Report => words::REPORTS,
             Self::Replica => words::REPLICAS,
             Self::Host => words::HOSTS,
             Self::Endpoint => words::ENDPOINTS,
             Self::Cause => words::CAUSES,
             Self::Refusal => words::REFUSALS,
+            Self::Looked => words::LOOKS,
         }
     }
 }
@@ -100,8 +111,11 @@ impl Coverage {
             .or_default() += times;
     }
 
-    /// A run went from one state to another.
+    /// A run went from one state to another, or stayed in it.
     pub(crate) fn pass(&mut self, from: &'static str, on: &'static str, to: &'static str) {
+        self.reach(Kind::Event, on);
+        self.reach(Kind::State, from);
+        self.reach(Kind::State, to);
         *self.transitions.entry((from, on, to)).or_default() += 1;
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Durable {
     replicas: BTreeMap<String, BTreeMap<u32, Replica>>,
     /// Every incarnation that ever was placed on disk.
     placed: BTreeSet<ReplicaName>,
+    /// Incarnations that readers saw ended, by the keys of their services.
+    ended: BTreeSet<(String, u32, Incarnation)>,
     /// By their keys, hosts that an operator takes out of service.
     drained: BTreeSet<String>,
     /// The ends that questions told which were not acknowledged yet.
@@ -87,8 +89,10 @@ impl Durable {
     /// A controller takes up what is there; nobody may have heard of the last of it.
     pub(crate) fn begin(&mut self, stored: &Stored) {
         let placed = std::mem::take(&mut self.placed);
+        let ended = std::mem::take(&mut self.ended);
         *self = Self {
             placed,
+            ended,
             is_set_back: self.is_set_back,
             ..Self::default()
         };
@@ -175,7 +179,7 @@ impl Durable {
     }
 
     /// Readers see exactly this of a service.
-    pub(crate) fn check(&self, seen: &ServiceView) -> Verdict {
+    pub(crate) fn check(&mut self, seen: &ServiceView) -> Verdict {
         let name = &seen.service;
         let Some(key) = self.names.get(name) else {
             return broken(
@@ -222,12 +226,40 @@ impl Durable {
             );
             return broken("durable before visible", text);
         }
+        for replica in &seen.replicas {
+            let incarnation = (key.clone(), replica.replica, replica.incarnation);
+            match replica.job_state.as_str() {
+                "DONE" | "EXIT" => {
+                    self.ended.insert(incarnation);
+                }
+                "RUN" if self.ended.contains(&incarnation) => {
+                    let (index, of) = (replica.replica, replica.incarnation);
+                    let text = format!("{name}/{index} (incarnation {of}) ended, and runs again");
+                    return broken("what ended stays ended", text);
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 
+    /// Whether the disk says that this incarnation has a place.
+    pub(crate) fn is_placed(&self, name: &ReplicaName) -> bool {
+        let on_disk = self.on_disk(name);
+        on_disk.is_some_and(|it| matches!(it.phase, Phase::Placed(_)))
+    }
+
+    /// What the disk has of this incarnation.
+    fn on_disk(&self, name: &ReplicaName) -> Option<&Replica> {
+        let replicas = self.replicas.get(self.names.get(&name.service)?)?;
+        let on_disk = replicas.get(&name.index)?;
+        (on_disk.incarnation == name.incarnation).then_some(on_disk)
+    }
+
     /// The disk is set back to an older state.
-    pub(crate) const fn set_back(&mut self) {
+    pub(crate) fn set_back(&mut self) {
         self.is_set_back = true;
+        self.ended.clear();
     }
 
     /// The controller hears a question.
@@ -294,12 +326,12 @@ mod tests {
         let name = stage.submit("web", "replicas = 2\n[ports]\nhttp = \"any\"\n");
         let mut durable = Durable::default();
         durable.begin(stage.stored());
-        let look = |durable: &Durable, stage: &Stage| {
+        let look = |durable: &mut Durable, stage: &Stage| {
             let view = stage.registry.view();
             let found = durable.check(view.services.get(&name).unwrap());
             found.map_err(|it| it.invariant)
         };
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         let placed = stage.placed()[0].name.clone();
         assert_eq!(durable.check_begun(&placed), Ok(()));
         let never = ReplicaName {
@@ -314,20 +346,43 @@ mod tests {
         };
         stage.ask(scale).unwrap();
         // As if the batch were still on its way.
-        assert_eq!(look(&durable, &stage), Err("durable before visible"));
+        assert_eq!(look(&mut durable, &stage), Err("durable before visible"));
         durable.begin(stage.stored());
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         let kill = Command::Kill {
             service: name.clone(),
             index: 1,
         };
         stage.ask(kill).unwrap();
         durable.begin(stage.stored());
-        assert_eq!(look(&durable, &stage), Ok(()));
+        assert_eq!(look(&mut durable, &stage), Ok(()));
         assert_eq!(
-            look(&Durable::default(), &stage),
+            look(&mut Durable::default(), &stage),
             Err("durable before visible")
         );
+    }
+
+    #[test]
+    fn what_ended_and_runs_again_is_found() {
+        let mut stage = Stage::new("20000-20009");
+        let name = stage.submit("web", "[ports]\nhttp = \"any\"\n");
+        let placed = stage.placed()[0].name.clone();
+        let mut durable = Durable::default();
+        durable.begin(stage.stored());
+        let running = stage.registry.view();
+        let running = running.services.get(&name).unwrap();
+        assert_eq!(durable.check(running), Ok(()));
+        let on_disk = stage.stored().clone();
+        stage.becomes(&placed, 1, State::Final(Final::Stopped));
+        durable.begin(stage.stored());
+        let view = stage.registry.view();
+        assert_eq!(durable.check(view.services.get(&name).unwrap()), Ok(()));
+        // As if the disk had forgotten it.
+        durable.begin(&on_disk);
+        let found = durable.check(running).unwrap_err();
+        assert_eq!(found.invariant, "what ended stays ended");
+        durable.set_back();
+        assert_eq!(durable.check(running), Ok(()));
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use portreeve::allocator::HostState;
 use portreeve::endpoints::{Endpoint, EndpointTable};
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::port::{PortName, PortRange, PortRanges};
-use portreeve::port_pool::{PortGrant, Want, WantedPort};
+use portreeve::port_pool::{ListedPorts, PortGrant, PortState, Want, WantedPort};
 use portreeve::profile::{Profile, Replicas};
-use portreeve::registry::{HostVerb, Registry, View, Want as Wanted};
+use portreeve::registry::{HostVerb, Refusal, Registry, View, Want as Wanted};
 use portreeve::residency::ReplicaName;
+use portreeve::supervision::{Final, Report};
 use portreeve::time::Monotonic;
 
 use super::super::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, ServiceNo, Whom};
@@ -55,6 +57,8 @@ pub(crate) struct Checks {
     hosts: Vec<HostWatch>,
     lives: Lives,
     restarts: Restarts,
+    /// Every end that an incarnation told, in that order.
+    ends: BTreeMap<ReplicaName, Vec<Final>>,
     revisions: Revisions,
     followers: [Follower; 2],
     listing: Listing,
@@ -70,6 +74,8 @@ pub(crate) struct Checks {
     /// The service list of this life is to be held against what was acknowledged.
     is_new: bool,
     stand: Option<Stand>,
+    /// An order that is not answered yet, and how the controller stood before: nothing else reached it since.
+    ordered: Option<(PersonAct, Stand)>,
     view: Option<Arc<View>>,
     /// Up to where the table was read.
     read: (String, u64),
@@ -158,6 +164,7 @@ impl Checks {
             by_host,
             lives: Lives::default(),
             restarts: Restarts::default(),
+            ends: BTreeMap::new(),
             revisions: Revisions::default(),
             followers: [Follower::new(1), Follower::new(7)],
             listing: Listing::default(),
@@ -173,6 +180,7 @@ impl Checks {
             starts: 0,
             is_new: false,
             stand: None,
+            ordered: None,
             view: None,
             read: (String::new(), 0),
             batches: 0,
@@ -212,9 +220,22 @@ impl Checks {
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
+        for passage in &step.passed {
+            let (from, to) = (words::state(&passage.from), words::state(&passage.to));
+            self.coverage.pass(from, passage.on, to);
+        }
+        if is_of_controller(step) {
+            let before = self.stand.take().filter(|it| it.is_at_rest);
+            self.ordered = match &step.handed {
+                Handed::Act(Act::Person(act)) => before.map(|it| (act.clone(), it)),
+                Handed::Due => self.ordered.take(),
+                _ => None,
+            };
+        }
         self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
         for asker in &step.acknowledged {
+            self.coverage.reach(Kind::Looked, "what was acknowledged");
             self.durable.acknowledged(asker)?;
         }
         for host in touched(step, self.hosts.len()) {
@@ -254,6 +275,9 @@ impl Checks {
         self.settle(cluster, cluster.now())?;
         if self.is_settled {
             self.settled(cluster)?;
+            if self.silence.is_on() {
+                self.coverage.reach(Kind::Looked, "silences");
+            }
             self.silence
                 .check(self.batches, cluster_revision(cluster))?;
         }
@@ -303,6 +327,9 @@ impl Checks {
                     self.restarts.asked(&self.services[service]);
                     self.oracle.asked(person, service, meaning);
                 }
+                if let Some(service) = self.adopted(act) {
+                    self.oracle.is_adopted(service);
+                }
                 if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
@@ -341,6 +368,7 @@ impl Checks {
                 | HostAct::AgentDiesAfter(_)
         );
         match act {
+            HostAct::DiskFull(true) => self.hosts[host].numbers.forget_ends(),
             HostAct::PowerLoss | HostAct::Shutdown => {
                 let living = self.hosts[host].living.iter().map(|it| it.name.clone());
                 self.restarts.power_lost(living);
@@ -372,6 +400,10 @@ impl Checks {
             match &sight.what {
                 What::Report(report) => {
                     self.coverage.reach(Kind::Report, words::report(report));
+                    self.coverage.reach(Kind::Looked, "reports of machines");
+                    if let Report::Final(end) = report {
+                        self.ended(&name, end);
+                    }
                     let no = self.by_name.get(service);
                     if let Some(no) = no {
                         let rules = &self.spec.services[*no].profile.supervision;
@@ -389,6 +421,38 @@ impl Checks {
             }
         }
         Ok(())
+    }
+
+    /// Of which service a copy is to be adopted, if that is ordered.
+    fn adopted(&self, act: &PersonAct) -> Option<ServiceNo> {
+        let PersonAct::Host(_, HostVerb::Adopt { replica }) = act else {
+            return None;
+        };
+        self.by_name.get(&replica.service).copied()
+    }
+
+    /// It tells how it ended.
+    fn ended(&mut self, name: &ReplicaName, end: &Final) {
+        if matches!(end, Final::GaveUp { .. }) && !self.durable.is_placed(name) {
+            self.restarts.excuse(name);
+        }
+        let ends = self.ends.entry(name.clone()).or_default();
+        if ends.last() != Some(end) {
+            ends.push(end.clone());
+        }
+    }
+
+    /// A host is given up: how its replicas ended there, and nobody heard yet, counts for nothing.
+    fn given_up(&mut self, host: &HostName, view: &View) {
+        let gave_up = self.ends.iter().filter(|(name, ends)| {
+            let copy = view.services.get(&name.service);
+            let copy = copy.and_then(|it| it.replicas.of(name.index));
+            let was_there = copy.is_some_and(|it| it.host.as_ref() == Some(host));
+            let by_rule = matches!(ends.last(), Some(Final::GaveUp { .. }));
+            by_rule && was_there && copy.is_some_and(|it| it.incarnation == name.incarnation)
+        });
+        let unheard: Vec<ReplicaName> = gave_up.map(|(name, _)| name.clone()).collect();
+        unheard.iter().for_each(|name| self.restarts.excuse(name));
     }
 
     /// Notices that the controller died, or that another one begins.
@@ -423,7 +487,10 @@ impl Checks {
                 Outcome::Refused(refusal) => {
                     self.coverage.reach(Kind::Refusal, words::refusal(refusal));
                     self.oracle.answered(person.0, None);
-                    self.refused(step, act, cluster)?;
+                    // What the store does not take was tried.
+                    if !matches!(refusal, Refusal::NotStored { .. }) {
+                        self.refused(step, act, cluster)?;
+                    }
                 }
                 Outcome::Unreachable => self.oracle.answered(person.0, None),
                 Outcome::Lost => self.oracle.lost(person.0),
@@ -443,6 +510,9 @@ impl Checks {
                     Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
                 }
             }
+            if let Some(service) = self.adopted(act) {
+                self.oracle.is_adopted(service);
+            }
             if let PersonAct::Host(no, HostVerb::Remove) = act {
                 let host = &mut self.hosts[*no];
                 host.removals = host.removals.saturating_sub(1);
@@ -457,16 +527,18 @@ impl Checks {
         Ok(())
     }
 
-    /// An order that was refused in the step in which it came.
-    fn refused(&self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
-        let is_at_once = matches!(&step.handed, Handed::Act(Act::Person(now)) if now == act);
-        let now = self.stands(cluster);
-        match (&self.stand, now) {
-            (Some(before), Some(now)) if is_at_once => {
-                refusals::check(&format!("{act:?}"), before, &now)
-            }
-            _ => Ok(()),
+    /// An order that was refused before anything else reached the controller.
+    fn refused(&mut self, step: &Step, act: &PersonAct, cluster: &Cluster) -> Verdict {
+        let (Some((ordered, before)), Some(now)) = (self.ordered.take(), self.stands(cluster))
+        else {
+            return Ok(());
+        };
+        let was_due = before.due.is_some_and(|due| due <= step.at);
+        if ordered != *act || was_due {
+            return Ok(());
         }
+        self.coverage.reach(Kind::Looked, "refusals");
+        refusals::check(&format!("{act:?}"), &before, &now)
     }
 
     fn stands(&self, cluster: &Cluster) -> Option<Stand> {
@@ -479,11 +551,14 @@ impl Checks {
             view: Arc::clone(controller.view()?),
             revision: registry.revision(),
             batches: self.batches,
+            due: controller.next_deadline(),
             is_at_rest: !is_due && controller.is_up() && !controller.is_storing(),
         })
     }
 
     fn acknowledged(&mut self, no: ServiceNo, view: &View) -> Verdict {
+        self.coverage
+            .reach(Kind::Looked, "services as acknowledged");
         let name = &self.services[no];
         let seen = view.services.get(name).map(AsRef::as_ref);
         self.oracle.check(no, &name.to_string(), seen)
@@ -531,6 +606,9 @@ impl Checks {
             return Ok(());
         }
         let before = std::mem::replace(&mut watch.living, living);
+        if !watch.living.is_empty() {
+            self.coverage.reach(Kind::Looked, "lives of copies");
+        }
         for life in &watch.living {
             if before.iter().all(|it| it.name != life.name) {
                 self.durable.check_begun(&life.name)?;
@@ -575,6 +653,17 @@ impl Checks {
             watch.rests.forget();
             return Ok(());
         };
+        if !pool.ports.is_empty() {
+            self.coverage
+                .reach(Kind::Looked, "pools with taken numbers");
+        }
+        if !watch.living.is_empty() && pool.state == HostState::Up {
+            self.coverage.reach(Kind::Looked, "numbers of what lives");
+        }
+        let is_resting = |it: &ListedPorts| matches!(it.state, PortState::Cooling { .. });
+        if pool.ports.iter().any(is_resting) {
+            self.coverage.reach(Kind::Looked, "numbers that rest");
+        }
         if watch.removals > 0 {
             watch.rests.forget();
         }
@@ -674,6 +763,9 @@ impl Checks {
             let numbered = table.read(name, |snapshot| {
                 let service = view.services.get(name).map(AsRef::as_ref);
                 self.listing.check(now, snapshot, service, &grant)?;
+                if snapshot.listed().next().is_some() {
+                    self.coverage.reach(Kind::Looked, "lists with endpoints");
+                }
                 let states = snapshot.entries().map(|(it, _)| words::endpoint(it.state));
                 states.for_each(|state| self.coverage.reach(Kind::Endpoint, state));
                 Ok(Numbered {
@@ -687,6 +779,8 @@ impl Checks {
                 None => self.revisions.removed(name),
             }
         }
+        self.coverage
+            .reach(Kind::Looked, "tables that readers follow");
         for follower in &mut self.followers {
             follower.look(table)?;
         }
@@ -696,10 +790,15 @@ impl Checks {
 
     /// What people read changed.
     fn follow_view(&mut self, view: &View, now: Monotonic) -> Verdict {
+        let mut lost = Vec::new();
         for (name, no) in &self.by_host {
             let host = view.hosts.get(name);
             let state = host.map_or("not known", |it| words::host(&it.state));
             self.coverage.reach(Kind::Host, state);
+            if state == "lost" && !self.contacts.is_lost(*no) {
+                self.coverage.reach(Kind::Looked, "hosts that are given up");
+                lost.push(name.clone());
+            }
             self.contacts
                 .check(*no, name.as_str(), state == "lost", now)?;
             self.listing.host(now, name, state == "lost");
@@ -709,6 +808,9 @@ impl Checks {
                 self.lives.find(*no);
             }
         }
+        if let Some(before) = self.view.clone() {
+            lost.iter().for_each(|host| self.given_up(host, &before));
+        }
         for service in view.services.values() {
             let before = self
                 .view
@@ -717,6 +819,7 @@ impl Checks {
             if before.is_some_and(|before| Arc::ptr_eq(before, service)) {
                 continue;
             }
+            self.coverage.reach(Kind::Looked, "services on disk");
             self.durable.check(service)?;
             for replica in &service.replicas {
                 self.coverage
@@ -748,6 +851,7 @@ impl Checks {
             let is_known = |name: &ReplicaName| view.services.contains_key(&name.service);
             self.listing.keep(is_known);
         }
+        self.coverage.reach(Kind::Looked, "everybody who waits");
         nobody_is_overlooked(cluster, registry)
     }
 
@@ -761,6 +865,7 @@ impl Checks {
         }
         self.settled(cluster)?;
         self.is_settled = true;
+        self.coverage.reach(Kind::Looked, "clusters that settled");
         if wellness::is_at_rest(&self.spec) {
             self.silence
                 .begin(now, self.batches, cluster_revision(cluster));
@@ -778,8 +883,16 @@ impl Checks {
             table,
             oracle: &self.oracle,
             lives: &self.lives,
-            restarts: &self.restarts,
             services: &self.services,
+            is_newest: &|no, name, newest| {
+                let profile = cluster.hosts()[no].profile_of(name);
+                profile.is_some_and(|it| it.env == newest.env)
+            },
+            ends: &|name| self.ends.get(name).map_or(&[], Vec::as_slice),
+            is_drained: &|no| {
+                let host = view.hosts.get(&self.spec.hosts[no].name);
+                host.is_some_and(|it| it.state == "drained")
+            },
             is_powered: &|host| {
                 let no = self.by_host.get(host);
                 no.is_some_and(|no| cluster.hosts()[*no].is_up())

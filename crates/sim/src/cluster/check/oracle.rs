@@ -88,6 +88,11 @@ impl Oracle {
         self.unknown.extend(self.services.keys().copied());
     }
 
+    /// A person makes a copy theirs that nobody asked for, or does not get it: what is seen then is wanted.
+    pub(crate) fn is_adopted(&mut self, service: ServiceNo) {
+        self.unknown.insert(service);
+    }
+
     /// Somebody ended the copy by hand where it runs: that is no order, and who ends it so leaves it ended.
     pub(crate) fn ended_by_hand(&mut self, service: ServiceNo, index: u32) {
         for wanted in self.possible(service).iter_mut().flatten() {

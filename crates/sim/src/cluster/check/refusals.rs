@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use portreeve::registry::View;
+use portreeve::time::Monotonic;
 
 use super::{Verdict, broken};
 
@@ -13,11 +14,13 @@ pub(crate) struct Stand {
     pub(crate) revision: u64,
     /// Batches that were begun.
     pub(crate) batches: u64,
+    /// When something is due though nobody asks.
+    pub(crate) due: Option<Monotonic>,
     /// Nothing was due, undecided or with the store: only the next order can change anything.
     pub(crate) is_at_rest: bool,
 }
 
-/// An order was refused at once in the step between the two.
+/// An order was refused between the two, and nothing else happened.
 pub(crate) fn check(order: &str, before: &Stand, after: &Stand) -> Verdict {
     if !before.is_at_rest {
         return Ok(());
@@ -48,6 +51,7 @@ mod tests {
             view: stage.registry.view(),
             revision: stage.registry.revision(),
             batches: stage.batches,
+            due: None,
             is_at_rest: true,
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Restarts {
     ends: BTreeMap<ReplicaName, End>,
     /// Ends by the restart rule in a row, by copy, since somebody last asked for something of its service.
     given_up: BTreeMap<(ServiceName, u32), u32>,
+    /// Of these, ends of incarnations that had been replaced already, as their hosts were lost.
+    excused: BTreeMap<(ServiceName, u32), u32>,
     /// Services of which somebody asked for something.
     asked: BTreeSet<ServiceName>,
 }
@@ -74,7 +76,14 @@ impl Restarts {
     /// Its owner asked for something of the service: what gave up may begin anew.
     pub(crate) fn asked(&mut self, service: &ServiceName) {
         self.given_up.retain(|(of, _), _| of != service);
+        self.excused.retain(|(of, _), _| of != service);
         self.asked.insert(service.clone());
+    }
+
+    /// This one ends by the restart rule, and was replaced, or is to be, for another reason.
+    pub(crate) fn excuse(&mut self, name: &ReplicaName) {
+        let copy = (name.service.clone(), name.index);
+        *self.excused.entry(copy).or_default() += 1;
     }
 
     /// How the incarnation told that it ended.
@@ -184,7 +193,8 @@ impl Restarts {
                     }
                     let copy = (name.service.clone(), name.index);
                     let times = self.given_up.get(&copy).copied().unwrap_or(0);
-                    if times > max_requeues.saturating_add(1) {
+                    let excused = self.excused.get(&copy).copied().unwrap_or(0);
+                    if times > max_requeues.saturating_add(1).saturating_add(excused) {
                         let text = text(&format!("it gave up {times} times"));
                         return broken("no more requeues than granted", text);
                     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use portreeve::endpoints::{EndpointTable, Entry};
-use portreeve::identity::{HostName, ServiceName};
-use portreeve::profile::Replicas;
+use portreeve::identity::{HostName, Incarnation, ServiceName};
+use portreeve::profile::{Profile, Replicas};
 use portreeve::registry::{ReplicaView, ServiceView, View};
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::Final;
@@ -12,7 +12,6 @@ use portreeve::supervision::Final;
 use super::super::act::{HostNo, ServiceNo};
 use super::lives::Lives;
 use super::oracle::{Oracle, Wanted};
-use super::restarts::Restarts;
 use super::{Verdict, broken};
 
 /// What is seen of a cluster that had time to settle.
@@ -21,9 +20,14 @@ pub(crate) struct Settled<'a> {
     pub(crate) table: &'a EndpointTable,
     pub(crate) oracle: &'a Oracle,
     pub(crate) lives: &'a Lives,
-    pub(crate) restarts: &'a Restarts,
     /// By their places.
     pub(crate) services: &'a [ServiceName],
+    /// Whether this incarnation runs on this host with the environment of this profile.
+    pub(crate) is_newest: &'a dyn Fn(HostNo, &ReplicaName, &Profile) -> bool,
+    /// How this incarnation told that it ended: what was not written is told anew, and maybe otherwise.
+    pub(crate) ends: &'a dyn Fn(&ReplicaName) -> &'a [Final],
+    /// Whether people are told that a host is drained.
+    pub(crate) is_drained: &'a dyn Fn(HostNo) -> bool,
     /// Whether a host has power: one that was shut down in order stays off.
     pub(crate) is_powered: &'a dyn Fn(&HostName) -> bool,
     /// Whether the scripts of a copy let it be ready for good.
@@ -38,6 +42,7 @@ impl Settled<'_> {
     /// Holds everything against what was asked for.
     pub(crate) fn check(&self) -> Verdict {
         self.hosts_are_heard()?;
+        self.drained_are_empty()?;
         for (no, name) in self.services.iter().enumerate() {
             if let Some(wanted) = self.oracle.wanted(no) {
                 self.service(no, name, wanted)?;
@@ -52,6 +57,24 @@ impl Settled<'_> {
             if !is_there && (self.is_powered)(&host.host) {
                 let text = format!("{} is still {}", host.host, host.state);
                 return broken("converges", text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing lives where nothing is to live: a drain is over, or says who is left.
+    fn drained_are_empty(&self) -> Verdict {
+        for (service, index) in self.lives.all() {
+            let no = self.services.iter().position(|it| it == service);
+            if !no.is_some_and(|no| (self.is_mortal)(no, index)) {
+                continue;
+            }
+            for (no, incarnation) in self.lives.of(service, index) {
+                let name = named(service, index, incarnation);
+                if (self.is_drained)(no) && !(self.is_unknown)(no, &name) {
+                    let text = format!("{name} lives on host {no}, which is drained");
+                    return broken("nothing lives on a drained host", text);
+                }
             }
         }
         Ok(())
@@ -113,16 +136,10 @@ impl Settled<'_> {
             if !(self.is_mortal)(no, index) {
                 continue;
             }
-            let is_known = |(host, incarnation): &(HostNo, _)| {
-                let name = ReplicaName {
-                    service: name.clone(),
-                    index,
-                    incarnation: *incarnation,
-                };
-                !(self.is_unknown)(*host, &name)
-            };
-            let places = self.lives.of(name, index).filter(is_known);
-            let places: Vec<(HostNo, _)> = places.collect();
+            let places = self.lives.of(name, index);
+            let places: Vec<(HostNo, _)> = places
+                .filter(|(no, it)| !(self.is_unknown)(*no, &named(name, index, *it)))
+                .collect();
             if places.is_empty() {
                 continue;
             }
@@ -162,7 +179,7 @@ impl Settled<'_> {
         };
         match replica.job_state.as_str() {
             "PEND" if has_reason => Ok(()),
-            "RUN" if replica.ready => self.serves(name, replica),
+            "RUN" if replica.ready => self.serves(name, replica, seen),
             // Why a copy that fails by its script is not ready is told by its last failure.
             "RUN" if !is_well && (has_reason || replica.last_failure.is_some()) => Ok(()),
             // Its script does not say when it would be ready.
@@ -172,18 +189,28 @@ impl Settled<'_> {
         }
     }
 
-    /// A copy that is ready lives where it is said to, and is listed.
-    fn serves(&self, name: &ServiceName, replica: &ReplicaView) -> Result<(), String> {
+    /// A copy that is ready lives where it is said to, as it was last asked for, and is listed.
+    fn serves(
+        &self,
+        name: &ServiceName,
+        replica: &ReplicaView,
+        seen: &ServiceView,
+    ) -> Result<(), String> {
         let incarnation = replica.incarnation;
-        let places = self.lives.of(name, replica.replica);
-        let lives: Vec<_> = places.map(|(_, incarnation)| incarnation).collect();
+        let lives: Vec<_> = self.lives.of(name, replica.replica).collect();
         if lives.is_empty() {
             return Err("is ready and does not live".to_owned());
         }
         // What nothing can end may live beside it, where it was given up.
-        if !lives.contains(&incarnation) {
+        let Some((no, _)) = lives.iter().find(|(_, it)| *it == incarnation) else {
             return Err(format!(
                 "is ready as incarnation {incarnation} and lives as {lives:?}"
+            ));
+        };
+        let this = named(name, replica.replica, incarnation);
+        if seen.under_way.is_none() && !(self.is_newest)(*no, &this, &seen.profile) {
+            return Err(format!(
+                "is ready as incarnation {incarnation} and does not run with the newest profile"
             ));
         }
         let is_listed = self.table.read(name, |snapshot| {
@@ -209,10 +236,10 @@ impl Settled<'_> {
             index: replica.replica,
             incarnation: replica.incarnation,
         };
-        let end = self.restarts.end_of(&name);
+        let ends = (self.ends)(&name);
         let is_right = match replica.state.as_str() {
-            "completed" => matches!(end, Some(Final::Succeeded)),
-            "gave up" => matches!(end, Some(Final::GaveUp { .. })),
+            "completed" => ends.iter().any(|it| matches!(it, Final::Succeeded)),
+            "gave up" => ends.iter().any(|it| matches!(it, Final::GaveUp { .. })),
             // Also what could not even begin on its host.
             "failed" => true,
             "stopped" | "killed" => false,
@@ -223,9 +250,17 @@ impl Settled<'_> {
         } else {
             let (state, reason) = (&replica.state, &replica.reason);
             Err(format!(
-                "ended as {state} ({reason:?}); its machine told {end:?}"
+                "ended as {state} ({reason:?}); its machine told {ends:?}"
             ))
         }
+    }
+}
+
+fn named(service: &ServiceName, index: u32, incarnation: Incarnation) -> ReplicaName {
+    ReplicaName {
+        service: service.clone(),
+        index,
+        incarnation,
     }
 }
 
@@ -233,7 +268,7 @@ impl Settled<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use portreeve::identity::{Incarnation, Run};
+    use portreeve::identity::Run;
     use portreeve::supervision::State;
 
     use super::super::numbers::Life;
@@ -245,7 +280,8 @@ mod tests {
         stage: Stage,
         oracle: Oracle,
         lives: Lives,
-        restarts: Restarts,
+        is_newest: bool,
+        is_drained: bool,
         names: Vec<ServiceName>,
         is_set_back: bool,
     }
@@ -260,7 +296,8 @@ mod tests {
                 stage,
                 oracle: Oracle::default(),
                 lives: Lives::default(),
-                restarts: Restarts::default(),
+                is_newest: true,
+                is_drained: false,
                 names: vec![name],
                 is_set_back: false,
             };
@@ -296,7 +333,9 @@ mod tests {
                 table: &self.stage.table,
                 oracle: &self.oracle,
                 lives: &self.lives,
-                restarts: &self.restarts,
+                is_newest: &|_, _, _| self.is_newest,
+                ends: &|_| &[],
+                is_drained: &|_| self.is_drained,
                 services: &self.names,
                 is_powered: &|_| true,
                 is_well: &|_, _| true,
@@ -341,7 +380,7 @@ mod tests {
         world
             .stage
             .becomes(&name, 9, State::Final(Final::Succeeded));
-        world.fails("its machine told None");
+        world.fails("its machine told []");
     }
 
     #[test]
@@ -360,6 +399,23 @@ mod tests {
         };
         world.lives.check(1, "n2", &[other]).unwrap();
         world.fails("lives 2 times");
+    }
+
+    #[test]
+    fn a_copy_with_an_older_profile_is_found() {
+        let mut world = World::new();
+        world.is_newest = false;
+        world.fails("does not run with the newest profile");
+    }
+
+    #[test]
+    fn what_lives_on_a_drained_host_is_found() {
+        let mut world = World::new();
+        world.is_drained = true;
+        world.fails("which is drained");
+        // What only the host knows of is ended by nobody.
+        world.is_set_back = true;
+        assert_eq!(world.check(), Ok(()));
     }
 
     #[test]

@@ -36,6 +36,11 @@ impl Silence {
         *self = Self::default();
     }
 
+    /// Whether nothing may be said now.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// The controller hears something.
     pub(crate) fn asked(&mut self, at: Monotonic, heard: &Heard) {
         if self.since.is_none() || self.said.is_some() {

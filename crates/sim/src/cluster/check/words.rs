@@ -204,6 +204,7 @@ const fn ended(end: &Final) -> &'static str {
     }
 }
 
+/// What machines tell. That a run left its host is told by who stopped it, in the status.
 pub(super) const REPORTS: &[&str] = &[
     "ready",
     "not ready",
@@ -213,7 +214,6 @@ pub(super) const REPORTS: &[&str] = &[
     "succeeded",
     "failed",
     "stopped",
-    "left",
     "gave up",
     "port conflict",
 ];
@@ -244,7 +244,6 @@ pub(super) const STATES: &[&str] = &[
     "succeeded",
     "failed",
     "stopped",
-    "left",
     "gave up",
     "port conflict",
 ];
@@ -368,4 +367,22 @@ pub(super) const REFUSALS: &[&str] = &[
     "host unfit",
     "beyond limit",
     "not stored",
+];
+
+pub(super) const LOOKS: &[&str] = &[
+    "reports of machines",
+    "what was acknowledged",
+    "lives of copies",
+    "pools with taken numbers",
+    "numbers of what lives",
+    "numbers that rest",
+    "lists with endpoints",
+    "tables that readers follow",
+    "services on disk",
+    "services as acknowledged",
+    "hosts that are given up",
+    "everybody who waits",
+    "refusals",
+    "clusters that settled",
+    "silences",
 ];

@@ -15,6 +15,7 @@ mod agent;
 mod befall;
 mod folder;
 mod observing;
+mod passage;
 mod ports;
 mod power;
 mod probes;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use portreeve::attendance::{self, Contact, Happened, Order, Output, ProbeEnd, ProcessEvent};
 use portreeve::identity::{HostName, Run};
+use portreeve::profile::Profile;
 use portreeve::residency::household::Answer;
 use portreeve::residency::{Pace, ReplicaName};
 use portreeve::supervision::Status;
@@ -47,6 +49,8 @@ use replica::Replica;
 use strangers::Strangers;
 use worker::By;
 
+pub(crate) use passage::{EVENTS, Passage};
+
 /// Something that leaves a host.
 #[derive(Clone, Debug)]
 pub(crate) enum HostOut {
@@ -54,6 +58,8 @@ pub(crate) enum HostOut {
     Ask(Asker, Question),
     /// An onlooker saw this.
     Saw(Sight),
+    /// A worker had a turn.
+    Passed(Passage),
 }
 
 /// A replica by its place among those that ever were on the host.
@@ -295,6 +301,12 @@ impl Host {
             worker.is_some_and(|worker| worker.attendance.is_some())
         });
         attended.map(|replica| &replica.name)
+    }
+
+    /// The profile that this incarnation was begun with here, or was last told.
+    pub(crate) fn profile_of(&self, name: &ReplicaName) -> Option<&Profile> {
+        let replica = self.replicas.get(self.names.get(name)?)?;
+        Some(&*replica.assigned.as_ref()?.desired.profile)
     }
 
     /// Lets something happen to the processes of a replica, and puts down what they do later by themselves. `None`: nothing

@@ -18,6 +18,7 @@ use portreeve::time::{Monotonic, Now};
 
 use super::agenda::Actor;
 use super::agent::PATIENCE_WITH_WORKERS;
+use super::passage::{self, Passage};
 use super::ports::{Holder, Listeners};
 use super::probes::{self, Target};
 use super::process::{self, Heard};
@@ -376,7 +377,10 @@ impl Host {
             listeners: &self.listeners,
             stands_before: whom.is_some_and(|whom| self.strangers.stands_before(whom)),
         };
+        let (from, on) = (attendance.machine().state(), passage::on(happened));
         attendance.turn(now, happened, &mut around, &mut self.outputs);
+        let to = attendance.machine().state();
+        out.extend(Passage::of(from, on, to).map(HostOut::Passed));
         self.carry_out(now, place, out);
     }
 
