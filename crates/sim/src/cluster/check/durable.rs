@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use portreeve::identity::{HostId, HostName, Incarnation, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
+use portreeve::supervision::State;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -43,6 +44,13 @@ struct Service {
 struct Replica {
     incarnation: Incarnation,
     phase: Phase,
+    status: Option<Newest>,
+}
+
+/// What was last told of it, as far as it matters whether it ended.
+#[derive(Debug, Deserialize)]
+struct Newest {
+    state: State,
 }
 
 #[derive(Debug, Deserialize)]
@@ -282,8 +290,14 @@ impl Durable {
             let key = self.names.get(&name.service);
             let replicas = key.and_then(|key| self.replicas.get(key));
             let replica = replicas.and_then(|it| it.get(&name.index));
+            // What was last told of it may be on disk before what follows from that.
+            let is_told = |it: &Replica| {
+                let newest = it.status.as_ref();
+                newest.is_some_and(|it| matches!(it.state, State::Final(_)))
+            };
             let runs_on = replica.is_some_and(|it| {
-                it.incarnation == name.incarnation && matches!(it.phase, Phase::Placed(_))
+                let is_placed = matches!(it.phase, Phase::Placed(_));
+                it.incarnation == name.incarnation && is_placed && !is_told(it)
             });
             if runs_on && !self.is_set_back {
                 let text = format!("the end of {name} is acknowledged and not on disk");
@@ -314,7 +328,7 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 mod tests {
     use portreeve::identity::Run;
     use portreeve::registry::Command;
-    use portreeve::supervision::{Final, State};
+    use portreeve::supervision::Final;
 
     use super::super::super::wire::{Who, Word};
     use super::super::stage::Stage;

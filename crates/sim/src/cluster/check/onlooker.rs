@@ -1,6 +1,6 @@
 //! Looks at a cluster after every step: at what the step touched, and now and then at everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portreeve::allocator::HostState;
@@ -57,6 +57,8 @@ pub(crate) struct Checks {
     hosts: Vec<HostWatch>,
     lives: Lives,
     restarts: Restarts,
+    /// Services whose newest roll stopped midway.
+    stopped_rolls: BTreeSet<ServiceName>,
     /// Every end that an incarnation told, in that order.
     ends: BTreeMap<ReplicaName, Vec<Final>>,
     revisions: Revisions,
@@ -164,6 +166,7 @@ impl Checks {
             by_host,
             lives: Lives::default(),
             restarts: Restarts::default(),
+            stopped_rolls: BTreeSet::new(),
             ends: BTreeMap::new(),
             revisions: Revisions::default(),
             followers: [Follower::new(1), Follower::new(7)],
@@ -344,6 +347,7 @@ impl Checks {
             Act::Controller(ControllerAct::Restore) => {
                 self.is_set_back = true;
                 self.oracle.is_set_back();
+                self.restarts.set_back();
                 self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
@@ -382,6 +386,7 @@ impl Checks {
 
     fn sights(&mut self, sights: &[Sight], cluster: &Cluster) -> Verdict {
         for sight in sights {
+            self.follow_roll(sight);
             let Subject::Replica {
                 service,
                 index,
@@ -429,6 +434,18 @@ impl Checks {
             return None;
         };
         self.by_name.get(&replica.service).copied()
+    }
+
+    /// A roll that stops at a copy which does not come up leaves the others as they were.
+    fn follow_roll(&mut self, sight: &Sight) {
+        let (Subject::Service(service), What::Befell(text)) = (&sight.of, &sight.what) else {
+            return;
+        };
+        if text.starts_with("roll-stopped") {
+            self.stopped_rolls.insert(service.clone());
+        } else if text.starts_with("replaced") {
+            self.stopped_rolls.remove(service);
+        }
     }
 
     /// It tells how it ended.
@@ -886,7 +903,8 @@ impl Checks {
             services: &self.services,
             is_newest: &|no, name, newest| {
                 let profile = cluster.hosts()[no].profile_of(name);
-                profile.is_some_and(|it| it.env == newest.env)
+                let is_left = self.stopped_rolls.contains(&name.service);
+                is_left || profile.is_some_and(|it| it.env == newest.env)
             },
             ends: &|name| self.ends.get(name).map_or(&[], Vec::as_slice),
             is_drained: &|no| {

@@ -80,6 +80,12 @@ impl Restarts {
         self.asked.insert(service.clone());
     }
 
+    /// The store is an older one: what was counted since is not in it.
+    pub(crate) fn set_back(&mut self) {
+        self.given_up.clear();
+        self.excused.clear();
+    }
+
     /// This one ends by the restart rule, and was replaced, or is to be, for another reason.
     pub(crate) fn excuse(&mut self, name: &ReplicaName) {
         let copy = (name.service.clone(), name.index);
