@@ -50,6 +50,27 @@ fn an_end_frees_the_ports_only_when_it_is_final() {
     assert_eq!(rig.ports("n1", &alice()).ports[0].left_s, Some(42));
 }
 
+/// The story: a service took a number for TCP that rested for TCP and UDP. With the next refused commit, and with each
+/// start, the rest for UDP was forgotten, so that another service could get it while old clients still sent there.
+#[test]
+fn a_number_that_is_given_for_one_protocol_rests_for_the_other_whatever_the_store_refuses() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let asks = |port: &str| super::rig::with_port("web", 1, port);
+    rig.submit(&asks("{ fixed = 8000, protocol = \"tcp+udp\" }"))
+        .unwrap();
+    rig.replace(&asks("{ fixed = 8000, protocol = \"tcp\" }"))
+        .unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    let rests = ["8000/tcp held", "8000/udp cooling"];
+    assert_eq!(ports(&mut rig), rests);
+    rig.store.failing_commits = 1;
+    rig.submit(&web("other", 1)).unwrap_err();
+    assert_eq!(ports(&mut rig), rests);
+    let mut rig = rig.restart();
+    assert_eq!(ports(&mut rig), rests);
+}
+
 #[test]
 fn a_number_is_shown_as_its_holders_until_the_release_is_on_disk() {
     let mut rig = Rig::new();

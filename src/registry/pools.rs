@@ -352,21 +352,21 @@ impl Registry {
         let now = self.now.mono;
         let mut cooling = Vec::new();
         for (number, resting) in self.truth.resting.iter() {
-            // A number that was given from its rest is held, and rests no more.
-            let is_held = |port: Port| {
-                Side::of(number.protocol).any(|side| {
-                    let state = pools.state(number.host, side, port);
+            // A number that was given from its rest is held, and rests no more; on its other side it does.
+            for side in Side::of(number.protocol) {
+                let is_held = |port: &Port| {
+                    let state = pools.state(number.host, side, *port);
                     matches!(state, PortState::Held { .. } | PortState::Releasing { .. })
-                })
-            };
-            for port in resting.numbers.iter().filter(|port| !is_held(*port)) {
-                cooling.push(CoolingRecord {
-                    host: number.host,
-                    protocol: number.protocol,
-                    numbers: PortRange::single(port),
-                    service: resting.service,
-                    left: self.config.cooling,
-                });
+                };
+                for port in resting.numbers.iter().filter(|port| !is_held(port)) {
+                    cooling.push(CoolingRecord {
+                        host: number.host,
+                        protocol: side.protocol(),
+                        numbers: PortRange::single(port),
+                        service: resting.service,
+                        left: self.config.cooling,
+                    });
+                }
             }
         }
         let over = now + self.config.cooling;

@@ -335,6 +335,18 @@ fn expected(format: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The file was put where it was not made: what waited may have got its place since, so it waits as another incarnation.
+fn of_a_copy(mut told: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    for (service, text) in &mut told {
+        match service.as_str() {
+            "rests" => *text = text.replace("0.1 PEND", "0.1001 PEND"),
+            "second" => *text = text.replace("0.0 PEND", "0.1000 PEND"),
+            _ => {}
+        }
+    }
+    told
+}
+
 #[tokio::test]
 async fn a_store_of_every_format_is_read_whole_and_goes_on() {
     for format in FORMATS {
@@ -348,7 +360,7 @@ async fn a_store_of_every_format_is_read_whole_and_goes_on() {
             let list: ServiceList = site.get(&paths::services()).await;
             assert_eq!(
                 told(&list.services),
-                expected(format),
+                of_a_copy(expected(format)),
                 "format {format}, {round}"
             );
             if format >= 2 {
