@@ -339,7 +339,7 @@ fn expected(format: u32) -> BTreeMap<String, String> {
 fn of_a_copy(mut told: BTreeMap<String, String>) -> BTreeMap<String, String> {
     for (service, text) in &mut told {
         match service.as_str() {
-            "rests" => *text = text.replace("0.1 PEND", "0.1001 PEND"),
+            "rests" | "lost" => *text = text.replace("0.1 PEND", "0.1001 PEND"),
             "second" => *text = text.replace("0.0 PEND", "0.1000 PEND"),
             _ => {}
         }
