@@ -115,7 +115,9 @@ impl Registry {
         let Some(replica) = self.truth.replicas.change(&key) else {
             return;
         };
-        replica.restart_no += 1;
+        // A person at the host may have restarted it beyond what was ordered here: the worker does only what is above that.
+        let done = replica.status.as_ref().map_or(0, |told| told.restart_no);
+        replica.restart_no = replica.restart_no.max(done).saturating_add(1);
         if let Phase::Placed(placement) = &replica.phase {
             self.outbox.order(placement.host);
         }

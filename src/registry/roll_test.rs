@@ -219,3 +219,24 @@ fn a_replica_that_is_killed_while_a_replacement_is_on_its_way_to_it_stays_empty(
     assert!(rig.ask(start).unwrap().changed);
     assert!(is_fast(&rig, 0));
 }
+
+/// The story: a replica was restarted by hand at its host. A restart that its owner ordered then had a number that its
+/// worker had reached already: it was not done, and nothing was told that would have ended the roll.
+#[test]
+fn a_restart_is_done_also_after_others_by_hand() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    rig.status("web", 0, |status| status.restart_no = 2);
+    rig.ask(Command::Restart {
+        service: name("web"),
+        index: None,
+    })
+    .unwrap();
+    let (.., wanted) = rig.registry.desired(&"n1".parse().unwrap()).unwrap();
+    assert_eq!(wanted[0].restart_no, 3);
+    rig.ready("web", 0);
+    let view = rig.registry.view();
+    assert_eq!(view.services[&name("web")].under_way, None);
+}
