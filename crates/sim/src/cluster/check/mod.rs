@@ -11,6 +11,7 @@ mod lives;
 mod numbers;
 mod onlooker;
 mod oracle;
+mod orders;
 mod refusals;
 mod restarts;
 mod rests;

@@ -150,7 +150,13 @@ impl Numbers {
 
     /// Whatever lives has its numbers, or its host gives none away.
     fn living_hold(&self, seen: &Seen<'_>) -> Verdict {
-        if seen.pool.state != HostState::Up {
+        let counts = match seen.pool.state {
+            HostState::Up => true,
+            // Silence frees nothing, though nothing is given there meanwhile.
+            HostState::Lost => !self.is_set_back,
+            _ => false,
+        };
+        if !counts {
             return Ok(());
         }
         for life in seen.living {
@@ -428,6 +434,8 @@ mod tests {
         world.living[0].is_main = false;
         assert_eq!(world.check(), Err("none free while bound"));
         world.pool.state = HostState::Lost;
+        assert_eq!(world.check(), Err("none free while bound"));
+        world.pool.state = HostState::NotReported;
         assert_eq!(world.check(), Ok(()));
         world.pool.state = HostState::Up;
         world.numbers.forswear([gone]);

@@ -32,6 +32,7 @@ use super::listing::{self, Listing};
 use super::lives::Lives;
 use super::numbers::{self, Life, Numbers, Placed};
 use super::oracle::{Meaning, Oracle};
+use super::orders::Orders;
 use super::refusals::{self, Stand};
 use super::restarts::Restarts;
 use super::rests::{self, Rests};
@@ -68,6 +69,7 @@ pub(crate) struct Checks {
     silence: Silence,
     durable: Durable,
     contacts: Contacts,
+    orders: Orders,
     coverage: Coverage,
     /// Orders of people so far: by this number they are answered.
     persons: u64,
@@ -174,10 +176,8 @@ impl Checks {
             oracle: Oracle::default(),
             silence: Silence::default(),
             durable: Durable::default(),
-            contacts: Contacts::new(
-                spec.hosts.len(),
-                spec.config.silence.map(|it| it.host_grace()),
-            ),
+            contacts: Contacts::new(spec.hosts.len(), spec.config.silence),
+            orders: Orders::new(spec.hosts.len()),
             coverage: Coverage::default(),
             persons: 0,
             starts: 0,
@@ -235,6 +235,7 @@ impl Checks {
                 _ => None,
             };
         }
+        self.ordered(step)?;
         self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
         for asker in &step.acknowledged {
@@ -312,6 +313,19 @@ impl Checks {
         }
     }
 
+    /// What a host is told, and tells its workers.
+    fn ordered(&mut self, step: &Step) -> Verdict {
+        if let (Some(wanted), Handed::Reply(asker)) = (&step.wanted, &step.handed) {
+            self.orders.arrived(asker.host, wanted);
+        }
+        for (host, name) in &step.stopped {
+            self.coverage.reach(Kind::Looked, "orders to stop");
+            let shown = self.spec.hosts[*host].name.as_str();
+            self.orders.stopped(*host, shown, name)?;
+        }
+        Ok(())
+    }
+
     fn acted(&mut self, at: Monotonic, act: &Act) {
         self.coverage.reach(Kind::Act, words::act(act));
         self.silence.end();
@@ -355,8 +369,12 @@ impl Checks {
                     host.rests.forget();
                 }
             }
-            // What it took in at once then was not seen.
-            Act::Controller(ControllerAct::Continued) | Act::Heal => self.listing.begin(),
+            Act::Controller(ControllerAct::Halted) => self.contacts.halt(at),
+            Act::Controller(ControllerAct::Continued) | Act::Heal => {
+                // What it took in at once then was not seen.
+                self.listing.begin();
+                self.contacts.go_on(at);
+            }
             Act::Controller(_) | Act::Network(_) | Act::Disk(_) => {}
         }
     }
