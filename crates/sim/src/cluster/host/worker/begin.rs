@@ -8,7 +8,7 @@ use portreeve::supervision::Machine;
 use portreeve::time::{Monotonic, Now};
 
 use super::super::agenda::Actor;
-use super::super::{Due, Host, HostOut, Place, boot_id_of, process};
+use super::super::{Due, Host, HostOut, Place, boot_id_of};
 use super::around::Around;
 use super::{By, Worker};
 use crate::cluster::sight::What;
@@ -110,16 +110,11 @@ impl Host {
         let (found, known) = if attendance.takes_over() {
             replica.processes.adopt(now.mono, recorded)
         } else {
-            (process::Found::Nothing, Vec::new())
+            (Found::Nothing, Vec::new())
         };
         let beginning = Beginning {
             unrecorded,
-            found: match found {
-                process::Found::Nothing => Found::Nothing,
-                process::Found::Begun { alone_since } => Found::Begun {
-                    alone_since: Some(alone_since),
-                },
-            },
+            found,
             want: desired.want,
             restart_no: desired.restart_no,
         };

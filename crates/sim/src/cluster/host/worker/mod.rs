@@ -15,8 +15,8 @@ use portreeve::attendance::{
 use portreeve::time::{Monotonic, Now};
 
 use super::agenda::Actor;
+use super::happening::Heard;
 use super::passage::{self, Passage};
-use super::process::Heard;
 use super::replica::{Attended, Replica};
 use super::{Due, Host, HostOut, Place, subject};
 use crate::cluster::sight::{Sight, What};
