@@ -11,7 +11,6 @@ mod lives;
 mod numbers;
 mod onlooker;
 mod oracle;
-mod orders;
 mod refusals;
 mod restarts;
 mod rests;
@@ -21,6 +20,7 @@ mod settling;
 mod silence;
 #[cfg(test)]
 mod stage;
+mod unasked;
 mod wellness;
 mod words;
 

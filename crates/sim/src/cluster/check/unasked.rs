@@ -13,7 +13,7 @@ use super::{Verdict, broken};
 
 /// What every host was told so far, by whichever controller.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub(crate) struct Unasked {
     hosts: Vec<OfHost>,
 }
 
@@ -25,7 +25,7 @@ struct OfHost {
     newest: BTreeMap<ServiceName, BTreeMap<u32, Incarnation>>,
 }
 
-impl Orders {
+impl Unasked {
     pub(crate) fn new(hosts: usize) -> Self {
         Self {
             hosts: vec![OfHost::default(); hosts],
@@ -84,10 +84,10 @@ mod tests {
     fn a_stop_that_nobody_ordered_is_found() {
         let mut stage = Stage::new("20000-20009");
         stage.submit("web", "replicas = 2\n");
-        let mut orders = Orders::new(1);
-        orders.arrived(0, &wanted(&stage));
+        let mut unasked = Unasked::new(1);
+        unasked.arrived(0, &wanted(&stage));
         let names: Vec<_> = stage.placed().into_iter().map(|it| it.name).collect();
-        let found = orders.stopped(0, "n1", &names[0]).unwrap_err();
+        let found = unasked.stopped(0, "n1", &names[0]).unwrap_err();
         assert_eq!(found.invariant, "nobody is stopped unasked");
         // An older one makes way, wherever that is not named.
         let older = ReplicaName {
@@ -95,14 +95,14 @@ mod tests {
             ..names[0].clone()
         };
         let is_newer = names[0].incarnation > older.incarnation;
-        assert_eq!(orders.stopped(0, "n1", &older).is_ok(), is_newer);
+        assert_eq!(unasked.stopped(0, "n1", &older).is_ok(), is_newer);
         let mut set = wanted(&stage);
         let mut replicas = set.replicas.to_vec();
         let one = replicas.iter_mut().find(|it| it.index == names[0].index);
         one.unwrap().want = Want::Stop;
         set.replicas = replicas.into();
-        orders.arrived(0, &set);
-        assert_eq!(orders.stopped(0, "n1", &names[0]), Ok(()));
-        assert!(orders.stopped(0, "n1", &names[1]).is_err());
+        unasked.arrived(0, &set);
+        assert_eq!(unasked.stopped(0, "n1", &names[0]), Ok(()));
+        assert!(unasked.stopped(0, "n1", &names[1]).is_err());
     }
 }
