@@ -197,6 +197,7 @@ impl Host {
                 },
             ),
         };
+        let record = replica.folder.truth(record);
         // An earlier worker that could write nothing down went further than the record: that is ended first.
         let recorded = record.machine().run();
         let unrecorded = replica.processes.run().0.saturating_sub(recorded.0);
@@ -449,7 +450,12 @@ impl Host {
         };
         let life = worker.life;
         match output {
-            Output::Write { .. } if is_disk_full => attendance.not_written(now.mono),
+            Output::Write { .. } if is_disk_full => {
+                if attendance.record().is_final() {
+                    folder.mark_over();
+                }
+                attendance.not_written(now.mono);
+            }
             Output::Write { .. } => folder.write(),
             Output::Tell { reports } => {
                 worker.telling.news();
