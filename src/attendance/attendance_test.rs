@@ -7,7 +7,7 @@ use crate::attendance::{Beginning, Contact, Found, MainProcess, Order, Standing,
 use crate::port::{Port, Protocol};
 use crate::profile::Profile;
 use crate::residency::{Pace, Want};
-use crate::supervision::{Final, Leaving, ProbeOutcome, Reason};
+use crate::supervision::{Final, Leaving, ProbeOutcome, Reason, StartFailure};
 use crate::time::WallClock;
 
 /// A worker without a host: what comes out is kept, and what it asks is answered as a test says.

@@ -11,6 +11,7 @@
 
 mod begin;
 mod cut_off;
+mod effects;
 mod happened;
 mod news;
 mod order;

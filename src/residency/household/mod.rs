@@ -5,6 +5,7 @@
 //! is the [`difference`](super::difference) between what lives here and what is wanted; this module knows how far each of it is.
 
 mod assigned;
+mod closing;
 mod ending;
 mod errand;
 mod keeping;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use super::action::Action;
 use super::resident::{Life, ReplicaName, Resident, Told, Want};
 use super::{Residents, difference_by};
-use crate::supervision::{Leaving, Status};
+use crate::supervision::Status;
 use crate::time::{Monotonic, Now};
 
 use keeping::Keeping;
@@ -255,24 +256,6 @@ impl<A: Assigned> Household<A> {
         here.chain(wanted.filter(|order| order.told().want != Want::Forget))
     }
 
-    /// How many replicas run and how many ended without the controller's knowing, while the host is being shut down.
-    #[must_use]
-    pub fn closing(&self) -> Option<(usize, usize)> {
-        if !self.is_closing {
-            return None;
-        }
-        let (mut running, mut untold) = (0, 0);
-        for (_, resident) in self.living() {
-            if !resident.is_final() {
-                running += 1;
-            } else if resident.life == Life::Watched || !resident.reported {
-                // A worker ends once the controller has the end and says so.
-                untold += 1;
-            }
-        }
-        Some((running, untold))
-    }
-
     /// Goes one stage on; whether there was anything to do.
     fn advance(&mut self, now: Now) -> bool {
         match &mut self.stage {
@@ -384,24 +367,6 @@ impl<A: Assigned> Household<A> {
     fn watched(&self) -> impl Iterator<Item = (&ReplicaName, &Resident)> {
         let residents = self.residents.iter();
         residents.filter(|(_, one)| one.life == Life::Watched)
-    }
-
-    /// What workers are to hear of a shutdown: that the host is being shut down, and then whether they are done, since no
-    /// controller may be there to say so.
-    fn farewells(&self) -> Vec<(ReplicaName, Talk<A::Tokens>)> {
-        if !self.is_closing {
-            return Vec::new();
-        }
-        let watched = self.watched().filter(|(_, one)| !one.is_final());
-        let talks = watched.filter_map(|(name, _)| {
-            let talk = if self.keeping.get(name)?.is_leaving {
-                Talk::Ask
-            } else {
-                Talk::Leave(Leaving::Shutdown)
-            };
-            Some((name.clone(), talk))
-        });
-        talks.collect()
     }
 
     fn say(&mut self, name: &ReplicaName, word: Word) {

@@ -3,6 +3,7 @@
 //! What it decides and in which order that leaves is production's (`portreeve::commit`). Here is what a machine does to
 //! it: the time a commit takes, a death after the third effect of a turn, a socket that refuses because nobody listens.
 
+mod arrived;
 mod life;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use super::spec::{DiskSpec, Spec};
 use super::store::{Ended, VirtualStore};
 use super::telling::Telling;
 use super::wire::{Asker, Question, Reply};
+use arrived::Arrived;
 
 /// One order of a person: rises through the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,12 +86,6 @@ struct Process {
     inbox: VecDeque<Arrived>,
     /// Whether something was taken in since the last turn.
     took_in: bool,
-}
-
-#[derive(Debug)]
-enum Arrived {
-    Question(Asker, Question, WallClock),
-    Order(PersonNo, Caller, Box<Command>),
 }
 
 /// The supervisor starts it again so long after a start that did not succeed.
@@ -386,30 +382,6 @@ impl ControllerNode {
                 };
                 out.push(ControllerOut::Reply(to, reply));
             }
-        }
-    }
-}
-
-impl Arrived {
-    fn refused_to_connect(self) -> ControllerOut {
-        match self {
-            Self::Question(asker, ..) => ControllerOut::Reply(asker, Reply::Unreachable),
-            Self::Order(person, ..) => ControllerOut::Answered(person, Outcome::Unreachable),
-        }
-    }
-
-    fn broken(self) -> ControllerOut {
-        match self {
-            Self::Question(asker, ..) => ControllerOut::Reply(asker, Reply::Unreachable),
-            Self::Order(person, ..) => ControllerOut::Answered(person, Outcome::Lost),
-        }
-    }
-
-    /// A person gives up waiting; an agent's own time runs out.
-    fn unanswered(self) -> Option<ControllerOut> {
-        match self {
-            Self::Question(..) => None,
-            Self::Order(person, ..) => Some(ControllerOut::Answered(person, Outcome::Lost)),
         }
     }
 }

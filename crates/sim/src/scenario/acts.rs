@@ -1,5 +1,6 @@
 //! What is done to the cluster and when: `[[at]]`, each one act in a word, with whom it befalls.
 
+mod of_controller;
 mod of_host;
 
 use portreeve::identity::Incarnation;
@@ -10,8 +11,9 @@ use super::read::moment;
 use super::services::Declared;
 use super::surroundings::{disk, network};
 use super::table::Table;
-use crate::cluster::act::{Act, ControllerAct, PersonAct, Planned};
+use crate::cluster::act::{Act, PersonAct, Planned};
 use crate::cluster::spec::{DiskSpec, NetworkSpec};
+use of_controller::of_controller;
 use of_host::of_host;
 
 /// How often one table may be repeated.
@@ -374,50 +376,6 @@ fn told_replica(table: &Table<'_, '_>, names: &Names, usual: &Usual<'_>) -> Opti
         service: usual.services.get(whom.service)?.name.clone(),
         index: whom.index,
         incarnation: incarnation.map(Incarnation),
-    })
-}
-
-fn of_controller(table: &Table<'_, '_>, kind: Kind) -> Option<Lasting> {
-    let (begin, end) = match kind {
-        Kind::KillController => {
-            let after = table.number("after_effects", 0..=1_000_u64);
-            let ways = [("written", true), ("lost", false)];
-            let commit = table.word("in_commit", &ways);
-            if after.is_some() && commit.is_some() {
-                table.wrong(
-                    "in_commit",
-                    "there is also after_effects",
-                    "write one of them",
-                );
-            }
-            let begin = match (after, commit) {
-                (_, Some(written)) => ControllerAct::DiesInCommit { written },
-                (Some(count), None) => ControllerAct::DiesAfter(count),
-                (None, None) => ControllerAct::Killed,
-            };
-            (begin, Some(ControllerAct::Starts))
-        }
-        Kind::StartController => (ControllerAct::Starts, None),
-        Kind::HaltController => (ControllerAct::Halted, Some(ControllerAct::Continued)),
-        Kind::ContinueController => (ControllerAct::Continued, None),
-        Kind::ControllerDiskFull => (
-            ControllerAct::DiskFull(true),
-            Some(ControllerAct::DiskFull(false)),
-        ),
-        Kind::ControllerDiskFree => (ControllerAct::DiskFull(false), None),
-        Kind::ControllerClockJump => {
-            let by = jump(table)?;
-            (
-                ControllerAct::ClockJumps(by),
-                Some(ControllerAct::ClockJumps(-by)),
-            )
-        }
-        Kind::Backup => (ControllerAct::Backup, None),
-        _ => (ControllerAct::Restore, None),
-    };
-    Some(Lasting {
-        begin: Act::Controller(begin),
-        end: end.map(Act::Controller),
     })
 }
 

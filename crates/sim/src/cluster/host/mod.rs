@@ -14,6 +14,7 @@ mod agenda;
 mod agent;
 mod befall;
 mod folder;
+mod happening;
 mod observing;
 mod passage;
 mod ports;
@@ -43,8 +44,9 @@ use super::wire::{Asker, Question, Reply, Who};
 
 use agenda::{Actor, Agenda, Turn};
 use agent::Agent;
+use happening::Happening;
 use ports::Listeners;
-use process::{Ground, Happening, Processes};
+use process::{Ground, Processes};
 use replica::Replica;
 use strangers::Strangers;
 use worker::By;

@@ -7,7 +7,8 @@ use portreeve::time::Monotonic;
 
 use super::agenda::Actor;
 use super::agent::CLOSING_PATIENCE;
-use super::process::{Happening, Heard, Processes};
+use super::happening::{Happening, Heard};
+use super::process::Processes;
 use super::replica::{Assignment, Replica};
 use super::{Due, Host, HostOut, Place, boot_id_of};
 use crate::cluster::act::{HostNo, Whom};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portreeve::attendance::Found;
 use portreeve::identity::Run;
 use portreeve::port::{Port, PortRange};
 use portreeve::port_pool::PortGrant;
@@ -11,6 +12,7 @@ use portreeve::supervision::{ExitStatus, ProbeKind, ProbeOutcome, StartFailure};
 use portreeve::time::Monotonic;
 
 use super::Place;
+use super::happening::{Happening, Heard};
 use super::ports::{Bound, Holder, Listeners};
 use crate::scenario::{Answer, Binds, RunScript, Scripts};
 
@@ -51,52 +53,6 @@ enum End {
     None,
     Exit(ExitStatus),
     Failed(Box<StartFailure>),
-}
-
-/// Something that a process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
-    PreExecStarts(Run),
-    PreExecEnds(Run, ExitStatus),
-    /// It exists, or the system refuses it.
-    Spawns(Run),
-    Binds(Run),
-    Ends(Run, ExitStatus),
-    /// The last of its group that kept its ports is gone.
-    LetsGo(Run),
-    Empties(Run),
-}
-
-impl Happening {
-    /// Its place among what happens in one instant: that of the event it becomes.
-    pub(crate) const fn rank(self) -> u8 {
-        match self {
-            Self::PreExecStarts(_) => 0,
-            Self::PreExecEnds(..) | Self::Spawns(_) | Self::Binds(_) => 1,
-            Self::Ends(..) => 2,
-            Self::LetsGo(_) | Self::Empties(_) => 3,
-        }
-    }
-}
-
-/// What whoever watches hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    PreExecStarted(Run),
-    Spawned(Run, u32),
-    SpawnFailed(Run, StartFailure),
-    Exited(Run, ExitStatus),
-    GroupEmpty(Run),
-}
-
-/// What a worker finds of a run that one before it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    Nothing,
-    Begun {
-        /// Since when nobody watched.
-        alone_since: Monotonic,
-    },
 }
 
 /// Where the processes of a replica live.
@@ -413,7 +369,12 @@ impl Processes {
         }
         // Who asked before may have died before it heard.
         self.is_emptied = false;
-        (Found::Begun { alone_since }, known)
+        (
+            Found::Begun {
+                alone_since: Some(alone_since),
+            },
+            known,
+        )
     }
 
     /// Whether something is left of a run before `run`; it is killed, and the last of it is gone then, if ever.

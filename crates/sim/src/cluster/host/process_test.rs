@@ -194,7 +194,7 @@ fn what_happened_while_nobody_watched_is_told_to_the_next_worker() {
     stage.until(2);
     stage.processes.leave_alone(at(2));
     stage.until(9);
-    let alone_since = at(2);
+    let alone_since = Some(at(2));
     let told = stage.processes.adopt(at(9), ONE);
     let exited = Heard::Exited(ONE, ExitStatus::Code(3));
     let known = vec![Heard::Spawned(ONE, 101), exited];

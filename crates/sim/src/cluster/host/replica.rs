@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use portreeve::attendance::Order;
+use portreeve::attendance::{Attendance, Order, Telling};
 use portreeve::registry::Desired;
 use portreeve::residency::{Assigned, ReplicaName};
 use portreeve::time::Monotonic;
@@ -82,4 +82,35 @@ impl Replica {
             waiting: Vec::new(),
         }
     }
+
+    /// `None`: it has no worker, or one that has not begun yet.
+    pub(crate) fn attended(&mut self) -> Option<Attended<'_>> {
+        let worker = self.worker.as_deref_mut()?;
+        Some(Attended {
+            name: &self.name,
+            whom: self.whom,
+            desired: &self.assigned.as_ref()?.desired,
+            folder: &mut self.folder,
+            processes: &mut self.processes,
+            life: worker.life,
+            dies_soon: worker.dies_after.is_some(),
+            attendance: worker.attendance.as_deref_mut()?,
+            telling: &mut worker.telling,
+        })
+    }
+}
+
+/// A replica whose worker has begun, in its parts: what a turn of the worker needs of it.
+pub(crate) struct Attended<'a> {
+    pub(crate) name: &'a ReplicaName,
+    pub(crate) whom: Option<Whom>,
+    pub(crate) desired: &'a Arc<Desired>,
+    pub(crate) folder: &'a mut Folder,
+    pub(crate) processes: &'a mut Processes,
+    pub(crate) attendance: &'a mut Attendance,
+    pub(crate) telling: &'a mut Telling,
+    /// Which of its workers it is.
+    pub(crate) life: u64,
+    /// The worker dies in the middle of a turn.
+    pub(crate) dies_soon: bool,
 }
