@@ -68,6 +68,9 @@ impl Checks {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
                 }
+                if let PersonAct::Host(no, HostVerb::Down { fenced: true }) = act {
+                    self.hosts[*no].numbers.being_fenced();
+                }
                 if let PersonAct::Host(no, HostVerb::Remove) = act {
                     self.hosts[*no].removals += 1;
                 }
@@ -84,6 +87,7 @@ impl Checks {
                 self.is_set_back = true;
                 self.oracle.is_set_back();
                 self.restarts.set_back();
+                self.listing.set_back();
                 self.lives.forsake_placed(self.durable.all_placed());
                 self.durable.set_back();
                 self.lives.forsake_all();
