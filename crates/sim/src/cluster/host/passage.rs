@@ -93,7 +93,8 @@ const fn probed(kind: ProbeKind, outcome: ProbeOutcome) -> &'static str {
 }
 
 /// Everything that can happen to a run in a virtual cluster. Nobody there says that a stop is not to be waited for: that
-/// is a word of who runs a replica in a terminal, or in a job of another scheduler.
+/// is a word of who runs a replica in a terminal, or in a job of another scheduler. And that a probe of what is up is
+/// answered is told of no turn.
 pub(crate) const EVENTS: &[&str] = &[
     TIME,
     "wanted",
@@ -115,11 +116,9 @@ pub(crate) const EVENTS: &[&str] = &[
     "startup fails",
     "startup hangs",
     "startup unclear",
-    "liveness ok",
     "liveness fails",
     "liveness hangs",
     "liveness unclear",
-    "readiness ok",
     "readiness fails",
     "readiness hangs",
     "readiness unclear",
