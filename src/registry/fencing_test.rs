@@ -437,6 +437,36 @@ fn after_a_restore_what_waited_is_placed_as_an_incarnation_that_was_never_given(
     assert_eq!(again.incarnation, placed.incarnation);
 }
 
+/// The story: one backup was restored twice. What had been placed after the first time was given the same incarnation
+/// once more after the second, on another host, while the first of that name ran on: each was taken for the other.
+#[test]
+fn a_backup_that_is_restored_again_gives_no_incarnation_that_it_gave_before() {
+    let mut rig = Rig::at(MemoryStore::default(), now(0), graced());
+    rig.submit(&web("web", 1)).unwrap();
+    let backup: MemoryStore = rig.store.clone();
+    let restored = |at| {
+        let config = Config {
+            begin_epoch: true,
+            ..graced()
+        };
+        Rig::at(backup.clone(), now(at), config)
+    };
+    let mut rig = restored(60_000);
+    rig.join("n1");
+    rig.ready("web", 0);
+    let given = rig.replica("web", 0).incarnation;
+    let mut rig = restored(63_000);
+    tells(&mut rig, "n2", &[]);
+    let placed = rig.replica("web", 0);
+    assert!(placed.host.is_some() && placed.incarnation > given);
+    // The other one is nobody's here, and is left alone with its numbers.
+    let runs_on = runs("n1", "web", given.0, 20_000);
+    tells(&mut rig, "n1", &[runs_on]);
+    assert_eq!(warnings(&rig, "n1").len(), 1, "it is not known here");
+    let orders = rig.orders("n1");
+    assert!(orders.iter().all(|it| !it.ends_with("stop")), "{orders:?}");
+}
+
 /// The story: a service was scaled up after the backup was made. Restored, the controller took the new copy for one that
 /// it had forgotten, and had it stopped at once.
 #[test]
