@@ -31,7 +31,7 @@ pub(crate) struct Restarts {
 #[derive(Debug)]
 struct End {
     how: Final,
-    /// Its worker died, and what was written may be lost: who takes over may find it alive.
+    /// Its worker died, and what was written may be lost: who takes over may find it alive. Or the store is older.
     is_unsure: bool,
 }
 
@@ -84,6 +84,13 @@ impl Restarts {
     pub(crate) fn set_back(&mut self) {
         self.given_up.clear();
         self.excused.clear();
+    }
+
+    /// It ended, and the store that is taken up is from before that: what its host has forgotten is placed there again.
+    pub(crate) fn begins_anew(&mut self, name: &ReplicaName) {
+        if let Some(end) = self.ends.get_mut(name) {
+            end.is_unsure = true;
+        }
     }
 
     /// This one ends by the restart rule, and was replaced, or is to be, for another reason.
@@ -340,6 +347,14 @@ mod tests {
         assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
         assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
         let found = world.told(4000, 4, Report::Ready);
+        assert_eq!(found, Err("nothing after the end"));
+        // A store from before its end has it begin once more, and only once.
+        world.restarts.begins_anew(&world.name.clone());
+        assert_eq!(world.told(5000, 1, Report::Ready), Ok(()));
+        let stopped = Report::Final(Final::Stopped);
+        assert_eq!(world.told(6000, 1, Report::NotReady(Reason::User)), Ok(()));
+        assert_eq!(world.told(6000, 1, stopped), Ok(()));
+        let found = world.told(7000, 1, Report::Ready);
         assert_eq!(found, Err("nothing after the end"));
     }
 
