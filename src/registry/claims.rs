@@ -65,12 +65,36 @@ impl Registry {
         }
     }
 
-    /// Finds out anew whether another host is published at an address of this one, and tells whom it concerns.
+    /// Finds out anew whether another host is published at an address of this one, which was just heard of, and tells
+    /// whom it concerns.
     pub(super) fn settle_address(&mut self, id: HostId) {
         let claimed = self.claims.of_host.get(&id).into_iter().flatten();
-        let doubles = claimed
+        let doubles: BTreeMap<IpAddr, HostId> = claimed
             .filter_map(|address| Some((*address, self.published_there(id, *address)?)))
             .collect();
+        self.make_way(id, &doubles);
+        self.doubles_become(id, doubles);
+    }
+
+    /// Whoever else is published where the host is from now on was silent for long: not so any more, or clients of what
+    /// is still listed there would reach this one.
+    fn make_way(&mut self, id: HostId, doubles: &BTreeMap<IpAddr, HostId>) {
+        let claimed = self.claims.of_host.get(&id).into_iter().flatten();
+        let taken = claimed.filter(|address| !doubles.contains_key(address));
+        let others = taken.flat_map(|address| {
+            let others = self.published_others(id, *address);
+            others.map(|other| (other, *address))
+        });
+        let others: Vec<(HostId, IpAddr)> = others.collect();
+        for (other, address) in others {
+            let doubles = self.lives.get(&other).map(|life| life.doubles.clone());
+            let mut doubles = doubles.unwrap_or_default();
+            doubles.insert(address, id);
+            self.doubles_become(other, doubles);
+        }
+    }
+
+    fn doubles_become(&mut self, id: HostId, doubles: BTreeMap<IpAddr, HostId>) {
         let Some(life) = self.lives.get_mut(&id) else {
             return;
         };
@@ -83,22 +107,27 @@ impl Registry {
         }
     }
 
-    /// The other machine that is published at an address that this host claims.
+    /// The other machine that is published at an address that this host claims, and not silent.
     fn published_there(&self, id: HostId, address: IpAddr) -> Option<HostId> {
-        let host = self.truth.hosts.find(&id)?;
-        let claimants = self.claims.by_address.get(&address)?;
-        let mut others = claimants.iter().copied().filter(|other| *other != id);
+        let mut others = self.published_others(id, address);
         others.find(|other| {
+            let life = self.lives.get(other);
+            life.is_some_and(|life| self.now.mono.since(life.heard) < KEPT_FOR)
+        })
+    }
+
+    /// The other machines that are published at an address that this host claims.
+    fn published_others(&self, id: HostId, address: IpAddr) -> impl Iterator<Item = HostId> {
+        let host = self.truth.hosts.find(&id);
+        let claimants = self.claims.by_address.get(&address).into_iter().flatten();
+        claimants.copied().filter(move |other| {
             // Agents of one machine may share its address: their numbers are disjoint.
-            let elsewhere = self
-                .truth
-                .hosts
-                .find(other)
-                .is_some_and(|other| other.facts.boot_id != host.facts.boot_id);
-            let is_there = self.lives.get(other).is_some_and(|life| {
-                !life.doubles.contains_key(&address) && self.now.mono.since(life.heard) < KEPT_FOR
-            });
-            elsewhere && is_there
+            let elsewhere = host.zip(self.truth.hosts.find(other));
+            let elsewhere =
+                elsewhere.is_some_and(|(one, other)| one.facts.boot_id != other.facts.boot_id);
+            let life = self.lives.get(other);
+            let is_there = life.is_some_and(|life| !life.doubles.contains_key(&address));
+            *other != id && elsewhere && is_there
         })
     }
 
@@ -204,6 +233,32 @@ mod tests {
             (shown(&rig, "old").0, shown(&rig, "new").0),
             (None, there(7))
         );
+    }
+
+    /// A machine that was silent for 20 s, and not yet for its grace, kept its endpoints while another one was published
+    /// at its address: clients of the first were sent to the second.
+    #[test]
+    fn a_machine_whose_address_another_one_takes_over_is_listed_there_no_more() {
+        let mut rig = Rig::new();
+        rig.tell(Input::HostReport(claims("n1", 7)));
+        rig.submit(&web("web", 1)).unwrap();
+        rig.status("web", 0, |status| {
+            (status.state, status.ready) = (State::Up, true);
+        });
+        rig.pass(KEPT_FOR);
+        assert_eq!(rig.endpoint("web", 0).unwrap().address, there(7));
+        rig.tell(Input::HostReport(claims("n2", 7)));
+        rig.pass(Duration::from_millis(20));
+        assert_eq!(shown(&rig, "n2").0, there(7));
+        let (address, warnings) = shown(&rig, "n1");
+        assert_eq!(address, None);
+        assert!(warnings[0].contains("as the address of n2"), "{warnings:?}");
+        assert_eq!(rig.states("web"), ["not ready"]);
+        // The first one may have it again when the second moves or is silent.
+        rig.tell(Input::HostReport(claims("n2", 8)));
+        rig.tell(lease("n1"));
+        assert_eq!(shown(&rig, "n1").0, there(7));
+        assert_eq!(rig.states("web"), ["ready"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Operators' words about hosts that are gone, and what hosts run that nobody here knows.
 
+use std::time::Duration;
+
 use crate::endpoints::EndpointState;
-use crate::identity::ServiceId;
+use crate::identity::{Run, ServiceId};
 use crate::port_pool::PortGrant;
 use crate::rights::Caller;
 use crate::supervision::{Final, State};
@@ -435,6 +437,72 @@ fn after_a_restore_what_waited_is_placed_as_an_incarnation_that_was_never_given(
     // Refused or not, the first batch takes nothing of that back.
     let again = rig.restart().replica("web", 0);
     assert_eq!(again.incarnation, placed.incarnation);
+}
+
+/// The story: one backup was restored twice. What had been placed after the first time was given the same incarnation
+/// once more after the second, on another host, while the first of that name ran on: each was taken for the other.
+#[test]
+fn a_backup_that_is_restored_again_gives_no_incarnation_that_it_gave_before() {
+    let mut rig = Rig::at(MemoryStore::default(), now(0), graced());
+    rig.submit(&web("web", 1)).unwrap();
+    let backup: MemoryStore = rig.store.clone();
+    let restored = |at| {
+        let config = Config {
+            begin_epoch: true,
+            ..graced()
+        };
+        Rig::at(backup.clone(), now(at), config)
+    };
+    let mut rig = restored(60_000);
+    rig.join("n1");
+    rig.ready("web", 0);
+    let given = rig.replica("web", 0).incarnation;
+    let mut rig = restored(63_000);
+    tells(&mut rig, "n2", &[]);
+    let placed = rig.replica("web", 0);
+    assert!(placed.host.is_some() && placed.incarnation > given);
+    // The other one is nobody's here, and is left alone with its numbers.
+    let runs_on = runs("n1", "web", given.0, 20_000);
+    tells(&mut rig, "n1", &[runs_on]);
+    assert_eq!(warnings(&rig, "n1").len(), 1, "it is not known here");
+    let orders = rig.orders("n1");
+    assert!(orders.iter().all(|it| !it.ends_with("stop")), "{orders:?}");
+}
+
+/// The story: a replica ended after the backup was made, and its host forgot it. Restored, it was listed as ready, and
+/// what its new runs told was older than what the backup held of the earlier ones: it stayed listed while it crashed.
+#[test]
+fn after_a_restore_what_its_host_does_not_run_any_more_is_not_ready_and_is_heard_when_it_begins_anew()
+ {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&web("web", 1)).unwrap();
+    rig.ready("web", 0);
+    rig.status("web", 0, |status| {
+        (status.run, status.restarts) = (Run(5), 4);
+    });
+    rig.pass(Duration::from_secs(1));
+    let restored = Config {
+        begin_epoch: true,
+        ..graced()
+    };
+    let mut rig = Rig::at(rig.store, now(1_000_000), restored);
+    assert_eq!(rig.states("web"), ["ready"]);
+    let mut begins = rig.report("web", 0, |status| {
+        *status = starting();
+        status.seq = 1;
+    });
+    tells(&mut rig, "n1", &[]);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.states("web"), ["starting"]);
+    assert_eq!(rig.replica("web", 0).restarts_total, 4);
+    rig.tell(Input::Status(begins.clone()));
+    begins.status.seq = 2;
+    (begins.status.state, begins.status.ready) = (State::Up, true);
+    rig.tell(Input::Status(begins));
+    assert_eq!(rig.states("web"), ["ready"]);
+    // Said once more without it, it is a report that crossed its start.
+    tells(&mut rig, "n1", &[]);
+    assert_eq!(rig.states("web"), ["ready"]);
 }
 
 /// The story: a service was scaled up after the backup was made. Restored, the controller took the new copy for one that

@@ -193,10 +193,14 @@ impl Registry {
                 self.shown.orders.insert(id);
             }
             let hid_unknown = std::mem::take(&mut life.hides_unknown);
-            if !std::mem::replace(&mut life.reported, true) || hid_unknown {
+            let is_first = !std::mem::replace(&mut life.reported, true);
+            if is_first || hid_unknown {
                 self.pools.set_state(id, self.pool_state(id));
                 self.shown.stale.end_of(id);
                 self.waits.wake();
+            }
+            if is_first {
+                self.forget_what_is_gone(id, &told);
             }
             self.keep_unknown(id, |name| told.contains(name));
             self.forget_fences(id, |name| told.contains(name));

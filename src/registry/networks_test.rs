@@ -297,7 +297,7 @@ fn a_start_without_the_network_keeps_the_replica_and_says_what_is_missing() {
     assert_eq!(place(&again, 0).unwrap().1, address("10.20.0.7"));
     let mut without = restarted(again, &[]);
     assert_eq!(place(&without, 0).unwrap().1, None);
-    joins(&mut without, "n1", &["10.20.0.7"]);
+    without.join("n1");
     assert_eq!(without.states("web"), ["not ready"]);
     assert_eq!(without.orders("n1"), ["web.alice 0 0 run"]);
     without

@@ -1,5 +1,7 @@
 //! What hosts tell of their replicas. News: never refused, shown at once, decided upon later.
 
+use std::collections::BTreeSet;
+
 use crate::allocator::AfterRelease;
 use crate::identity::HostId;
 use crate::residency::ReplicaName;
@@ -76,6 +78,46 @@ impl Registry {
         let rolls = |service: &Service| service.roll.is_some() || service.moving.is_some();
         if is_final || self.truth.services.find(&key.0).is_some_and(rolls) {
             self.attention.insert(key.0);
+        }
+    }
+
+    /// What is stored of replicas on this host that its first full report since our start leaves out: they do not run
+    /// there any more, as after a restore, and begin anew with the first run and number. So nothing of what was told
+    /// before counts, or they would be listed, and what they tell from now on be taken for old.
+    ///
+    /// Only the first one: until then the host began nothing by our word, so none can have crossed it.
+    pub(super) fn forget_what_is_gone(&mut self, host: HostId, told: &BTreeSet<ReplicaName>) {
+        let here: Vec<ReplicaKey> = self.residents.on(host).collect();
+        for key in here {
+            let service = self.truth.services.find(&key.0);
+            let Some((service, replica)) = service.zip(self.truth.replicas.find(&key)) else {
+                continue;
+            };
+            let incarnation = replica.incarnation;
+            let name = ReplicaName {
+                service: service.name.clone(),
+                index: key.1,
+                incarnation,
+            };
+            let runs_by_us = matches!(
+                &replica.phase,
+                Phase::Placed(it) if it.host == host && it.attached.is_none() && it.stop.is_none()
+            );
+            let was_ready = replica.status.as_ref().map(|status| status.ready);
+            if !runs_by_us || told.contains(&name) || replica.status.as_ref().is_none_or(Status::has_ended) {
+                continue;
+            }
+            let now = self.now;
+            self.truth.replicas.note(&key, |replica| {
+                if replica.incarnation == incarnation {
+                    replica.forget_status(now);
+                }
+            });
+            if was_ready == Some(true) {
+                let text = "its host does not run it any more; it begins there anew".to_owned();
+                self.relay(key, incarnation, ("not-ready", text));
+            }
+            self.shown.news.insert_replica(key);
         }
     }
 

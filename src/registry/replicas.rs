@@ -212,10 +212,7 @@ impl Registry {
 impl Replica {
     /// Becomes its next incarnation, which has no status yet; what the last one left is kept.
     pub(super) fn begin_anew(&mut self, now: Now, incarnation: Incarnation) {
-        if let Some(status) = self.status.take() {
-            self.restarts_earlier = self.restarts_earlier.saturating_add(status.restarts);
-            self.failure_earlier = status.last_failure.or(self.failure_earlier.take());
-        }
+        self.forget_status(now);
         if let Phase::Placed(placement) = &self.phase {
             self.former = Some(Former {
                 host: placement.host,
@@ -224,6 +221,14 @@ impl Replica {
         }
         self.incarnation = incarnation;
         self.restart_no = 0;
+    }
+
+    /// What it told counts no more; what is counted of it is kept.
+    pub(super) fn forget_status(&mut self, now: Now) {
+        if let Some(status) = self.status.take() {
+            self.restarts_earlier = self.restarts_earlier.saturating_add(status.restarts);
+            self.failure_earlier = status.last_failure.or(self.failure_earlier.take());
+        }
         self.since = now.wall;
         self.ready_since = None;
     }

@@ -30,9 +30,13 @@ const LAST_BY_CLOCK: u64 = LAST_REVISION - (1 << 50);
 /// numbers that rise. An hour of a start each second.
 const AHEAD_OF_THE_CLOCK: u64 = 1 << 32;
 
-/// How many incarnations of each replica are left out where an epoch begins on a copy of the store: it may not know of
-/// so many that were given since.
+/// How many incarnations of each replica are left out where an epoch begins on a copy of the store and the clock says
+/// nothing: the copy may not know of so many that were given since.
 const INCARNATIONS_SKIPPED: u32 = 1000;
+
+/// The last incarnation that the clock alone may lead to, in 2072: one that is set wrong leaves more than are ever
+/// given.
+const LAST_INCARNATION_BY_CLOCK: u32 = 3 << 30;
 
 impl Registry {
     /// Derives everything that is not stored.
@@ -55,7 +59,7 @@ impl Registry {
             }),
             Some(meta) if self.config.begin_epoch => Some(Meta {
                 epoch,
-                incarnation_base: meta.incarnation_base.saturating_add(INCARNATIONS_SKIPPED),
+                incarnation_base: first_incarnation(meta.incarnation_base, self.now),
                 ..meta.clone()
             }),
             Some(_) => None,
@@ -122,6 +126,7 @@ impl Registry {
 
     /// Leaves out what was given between the copy that is taken up and now: hosts may run it. As news, like the epoch.
     fn skip_incarnations(&mut self) {
+        let now = self.now;
         let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
         for id in all {
             let given = self.truth.replicas_of(id);
@@ -135,7 +140,7 @@ impl Registry {
             let highest = next.iter().map(|(next, _)| *next).max();
             let floor = self.truth.services.find(&id);
             let floor = floor.map_or(0, |service| service.incarnation_floor);
-            let first = (floor.max(highest.unwrap_or(0))).saturating_add(INCARNATIONS_SKIPPED);
+            let first = first_incarnation(floor.max(highest.unwrap_or(0)), now);
             self.truth.services.note(&id, |service| {
                 service.incarnation_floor = first;
                 service.skip(lowest.unwrap_or(floor), first);
@@ -154,7 +159,7 @@ impl Registry {
             .collect();
         for name in names {
             self.truth.tombstones.note(&name, |it| {
-                it.incarnation_floor = it.incarnation_floor.saturating_add(INCARNATIONS_SKIPPED);
+                it.incarnation_floor = first_incarnation(it.incarnation_floor, now);
             });
         }
     }
@@ -273,10 +278,37 @@ fn first_revision(ceiling: u64, now: Now) -> u64 {
     ceiling.max(by_clock.filter(|it| *it <= LAST_BY_CLOCK).unwrap_or(0))
 }
 
+/// Where incarnations go on above those that a copy of the store knows: at the present second. One backup may be
+/// restored several times, and what was given after each of these is not known here: no copy of a service is placed
+/// once a second for long, so that a later restore begins above all that the one before gave.
+fn first_incarnation(known: u32, now: Now) -> u32 {
+    let seconds = now.wall.as_unix_millis() / 1000;
+    let by_clock = u32::try_from(seconds).ok();
+    by_clock
+        .filter(|it| *it > known && *it <= LAST_INCARNATION_BY_CLOCK)
+        .unwrap_or(known.saturating_add(INCARNATIONS_SKIPPED))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::time::{Monotonic, WallClock};
+
+    #[test]
+    fn incarnations_go_on_at_the_second_of_a_restore_or_above_a_gap_where_the_clock_is_wrong() {
+        let first = |known, seconds: u64| {
+            let wall = WallClock::from_unix_millis(seconds * 1000);
+            let mono = Monotonic::from_millis(0);
+            first_incarnation(known, Now { mono, wall })
+        };
+        assert_eq!(first(7, 1_700_000_000), 1_700_000_000);
+        assert_eq!(first(1_700_000_020, 1_700_003_600), 1_700_003_600);
+        assert_eq!(first(1_700_003_600, 1_700_000_000), 1_700_004_600);
+        assert_eq!(first(1_700_003_600, 1_700_003_600), 1_700_004_600);
+        // The year 2100, and one that no clock of ours says.
+        assert_eq!(first(7, 4_102_444_800), 1_007);
+        assert_eq!(first(7, 1 << 40), 1_007);
+    }
 
     #[test]
     fn the_first_revision_is_by_the_clock_as_far_as_that_can_be_true() {

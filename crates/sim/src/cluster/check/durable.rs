@@ -94,21 +94,21 @@ struct Record<T> {
 }
 
 impl Durable {
-    /// A controller takes up what is there; nobody may have heard of the last of it.
-    pub(crate) fn begin(&mut self, stored: &Stored) {
-        let placed = std::mem::take(&mut self.placed);
-        let ended = std::mem::take(&mut self.ended);
-        *self = Self {
-            placed,
-            ended,
-            is_set_back: self.is_set_back,
-            ..Self::default()
-        };
+    /// A controller takes up what is there; nobody may have heard of the last of it. Returns which incarnations have a
+    /// place on it that had none any more: it was set back, and they begin anew.
+    pub(crate) fn begin(&mut self, stored: &Stored) -> Vec<ReplicaName> {
+        let before = std::mem::take(self);
+        self.placed.clone_from(&before.placed);
+        self.ended.clone_from(&before.ended);
+        self.is_set_back = before.is_set_back;
         for table in [tables::HOSTS, tables::SERVICES, tables::REPLICAS] {
             for (key, value) in stored.tables.get(table).into_iter().flatten() {
                 self.put(table, key, Some(value));
             }
         }
+        let again = before.placed.iter();
+        let again = again.filter(|name| self.is_placed(name) && !before.is_placed(name));
+        again.cloned().collect()
     }
 
     /// The store took these.

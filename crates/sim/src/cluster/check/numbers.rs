@@ -74,6 +74,11 @@ impl Numbers {
         self.forsworn.extend(living);
     }
 
+    /// Whether an operator said that it does not run, though it lives.
+    pub(crate) fn is_forsworn(&self, name: &ReplicaName) -> bool {
+        self.forsworn.contains(name)
+    }
+
     /// Remembers what was granted, also where nobody knows the host.
     pub(crate) fn remember(&mut self, placed: &[Placed], living: &[Life]) {
         for one in placed {

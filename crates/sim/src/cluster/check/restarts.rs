@@ -33,6 +33,8 @@ struct End {
     how: Final,
     /// Its worker died, and what was written may be lost: who takes over may not know how it ended.
     is_unsure: bool,
+    /// The store that was taken up since is older than it.
+    may_begin_anew: bool,
 }
 
 /// What one incarnation told.
@@ -99,6 +101,13 @@ impl Restarts {
         self.excused.clear();
     }
 
+    /// It ended, and the store that is taken up is from before that: what its host has forgotten is placed there again.
+    pub(crate) fn begins_anew(&mut self, name: &ReplicaName) {
+        if let Some(end) = self.ends.get_mut(name) {
+            end.may_begin_anew = true;
+        }
+    }
+
     /// This one ends by the restart rule, and was replaced, or is to be, for another reason.
     pub(crate) fn excuse(&mut self, name: &ReplicaName) {
         let copy = (name.service.clone(), name.index);
@@ -121,19 +130,27 @@ impl Restarts {
     ) -> Verdict {
         let text = |what: &str| format!("{name} run {run} at {} ms: {what}", at.as_millis());
         if let Some(end) = self.ends.get_mut(name) {
-            return match report {
+            match report {
                 // Told again by whoever took over.
-                Report::Final(again) if *again == end.how => Ok(()),
+                Report::Final(again) if *again == end.how => return Ok(()),
                 // How it ended may be lost, that it did is not.
                 Report::Final(again) if end.is_unsure => {
                     end.how = again.clone();
-                    Ok(())
+                    return Ok(());
                 }
+                _ if end.may_begin_anew => {}
                 _ => {
                     let text = text(&format!("{report} after {:?}", end.how));
-                    broken("nothing after the end", text)
+                    return broken("nothing after the end", text);
                 }
+            }
+            self.ends.remove(name);
+            let forgetful = Track {
+                is_unsure: true,
+                deaths: 1,
+                ..Track::default()
             };
+            self.told.insert(name.clone(), forgetful);
         }
         let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
         if !is_full {
@@ -231,6 +248,7 @@ impl Restarts {
                 let end = End {
                     how: end.clone(),
                     is_unsure: false,
+                    may_begin_anew: false,
                 };
                 self.ends.insert(name.clone(), end);
             }
@@ -382,6 +400,14 @@ mod tests {
         assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
         assert_eq!(world.told(3000, 3, gave_up()), Ok(()));
         let found = world.told(4000, 4, Report::Ready);
+        assert_eq!(found, Err("nothing after the end"));
+        // A store from before its end has it begin once more, and only once.
+        world.restarts.begins_anew(&world.name.clone());
+        assert_eq!(world.told(5000, 1, Report::Ready), Ok(()));
+        let stopped = Report::Final(Final::Stopped);
+        assert_eq!(world.told(6000, 1, Report::NotReady(Reason::User)), Ok(()));
+        assert_eq!(world.told(6000, 1, stopped), Ok(()));
+        let found = world.told(7000, 1, Report::Ready);
         assert_eq!(found, Err("nothing after the end"));
     }
 

@@ -34,7 +34,8 @@ pub(crate) struct Settled<'a> {
     pub(crate) is_well: &'a dyn Fn(ServiceNo, u32) -> bool,
     /// Whether all processes of a copy are soon gone once they are told to.
     pub(crate) is_mortal: &'a dyn Fn(ServiceNo, u32) -> bool,
-    /// Whether it is left alone, since the store that was taken up knows nothing of it.
+    /// Whether it is left alone, since the controller knows nothing of it: the store was set back, or its service was
+    /// deleted after an operator's word that it does not run.
     pub(crate) is_unknown: &'a dyn Fn(HostNo, &ReplicaName) -> bool,
 }
 

@@ -231,7 +231,9 @@ impl Checks {
             self.listing.begin();
             self.contacts.begin(cluster.now());
             let stored = cluster.controller().store().kept();
-            self.durable.begin(stored);
+            for name in self.durable.begin(stored) {
+                self.restarts.begins_anew(&name);
+            }
             for host in durable::lost_hosts(stored) {
                 if let Some(no) = self.by_host.get(&host) {
                     self.contacts.found_lost(*no);

@@ -79,9 +79,11 @@ impl Checks {
             },
             is_well: &|no, index| wellness::is_well(&self.spec.services[no], index),
             is_mortal: &|no, index| wellness::is_mortal(&self.spec.services[no], index),
-            is_unknown: &|host, name| {
-                let host = &self.spec.hosts[host].name;
-                let registry = controller.registry().filter(|_| self.is_set_back);
+            is_unknown: &|no, name| {
+                let host = &self.spec.hosts[no].name;
+                // Of a deleted service nothing is known but what may still run, and by an operator's word that did not.
+                let is_forgotten = self.is_set_back || self.hosts[no].numbers.is_forsworn(name);
+                let registry = controller.registry().filter(|_| is_forgotten);
                 registry.is_some_and(|registry| registry.is_unknown(host, name))
             },
         };
