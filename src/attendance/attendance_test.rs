@@ -502,19 +502,60 @@ fn a_run_that_goes_on_stays_ready_unless_nobody_watched_it_for_longer_than_the_g
     }
 }
 
+/// On a full disk a worker restarted its service five times and could write none of it down; it was killed, and the next
+/// one took up run 1. What that told, its end included, was older than run 6 for a controller that had heard of that.
 #[test]
-fn statuses_after_runs_that_nobody_wrote_down_are_newer_than_all_that_were_told() {
+fn what_follows_runs_that_nobody_wrote_down_is_newer_than_all_that_was_told_of_them() {
     let rig = Rig::up("");
     let told = rig.attendance.status().unwrap().seq;
     let mut next = rig.next_worker();
     next.begin(Beginning {
-        unrecorded: 2,
-        found: Found::Begun { alone_since: None },
+        unrecorded: 5,
         ..run_wanted()
     });
-    next.exits(1);
-    let seq = next.attendance.status().unwrap().seq;
-    assert!(seq > told + 2_000_000, "{seq}");
+    let status = next.attendance.status().unwrap();
+    assert_eq!((status.run, status.ready), (Run(6), false));
+    assert!(status.seq > told + 5_000_000, "{status:?}");
+    // Nobody knows how the last of them ended.
+    let failure = status.last_failure.as_ref().unwrap();
+    assert_eq!(
+        (failure.run, failure.exit),
+        (Run(6), Some(ExitStatus::Unknown))
+    );
+    next.empties();
+    next.until(next.at.as_millis() + 5_000);
+    next.started();
+    assert!(next.said().contains("spawn 7"), "{}", next.said());
+
+    // The same where the first record could not be written, and where it was to be stopped.
+    let mut first = Rig::new("");
+    first.begin(Beginning {
+        unrecorded: 2,
+        ..run_wanted()
+    });
+    assert_eq!(first.attendance.run(), Run(3));
+    let mut stopped = rig.next_worker();
+    stopped.begin(Beginning {
+        unrecorded: 5,
+        want: Want::Stop,
+        ..run_wanted()
+    });
+    stopped.empties();
+    let status = stopped.attendance.status().unwrap();
+    assert!(status.has_ended() && status.run == Run(6), "{status:?}");
+}
+
+#[test]
+fn what_is_over_does_not_begin_again_and_tells_its_end() {
+    for before in [Rig::up(""), Rig::new("")] {
+        let record = before.attendance.record().clone().over();
+        let mut next = Rig::of(record, 100_000, Manner::default());
+        next.begin(run_wanted());
+        next.until(200_000);
+        let said = next.said();
+        assert!(!said.contains("clear") && !said.contains("spawn"), "{said}");
+        assert!(next.attendance.status().unwrap().has_ended(), "{said}");
+    }
 }
 
 #[test]

@@ -17,7 +17,8 @@ const UNRECORDED_SEQ: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning {
     /// How many runs there were after [`Attendance::run`]: an earlier worker that could write nothing down, on a full
-    /// disk say, went further than the record. Nothing of them lives any more when the attendance begins.
+    /// disk say, went further than the record. Nothing of them, and of the recorded one, lives any more when the
+    /// attendance begins. Their numbers are not given again: what was told of them is older than what follows.
     pub unrecorded: u32,
     /// What an earlier worker left of the newest recorded run; asked for if [`Attendance::takes_over`].
     pub found: Found,
@@ -45,13 +46,19 @@ impl Attendance {
         let mut effects = Vec::new();
         let fresh = self.record.machine.state() == State::Idle;
         if let Some(told) = &mut self.record.status {
-            // Its statuses of runs that come again were told; by the same numbers ours would count as repeated.
+            // Statuses of the newest unrecorded run were told; by the same numbers ours would count as repeated.
             told.seq += UNRECORDED_SEQ * u64::from(beginning.unrecorded);
         }
+        self.record.machine.skip_runs(beginning.unrecorded);
         if self.takes_over() {
-            self.take_over(now, beginning.found, &mut effects);
+            let was_begun = beginning.unrecorded > 0;
+            self.take_over(now, beginning.found, was_begun, &mut effects);
         }
         self.want(now, beginning.want, beginning.restart_no, &mut effects);
+        // What is over is not told as if it lived, not even for a moment.
+        for event in std::mem::take(&mut self.own) {
+            self.on_process(now, event, around, &mut None, &mut effects);
+        }
         // One that is not wanted any more is final by now and does not begin.
         if fresh {
             self.event(now, Event::Start, &mut effects);
@@ -68,8 +75,10 @@ impl Attendance {
         self.watch_contact(now.mono, around);
     }
 
-    fn take_over(&mut self, now: Now, found: Found, effects: &mut Vec<Effect>) {
+    /// `was_begun`: also if nothing of it is found.
+    fn take_over(&mut self, now: Now, found: Found, was_begun: bool, effects: &mut Vec<Effect>) {
         let run = self.record.machine.run();
+        let found = if was_begun { Found::Nothing } else { found };
         let alone = match found {
             Found::Begun {
                 alone_since: Some(since),
@@ -79,11 +88,11 @@ impl Attendance {
         let starting = self.record.machine.state() == State::Starting;
         self.hand_over(now, Event::taken_over(alone), None, effects);
         if found == Found::Nothing {
-            if starting {
+            if starting && !was_begun {
                 // It was decided and written down, and then not begun.
                 effects.push(Effect::Spawn { run });
             } else {
-                // Somebody removed the files of a run that had begun.
+                // Nobody wrote its end down, or somebody removed the files of a run that had begun.
                 let status = ExitStatus::Unknown;
                 self.own.push(ProcessEvent::Exited { run, status });
             }

@@ -93,8 +93,19 @@ impl Record {
 
     /// The record as it is true in this boot: what ran in another one is lost, and only the controller may place it again.
     #[must_use]
-    pub fn in_boot(mut self, boot_id: &str) -> Self {
-        if self.boot_id != boot_id && !self.is_final() {
+    pub fn in_boot(self, boot_id: &str) -> Self {
+        if self.boot_id == boot_id {
+            self
+        } else {
+            self.over()
+        }
+    }
+
+    /// The record as it is true of an incarnation that ended after it was written, which nobody could write down: how is
+    /// not known, and nothing of it may begin.
+    #[must_use]
+    pub fn over(mut self) -> Self {
+        if !self.is_final() {
             self.refused = Some(Reason::Exit(ExitStatus::Unknown));
             self.process = None;
         }

@@ -298,7 +298,7 @@ impl Attendance {
         }
     }
 
-    fn on_process(
+    pub(super) fn on_process(
         &mut self,
         now: Now,
         event: ProcessEvent,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::identity::{HostId, HostName, NetworkName};
+use crate::identity::{HostId, HostName, NetworkName, Run};
 use crate::residency::ReplicaName;
 use crate::supervision::Status;
 use crate::time::{Monotonic, Now, WallClock};
@@ -117,8 +117,8 @@ fn told_by(old: Option<&HostFacts>, new: &HostFacts) -> Vec<(&'static str, Strin
 /// What a host shall stop or forget.
 #[derive(Debug)]
 pub(super) struct Leftover {
-    /// Whether its end is known here.
-    pub(super) ended: bool,
+    /// The number `(run, seq)` of its end, if that is known here: what was told before may arrive after.
+    pub(super) ended: Option<(Run, u64)>,
     /// When it was found, or last told by the host.
     pub(super) at: Monotonic,
     /// The order, but for what is wanted.
@@ -147,7 +147,7 @@ impl Registry {
             }
             let now = self.now.mono;
             life.leftovers
-                .retain(|_, it| !it.ended || now.since(it.at) < FORGOTTEN_AFTER);
+                .retain(|_, it| it.ended.is_none() || now.since(it.at) < FORGOTTEN_AFTER);
             let is_double = !life.doubles.is_empty();
             self.shown.hosts_seen.insert(id);
             if was_suspect {

@@ -135,6 +135,8 @@ mod model_test;
 #[cfg(test)]
 mod networks_test;
 #[cfg(test)]
+mod news_test;
+#[cfg(test)]
 mod owner_test;
 #[cfg(test)]
 mod placement_test;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::allocator::AfterRelease;
 use crate::identity::HostId;
 use crate::residency::ReplicaName;
-use crate::supervision::{State, Status};
+use crate::supervision::Status;
 use crate::time::WallClock;
 
 use super::ReplicaReport;
@@ -47,30 +47,25 @@ impl Registry {
     }
 
     /// Keeps the status if it is newer, and tells what it changed.
-    pub(super) fn newest_status(&mut self, key: ReplicaKey, status: Status) {
+    pub(super) fn newest_status(&mut self, key: ReplicaKey, mut status: Status) {
         let Some(replica) = self.truth.replicas.find(&key) else {
             return;
         };
         let old = replica.status.as_ref();
-        let ends = |status: &Status| matches!(status.state, State::Final(_));
-        let stays = |old: &Status| {
-            let is_newer = (status.run, status.seq) > (old.run, old.seq);
-            // Of an attached replica whose job was killed, only its host can tell the end, and does not know the
-            // newest number that the job told: there an end is the last word whatever its number.
-            if is_attached(replica) {
-                ends(old) || !is_newer && !ends(&status)
-            } else {
-                !is_newer
-            }
-        };
+        // Of an attached replica whose job was killed, only its host tells the end, and does not know the newest number.
+        let stays = |old: &Status| !status.outdates(old) || is_attached(replica) && old.has_ended();
         // A worker that has said nothing is no news of a replica that is known to be placed there.
         if old.is_some_and(stays) || old.is_none() && status.is_silent() {
             return;
         }
+        if let Some(old) = old.filter(|old| status.number() < old.number()) {
+            // What was told before it stays older.
+            (status.run, status.seq) = old.number();
+        }
         let incarnation = replica.incarnation;
         let told = told_by(old, &status);
         let now = self.now.wall;
-        let is_final = matches!(status.state, State::Final(_));
+        let is_final = status.has_ended();
         self.truth.replicas.note(&key, |replica| {
             if replica.incarnation == incarnation {
                 replica.hear(&status, now);
@@ -108,9 +103,9 @@ impl Registry {
                 &replica.phase,
                 Phase::Placed(it) if it.host == host && it.attached.is_none() && it.stop.is_none()
             );
-            let was_ready = replica.status.as_ref().map(|status| status.ready);
-            let ended = |status: &Status| matches!(status.state, State::Final(_));
-            if !runs_by_us || told.contains(&name) || replica.status.as_ref().is_none_or(ended) {
+            let was_ready = replica.status.as_ref().is_some_and(|status| status.ready);
+            let status = replica.status.as_ref();
+            if !runs_by_us || told.contains(&name) || status.is_none_or(Status::has_ended) {
                 continue;
             }
             let now = self.now;
@@ -119,7 +114,7 @@ impl Registry {
                     replica.forget_status(now);
                 }
             });
-            if was_ready == Some(true) {
+            if was_ready {
                 let text = "its host does not run it any more; it begins there anew".to_owned();
                 self.relay(key, incarnation, ("not-ready", text));
             }
@@ -136,7 +131,7 @@ impl Registry {
         };
         let status = &report.status;
         let old = shown.status.as_ref();
-        if old.is_none_or(|old| (status.run, status.seq) <= (old.run, old.seq)) {
+        if old.is_none_or(|old| !status.outdates(old)) {
             return;
         }
         let told = told_by(old, status);
@@ -156,7 +151,8 @@ impl Registry {
     /// Something lives on the host that is not placed there: ended and to be forgotten, replaced and to be
     /// stopped, or unknown and left alone.
     fn strange_replica(&mut self, host: HostId, report: ReplicaReport) {
-        let ended = matches!(report.status.state, State::Final(_));
+        let number = report.status.number();
+        let ended = report.status.has_ended().then_some(number);
         let key = report.name();
         let service = self
             .names
@@ -166,13 +162,17 @@ impl Registry {
         let mut desired = service.map(|service| leftover(service, &key));
         let stranded = self.stranded_as(host, &key);
         if let Some(at) = stranded {
-            if ended {
+            if ended.is_some() {
                 self.stranded_due.insert(host);
             }
             if let Some(life) = self.lives.get_mut(&host) {
+                let seen = life.seen.get(&at);
+                if ended.is_none() && seen.is_some_and(|it| number < it.number()) {
+                    return;
+                }
                 life.seen.insert(at, report.status.clone());
             }
-            if !ended && self.may_take_back(&at) {
+            if ended.is_none() && self.may_take_back(&at) {
                 // Whether it is, is decided with the next flush; until then it is left alone.
                 self.stranded_due.insert(host);
                 return;
@@ -184,13 +184,15 @@ impl Registry {
         };
         let at = self.now.mono;
         match (life.leftovers.get_mut(&key), desired) {
+            // It was on its way for longer than the end.
+            (Some(leftover), _) if ended.is_none() && leftover.ended >= Some(number) => {}
             (Some(leftover), _) => {
                 leftover.at = at;
-                let had_ended = std::mem::replace(&mut leftover.ended, ended);
-                if had_ended != ended {
+                let had_ended = std::mem::replace(&mut leftover.ended, ended).is_some();
+                if had_ended != ended.is_some() {
                     self.shown.orders.insert(host);
                 }
-                if ended {
+                if ended.is_some() {
                     self.forget_unknown(host, &key, AfterRelease::Cool);
                 } else if !had_ended && stranded.is_none() {
                     self.note_unknown(host, report);
@@ -200,12 +202,12 @@ impl Registry {
                 let found = Leftover { ended, at, desired };
                 life.leftovers.insert(key, found);
                 self.shown.orders.insert(host);
-                if !ended && stranded.is_none() {
+                if ended.is_none() && stranded.is_none() {
                     // Its numbers were freed by the word of an operator, who erred: held again until its end.
                     self.note_unknown(host, report);
                 }
             }
-            (None, None) if ended => self.unknown_ended(host, &report),
+            (None, None) if ended.is_some() => self.unknown_ended(host, &report),
             (None, None) => self.note_unknown(host, report),
         }
     }

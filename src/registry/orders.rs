@@ -33,7 +33,7 @@ impl Registry {
             // Until its end is durable it is still wanted as placed.
             if !placed.contains(key) {
                 let mut desired = leftover.desired.clone();
-                desired.want = if leftover.ended {
+                desired.want = if leftover.ended.is_some() {
                     Want::Forget
                 } else {
                     Want::Stop

@@ -106,6 +106,50 @@ fn waiting_and_ended_replicas_take_the_new_profile_without_a_roll() {
     assert_eq!(incarnations(&rig), [0]);
 }
 
+/// A service was stopped and submitted changed while its last process still stopped: the replacement waited for the
+/// highest, which found no place or ended by itself, and the others stayed "stopped by alice" for good.
+#[test]
+fn a_replacement_starts_everything_that_ended_at_once_and_what_still_stops_after_its_end() {
+    let mut rig = running(3);
+    rig.ask(Command::Stop {
+        service: name("web"),
+    })
+    .unwrap();
+    rig.ends("web", 2, Final::Stopped);
+    rig.ends("web", 1, Final::Stopped);
+    assert_eq!(rig.states("web"), ["stopping", "stopped", "stopped"]);
+    rig.replace(&faster(3)).unwrap();
+    assert_eq!(rig.states("web"), ["stopping", "starting", "starting"]);
+    // The replacement ends here.
+    rig.ends("web", 2, Final::Failed(exit(1)));
+    assert_eq!(rig.kinds("web").last().unwrap(), "roll-stopped");
+    rig.ends("web", 0, Final::Stopped);
+    assert_eq!(rig.states("web"), ["starting", "starting", "failed"]);
+}
+
+#[test]
+fn what_serves_is_replaced_once_one_that_had_ended_is_ready() {
+    let mut rig = running(4);
+    for index in [0, 2] {
+        rig.ends("web", index, Final::Failed(exit(1)));
+    }
+    assert_eq!(rig.states("web"), ["failed", "ready", "failed", "ready"]);
+    rig.replace(&faster(4)).unwrap();
+    assert_eq!(
+        rig.states("web"),
+        ["starting", "ready", "starting", "ready"]
+    );
+    rig.ready("web", 0);
+    assert_eq!(rig.states("web"), ["ready", "ready", "starting", "ready"]);
+    rig.ready("web", 2);
+    assert_eq!(rig.states("web"), ["ready", "ready", "ready", "stopping"]);
+    rig.ends("web", 3, Final::Stopped);
+    rig.ready("web", 3);
+    rig.ends("web", 1, Final::Stopped);
+    rig.ready("web", 1);
+    assert_eq!(rig.kinds("web").last().unwrap(), "rolled");
+}
+
 #[test]
 fn a_restart_of_all_goes_one_by_one_in_place() {
     let mut rig = running(2);

@@ -9,7 +9,7 @@ use crate::port::Port;
 use crate::port_pool::Want as Wanted;
 use crate::profile::Profile;
 use crate::residency::ReplicaName;
-use crate::supervision::{ExitCause, Final, GiveUp, RestartPolicy, State, Then, Window};
+use crate::supervision::{ExitCause, Final, GiveUp, RestartPolicy, State, Status, Then, Window};
 use crate::time::Spelled;
 
 use super::host_shutdown::HOST_SHUTDOWN;
@@ -140,7 +140,7 @@ impl Registry {
                 incarnation: replica.incarnation,
             };
             let leftover = Leftover {
-                ended: true,
+                ended: replica.status.as_ref().map(Status::number),
                 at: self.now.mono,
                 desired,
             };

@@ -309,7 +309,7 @@ impl Registry {
             return;
         };
         if let Entry::Vacant(place) = life.leftovers.entry(name) {
-            let ended = false;
+            let ended = None;
             let at = now;
             place.insert(Leftover { ended, at, desired });
             self.shown.orders.insert(host);

@@ -359,18 +359,23 @@ impl Registry {
                 self.waits.forget((id, index));
             }
         }
-        if !lives {
-            self.run_again(id, &by.user, |_| true);
-        } else {
+        let ended = |(_, it): &(u32, &Replica)| matches!(it.phase, Phase::Ended(_));
+        let ended = self.truth.replicas_of(id).filter(ended);
+        let witness = ended.map(|(index, _)| index).max();
+        // Also while others live: it takes nothing from clients, and what stops the roll is no reason to keep it ended.
+        self.run_again(id, &by.user, |_| true);
+        if lives {
             notes.extend(gap_note(desired as usize));
             let remaining = self.truth.replicas_of(id).map(|(index, _)| index);
-            let remaining = remaining.filter(|index| *index < desired).collect();
+            let remaining = remaining.filter(|index| *index < desired && Some(*index) != witness);
+            let remaining = remaining.collect();
             self.begin_roll(
                 id,
                 Roll {
                     kind: RollKind::Replace,
                     by: by.user.clone(),
-                    current: None,
+                    // What serves is taken once one that did not shows what the new profile is worth.
+                    current: witness,
                     remaining,
                 },
             );

@@ -82,7 +82,7 @@ impl Registry {
             && let Some(unknown) = life.unknown.get(&name)
         {
             let ended = Leftover {
-                ended: true,
+                ended: Some(report.status.number()),
                 at: self.now.mono,
                 desired: stop_of(&name, unknown),
             };

@@ -8,7 +8,7 @@ use crate::time::WallClock;
 
 use super::vocabulary::{ExitStatus, Reason};
 
-/// The newest status of one incarnation. The controller keeps the one with the highest `(run, seq)`.
+/// The newest status of one incarnation. The controller keeps the last word: [`Status::outdates`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The newest start.
@@ -65,6 +65,25 @@ impl Status {
     #[must_use]
     pub const fn is_silent(&self) -> bool {
         self.run.0 == 0 && self.seq == 0 && matches!(self.state, State::Idle)
+    }
+
+    /// What orders the words of one incarnation.
+    #[must_use]
+    pub const fn number(&self) -> (Run, u64) {
+        (self.run, self.seq)
+    }
+
+    /// Whether nothing of the incarnation runs any more.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, State::Final(_))
+    }
+
+    /// Whether this is a later word than `known`: by its number; and the end is the last word whatever its number, since
+    /// who tells it may not know the newest that was told, as of a worker that could write nothing down.
+    #[must_use]
+    pub fn outdates(&self, known: &Self) -> bool {
+        self.number() > known.number() || self.has_ended() && !known.has_ended()
     }
 
     /// The same by the clock of a reader, which the teller's is so many milliseconds ahead of.

@@ -104,6 +104,13 @@ impl ReplicaFolder {
         (replicas.file_name()? == "replicas").then(|| replicas.with_file_name("limits"))
     }
 
+    /// Present once the incarnation ended and its worker could not write that down: the mark is empty, and a disk on which
+    /// nothing more fits has room for it. What the record says is older.
+    #[must_use]
+    pub fn over(&self) -> PathBuf {
+        self.0.join("over")
+    }
+
     /// Present once the incarnation ended and the controller knows: only logs are kept.
     #[must_use]
     pub fn ended(&self) -> PathBuf {

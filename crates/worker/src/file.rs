@@ -62,6 +62,15 @@ pub(crate) fn claim(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
+/// Makes `path` an empty file: a name alone, for which a disk on which nothing more fits has room.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn mark(path: &Path) -> io::Result<()> {
+    create(path).map(drop)
+}
+
 /// Reads a JSON file of ours; `None` if there is none.
 ///
 /// # Errors

@@ -218,6 +218,8 @@ impl Begun {
             Some(record) => record.in_boot(&me.boot_id),
             None => new_record(&assignment, &me.boot_id)?,
         };
+        let is_over = folder.over().exists();
+        let record = if is_over { record.over() } else { record };
         file::write(
             &folder.token(),
             assignment.tokens.job.as_bytes(),

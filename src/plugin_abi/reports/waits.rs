@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn wait_next(
         let is_left = register.waits.has_woken();
         drop(register);
         if is_left {
-            context.doorbell.tell();
+            context.doorbell.leave();
         }
         n.set(told);
         flags.set(if is_left { PR_MORE } else { 0 });
@@ -130,7 +130,7 @@ pub(crate) unsafe extern "C" fn wait_fd(ctx: PrCtx, fd: *mut i32) -> i32 {
         let number = context.doorbell.number()?;
         // Whom a pump found before there was a bell.
         if context.register().waits.has_woken() {
-            context.doorbell.tell();
+            context.doorbell.leave();
         }
         fd.set(number);
         Ok(PR_OK)
@@ -151,6 +151,13 @@ impl Doorbell {
     pub(crate) fn tell(&self) {
         if let Some(bell) = &*self.bell.load() {
             bell.tell(0);
+        }
+    }
+
+    /// Somebody is left in it.
+    fn leave(&self) {
+        if let Some(bell) = &*self.bell.load() {
+            bell.leave(0);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tells a sleeper that there is something to look at, and loses nothing.
 //!
 //! Who has news puts it where it is read, then tells. Who reads hushes the ring, takes the mark, and looks then; who
-//! leaves something tells it anew. Every other order loses a wake-up: `loom_test` finds each of them.
+//! leaves something says so before it goes. Every other order loses a wake-up: `loom_test` finds each of them.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +46,14 @@ impl<R: Ring> Bell<R> {
         }
     }
 
+    /// Who took the mark leaves something unseen at `place`: the ring is awake once this returns.
+    ///
+    /// Rings whether there is a mark or not: whose it is may have been stopped between the mark and its ring.
+    pub(in crate::plugin_abi) fn leave(&self, place: u64) {
+        self.unseen.fetch_min(place, Ordering::AcqRel);
+        self.ring.ring();
+    }
+
     /// Where the unseen begins, if anything was told since the last time. Look after this, never before.
     pub(in crate::plugin_abi) fn take(&self) -> Option<u64> {
         self.ring.hush();
@@ -55,5 +63,53 @@ impl<R: Ring> Bell<R> {
 
     pub(in crate::plugin_abi) const fn ring(&self) -> &R {
         &self.ring
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// A ring whose next caller is stopped on its way: something else happens before it rings.
+    #[derive(Default)]
+    struct Wire {
+        is_awake: Cell<bool>,
+        before: RefCell<Option<Box<dyn FnOnce()>>>,
+    }
+
+    impl Ring for Rc<Wire> {
+        fn ring(&self) {
+            let before = self.before.borrow_mut().take();
+            before.into_iter().for_each(|before| before());
+            self.is_awake.set(true);
+        }
+
+        fn hush(&self) {
+            self.is_awake.set(false);
+        }
+    }
+
+    /// A watch that had told less than there was promised that its descriptor stays readable. A writer that was stopped
+    /// after it made its mark and before it rang left it silent until the writer went on.
+    #[test]
+    fn who_leaves_something_is_awake_also_while_a_writer_is_stopped_before_its_ring() {
+        let wire = Rc::new(Wire::default());
+        let bell = Rc::new(Bell::new(Rc::clone(&wire)));
+        bell.tell(0);
+        assert_eq!(bell.take(), Some(0));
+        // It looks, and there is no room for all. Meanwhile:
+        let (reader, seen) = (Rc::clone(&bell), Rc::new(Cell::new(false)));
+        let is_seen = Rc::clone(&seen);
+        *wire.before.borrow_mut() = Some(Box::new(move || {
+            reader.leave(1);
+            is_seen.set(reader.ring().is_awake.get());
+        }));
+        bell.tell(2);
+        assert!(seen.get(), "more, and silent");
+        assert_eq!(bell.take(), Some(1));
     }
 }

@@ -100,16 +100,26 @@ fn the_right_order_loses_nothing() {
     play(write, look);
 }
 
-#[test]
-fn who_reads_in_pieces_and_tells_anew_what_is_left_loses_nothing() {
-    play(write, |line, seen| {
-        if line.bell.take().is_some() && *seen < line.noted.load(Acquire) {
-            *seen += 1;
-            if *seen < line.noted.load(Acquire) {
-                line.bell.tell(*seen);
-            }
+/// Reads a piece, and leaves the rest so; who says that there is more is not silent.
+fn look_at_a_piece(line: &Line, seen: &mut u64, leave: impl Fn(&Bell<Wire>, u64)) {
+    if line.bell.take().is_some() && *seen < line.noted.load(Acquire) {
+        *seen += 1;
+        if *seen < line.noted.load(Acquire) {
+            leave(&line.bell, *seen);
+            assert!(line.is_readable(), "more, and silent");
         }
-    });
+    }
+}
+
+#[test]
+fn who_reads_in_pieces_and_leaves_the_rest_loses_nothing() {
+    play(write, |line, seen| look_at_a_piece(line, seen, Bell::leave));
+}
+
+#[test]
+#[should_panic(expected = "more, and silent")]
+fn who_only_tells_what_is_left_trusts_a_writer_that_may_be_stopped_before_it_rings() {
+    play(write, |line, seen| look_at_a_piece(line, seen, Bell::tell));
 }
 
 #[test]

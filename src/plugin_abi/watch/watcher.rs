@@ -82,7 +82,7 @@ impl Watch {
             ControlFlow::Continue(())
         });
         if is_unseen {
-            self.bell.tell(reading.place);
+            self.bell.leave(reading.place);
         }
     }
 
@@ -120,7 +120,7 @@ impl Watch {
         reading.place = stopped;
         if stopped < end {
             told.flags = PR_MORE;
-            self.bell.tell(stopped);
+            self.bell.leave(stopped);
         }
         told
     }

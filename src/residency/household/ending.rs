@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Household;
 use super::assigned::{Assigned, Order};
 use super::errand::{Errand, Remains, Word};
+use super::talk::newer;
 use crate::residency::{Life, ReplicaName, Want};
 use crate::time::{Monotonic, Now};
 
@@ -41,7 +42,8 @@ impl<A: Assigned> Household<A> {
                 self.keeping.remove(&name);
             }
             Remains::Folder(status) => {
-                resident.status = status.or(resident.status.take());
+                // On a full disk it said more than it wrote down.
+                resident.status = newer(resident.status.take(), status);
                 resident.life = Life::Orphaned;
                 if !resident.is_final() {
                     self.say(&name, Word::WorkerGone(worker));

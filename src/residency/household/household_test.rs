@@ -432,6 +432,23 @@ fn another_worker_takes_over_at_once_and_after_twice_the_wait_each_time() {
     assert_eq!(rig.life(0), Some(Life::Watched));
 }
 
+/// A worker on a full disk told that its replica had ended, and died: by its folder the replica was to go on.
+#[test]
+fn what_a_worker_said_counts_also_where_its_folder_says_less() {
+    let mut rig = Rig::new();
+    rig.answer = up();
+    rig.want([(0, wish(Want::Run), 7)]);
+    rig.settle();
+    rig.answer = Some(Answer {
+        status: Some(status(2, State::Final(Final::Stopped))),
+        refused: None,
+    });
+    rig.want([(0, wish(Want::Stop), 7)]);
+    rig.settle();
+    let ended = rig.worker_ends(0, Some(status(1, State::Up)));
+    assert_eq!(ended, ["0 reported 2"]);
+}
+
 #[test]
 fn a_replica_of_which_no_worker_says_a_word_has_failed() {
     let mut rig = Rig::new();

@@ -6,6 +6,7 @@ use super::Household;
 use super::assigned::{Assigned, Order};
 use super::errand::{Errand, Hindrance, Start, Word};
 use super::keeping::Keeping;
+use super::talk::newer;
 use crate::residency::{Life, ReplicaName, Resident, Told, Want};
 use crate::supervision::{Failure, Final, Reason, StartFailure, State, Status};
 use crate::time::Now;
@@ -188,8 +189,8 @@ impl<A: Assigned> Household<A> {
         let wanted = wanted.and_then(|wanted| wanted.get(name));
         let wanted = wanted.map(|(order, _)| order);
         let restart_no = wanted.map_or(0, |wanted| wanted.told().restart_no);
-        let here = self.status(name);
-        let before = here.or_else(|| wanted?.last_status()).cloned();
+        let heard = wanted.and_then(Order::last_status);
+        let before = newer(heard.cloned(), self.status(name).cloned());
         let before = before.unwrap_or_else(Status::silent);
         let failure = reason.map(|reason| Failure {
             reason,

@@ -158,12 +158,13 @@ impl<A: Assigned> Household<A> {
     }
 }
 
-/// The one with the higher `(run, seq)`.
+/// The later word of one incarnation; the one that was told now where both have one number.
 #[must_use]
 pub fn newer(known: Option<Status>, told: Option<Status>) -> Option<Status> {
-    let place = |status: &Status| (status.run, status.seq);
     match (known, told) {
-        (Some(known), Some(told)) if place(&known) > place(&told) => Some(known),
+        (Some(known), Some(told)) if known.number() != told.number() && !told.outdates(&known) => {
+            Some(known)
+        }
         (known, told) => told.or(known),
     }
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::super::config::ProbeTiming;
 use super::super::phase::{By, Cause, Phase, PreExec, Respawn, Step, Up};
+use super::super::status::State;
 use super::super::track::Track;
 use super::super::vocabulary::{Effect, ProbeKind, Reason, Report};
 use super::Machine;
+use crate::identity::Run;
 use crate::time::Monotonic;
 
 impl Machine {
@@ -17,6 +19,14 @@ impl Machine {
             pre_exec: PreExec::Absent,
         };
         out.push(Effect::Spawn { run: self.run });
+    }
+
+    /// So many runs began and ended after the newest that is known here: that one is over, and the last of them is now the
+    /// newest, of which nothing is known. What has ended for good has none.
+    pub fn skip_runs(&mut self, runs: u32) {
+        if !matches!(self.phase.state(), State::Final(_)) {
+            self.run = Run(self.run.0.saturating_add(runs));
+        }
     }
 
     pub(super) fn pre_exec_started(&mut self, now: Monotonic, out: &mut Vec<Effect>) {

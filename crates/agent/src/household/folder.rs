@@ -75,7 +75,13 @@ pub(super) fn store_status(folder: &ReplicaFolder, status: &Status) -> io::Resul
     }
     let file = folder.status();
     let files = [file.clone(), file.with_extension("new")];
-    with_room(folder, &files, || write_json(&file, status))
+    let written = with_room(folder, &files, || write_json(&file, status));
+    written.or_else(|cause| {
+        // A name alone needs no room; without it the next agent would have the replica go on.
+        let mark = || create(&folder.over()).map(drop);
+        with_room(folder, &[folder.over()], mark)?;
+        Err(cause)
+    })
 }
 
 /// Marks the folder as ended; [`clear`] is to follow.

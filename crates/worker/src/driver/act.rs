@@ -73,6 +73,12 @@ impl Driver {
         });
         if let Err(cause) = written {
             tracing::error!("where the replica stands cannot be written down: {cause}");
+            // The next worker would take it for one that is to run.
+            if self.attendance.record().is_final()
+                && let Err(cause) = file::mark(&self.folder.over())
+            {
+                tracing::error!("that it ended cannot even be marked: {cause}");
+            }
             self.attendance.not_written(now.mono);
         }
     }

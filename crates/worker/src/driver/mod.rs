@@ -88,15 +88,17 @@ impl Driver {
     /// Starts the first run, or finds out what became of the newest one.
     async fn begin(&mut self, sources: &mut Sources) {
         self.look_at_sources();
+        let recorded = self.attendance.run();
         let mut unrecorded = 0;
-        for run in job::runs_after(&self.folder, self.attendance.run()) {
+        for run in job::runs_after(&self.folder, recorded) {
             tracing::warn!("run {run} was begun and is not recorded; what is left of it is ended");
             self.backend.end_unrecorded(run).await;
             job::remove_run(&self.folder, run);
-            unrecorded += 1;
+            // Folders of earlier ones may be removed already.
+            unrecorded = unrecorded.max(run.0.saturating_sub(recorded.0));
         }
         self.journal.turn(self.clock.now(), &mut self.attendance);
-        let found = if self.attendance.takes_over() {
+        let found = if self.attendance.takes_over() && unrecorded == 0 {
             self.look_for_run(sources).await
         } else {
             Found::Nothing

@@ -60,6 +60,32 @@ fn an_exit_without_a_worker_is_learned_by_the_next() {
     assert_eq!((told.run, told.restarts), (third.run, 2));
 }
 
+/// On a full disk the end of a replica was told and could not be written. Its worker and the agent died, and the next
+/// ones had it begin again, with numbers that were somebody else's by then.
+#[test]
+fn what_ended_and_could_not_be_written_down_does_not_begin_again() {
+    let mut world = World::running("exec sleep 1000", "");
+    let first = world.ready();
+    // As on a full disk nothing can be put in its place.
+    let record = std::fs::read(world.path("machine.json")).unwrap();
+    std::fs::remove_file(world.path("machine.json")).unwrap();
+    std::fs::create_dir_all(world.path("machine.json/full")).unwrap();
+    world.want(Want::Stop, 0);
+    let stopped = State::Final(Final::Stopped);
+    world
+        .controller
+        .until("stopped", |status| status.state == stopped);
+    assert!(is_gone(first.pid.unwrap()));
+    world.kill_worker();
+    std::fs::remove_dir_all(world.path("machine.json")).unwrap();
+    std::fs::write(world.path("machine.json"), record).unwrap();
+    world.start_worker();
+    let told = world.controller.until("told again", |_| true);
+    assert!(told.has_ended() && told.run == first.run, "{told:?}");
+    world.want(Want::Forget, 0);
+    assert!(world.worker_ends());
+}
+
 #[test]
 fn a_worker_and_a_shim_that_die_together_leave_nothing_running_twice() {
     let mut world = World::running("exec sleep 1000", "");

@@ -257,6 +257,26 @@ impl Durable {
         on_disk.is_some_and(|it| matches!(it.phase, Phase::Placed(_)))
     }
 
+    /// Everybody who has a place on disk.
+    pub(crate) fn all_placed(&self) -> impl Iterator<Item = ReplicaName> {
+        let all = self.replicas.iter().filter_map(|(key, replicas)| {
+            let service = self.services.get(key)?;
+            Some(
+                replicas
+                    .iter()
+                    .map(move |(index, it)| (service, *index, it)),
+            )
+        });
+        let placed = all
+            .flatten()
+            .filter(|(.., it)| matches!(it.phase, Phase::Placed(_)));
+        placed.map(|(service, index, it)| ReplicaName {
+            service: service.name.clone(),
+            index,
+            incarnation: it.incarnation,
+        })
+    }
+
     /// What the disk has of this incarnation.
     fn on_disk(&self, name: &ReplicaName) -> Option<&Replica> {
         let replicas = self.replicas.get(self.names.get(&name.service)?)?;

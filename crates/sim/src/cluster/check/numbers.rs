@@ -49,19 +49,12 @@ pub(crate) struct Numbers {
     forsworn: BTreeSet<ReplicaName>,
     /// The store was set back, so grants may contradict each other until all ends are told.
     is_set_back: bool,
-    /// The disk of the host was full: an end that was told may not be written there, and what ended be there again.
-    is_forgetful: bool,
 }
 
 impl Numbers {
     /// The store was set back to an older state.
     pub(crate) const fn set_back(&mut self) {
         self.is_set_back = true;
-    }
-
-    /// Nothing can be written on the host.
-    pub(crate) const fn forget_ends(&mut self) {
-        self.is_forgetful = true;
     }
 
     /// An operator says that nothing runs on the host, though these do.
@@ -110,7 +103,6 @@ impl Numbers {
                 let overlaps = last.filter(|it| it.numbers.last() >= entry.numbers.first());
                 if let Some(other) = overlaps
                     && !(self.is_set_back && is_held(other) && is_held(entry))
-                    && !(self.is_forgetful && is_one_left(seen, other, entry))
                 {
                     let text = format!(
                         "{} of {}: {} and {}",
@@ -185,15 +177,6 @@ impl Numbers {
             }
         }
         Ok(())
-    }
-}
-
-/// Both are held, and one of them by what only its host knows of.
-fn is_one_left(seen: &Seen<'_>, one: &ListedPorts, other: &ListedPorts) -> bool {
-    let is_placed = |by| seen.placed.iter().any(|it| it.id == by);
-    match (holder(one), holder(other)) {
-        (Some(one), Some(other)) => !(is_placed(one) && is_placed(other)),
-        _ => false,
     }
 }
 

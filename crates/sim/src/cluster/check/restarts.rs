@@ -31,16 +31,18 @@ pub(crate) struct Restarts {
 #[derive(Debug)]
 struct End {
     how: Final,
-    /// Its worker died, and what was written may be lost: who takes over may find it alive. Or the store is older.
+    /// Its worker died, and what was written may be lost: who takes over may not know how it ended.
     is_unsure: bool,
+    /// The store was set back to before it ended, and what its host has forgotten may begin there once more.
+    begins_anew: bool,
 }
 
 /// What one incarnation told.
 #[derive(Debug, Default)]
 struct Track {
     ready: Option<Run>,
-    /// When the restart after each run was granted.
-    granted: BTreeMap<Run, Monotonic>,
+    /// The restart that was granted after each run.
+    granted: BTreeMap<Run, Grant>,
     /// `None`: what was counted is lost.
     restarts: Option<u32>,
     /// A worker died since it last told whether it is ready.
@@ -53,14 +55,27 @@ struct Track {
     deaths: u32,
 }
 
+/// One restart by the rule.
+#[derive(Debug)]
+struct Grant {
+    at: Monotonic,
+    /// Nothing could be written then.
+    is_unwritten: bool,
+    /// A worker died meanwhile: whoever took over does not know of it.
+    is_lost: bool,
+}
+
 impl Restarts {
     /// Its worker died, or another took over: what was decided last may be decided again. `is_rough`: what was written
-    /// may be lost, also that it ended.
+    /// may be lost, also how it ended.
     pub(crate) fn worker_died(&mut self, name: &ReplicaName, is_rough: bool) {
         if let Some(track) = self.told.get_mut(name) {
             track.is_unsure = true;
             track.may_differ += 1 + track.unwritten;
             track.deaths += 1;
+            for grant in track.granted.values_mut() {
+                grant.is_lost |= grant.is_unwritten;
+            }
         } else if let Some(end) = self.ends.get_mut(name).filter(|_| is_rough) {
             end.is_unsure = true;
         }
@@ -89,7 +104,7 @@ impl Restarts {
     /// It ended, and the store that is taken up is from before that: what its host has forgotten is placed there again.
     pub(crate) fn begins_anew(&mut self, name: &ReplicaName) {
         if let Some(end) = self.ends.get_mut(name) {
-            end.is_unsure = true;
+            end.begins_anew = true;
         }
     }
 
@@ -114,24 +129,33 @@ impl Restarts {
         rules: &Config,
     ) -> Verdict {
         let text = |what: &str| format!("{name} run {run} at {} ms: {what}", at.as_millis());
-        if let Some(end) = self.ends.get(name) {
-            if *report == Report::Final(end.how.clone()) {
-                // Told again by whoever took over.
-                return Ok(());
-            }
-            if !end.is_unsure {
-                let text = text(&format!("{report} after {:?}", end.how));
-                return broken("nothing after the end", text);
-            }
+        let is_same = |end: &End| *report == Report::Final(end.how.clone());
+        let begins = |end: &End| end.begins_anew && !is_same(end);
+        if self.ends.get(name).is_some_and(begins) {
             self.ends.remove(name);
-            let forgetful = Track {
-                is_unsure: true,
-                deaths: 1,
-                ..Track::default()
+        }
+        if let Some(end) = self.ends.get_mut(name) {
+            return match report {
+                // Told again by whoever took over.
+                Report::Final(again) if *again == end.how => Ok(()),
+                // How it ended may be lost, that it did is not.
+                Report::Final(again) if end.is_unsure => {
+                    end.how = again.clone();
+                    Ok(())
+                }
+                _ => {
+                    let text = text(&format!("{report} after {:?}", end.how));
+                    broken("nothing after the end", text)
+                }
             };
-            self.told.insert(name.clone(), forgetful);
         }
         let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
+        if !is_full {
+            // Whatever is told was written, with all that was before.
+            for grant in track.granted.values_mut() {
+                grant.is_unwritten = false;
+            }
+        }
         let is_unsure = track.is_unsure;
         // To be stuck, or restarted, says nothing of that.
         track.is_unsure &= matches!(report, Report::Stuck | Report::Restarted { .. });
@@ -158,7 +182,12 @@ impl Restarts {
                     let text = text(&format!("it waits {delay:?}"));
                     return broken("waits within the longest", text);
                 }
-                track.granted.insert(run, at);
+                let grant = Grant {
+                    at,
+                    is_unwritten: is_full,
+                    is_lost: false,
+                };
+                track.granted.insert(run, grant);
                 track
                     .within_budget(at, rules)
                     .or_else(|what| broken("no more restarts than granted", text(&what)))?;
@@ -185,7 +214,7 @@ impl Restarts {
                 if let Final::GaveUp { .. } = end
                     && track.restarts.is_some()
                     && let Some(rule) = &rules.give_up
-                    && track.counted(at, span(&rule.window)) + track.deaths < rule.max_restarts
+                    && track.counted(at, &rule.window, true) + track.deaths < rule.max_restarts
                 {
                     let text = text("it gave up before its budget was used");
                     return broken("gives up only once the budget is used", text);
@@ -216,6 +245,7 @@ impl Restarts {
                 let end = End {
                     how: end.clone(),
                     is_unsure: false,
+                    begins_anew: false,
                 };
                 self.ends.insert(name.clone(), end);
             }
@@ -239,7 +269,7 @@ impl Track {
             self.granted.clear();
             return Ok(());
         };
-        let counted = self.counted(at, span(&rule.window));
+        let counted = self.counted(at, &rule.window, false);
         if counted > rule.max_restarts {
             return Err(format!(
                 "restart {counted} within {:?}, where {} are granted",
@@ -249,9 +279,11 @@ impl Track {
         Ok(())
     }
 
-    /// How many grants the window holds that ends at `at`.
-    fn counted(&self, at: Monotonic, window: Duration) -> u32 {
-        let inside = self.granted.values().filter(|one| at.since(**one) < window);
+    /// How many grants the window holds that ends at `at`, maybe with those that nobody knows of any more.
+    fn counted(&self, at: Monotonic, window: &Window, with_lost: bool) -> u32 {
+        let window = span(window);
+        let all = self.granted.values().filter(|it| with_lost || !it.is_lost);
+        let inside = all.filter(|it| at.since(it.at) < window);
         u32::try_from(inside.count()).unwrap_or(u32::MAX)
     }
 }
@@ -333,6 +365,24 @@ mod tests {
         assert_eq!(world.told(61_000, 3, backoff()), Ok(()));
         // Decided again by a worker that took over: one restart.
         assert_eq!(world.told(61_500, 3, backoff()), Ok(()));
+    }
+
+    #[test]
+    fn a_restart_that_could_not_be_written_down_counts_until_its_worker_dies() {
+        for dies in [false, true] {
+            let mut world = World::new();
+            assert_eq!(world.told(1000, 1, backoff()), Ok(()));
+            world.is_full = true;
+            assert_eq!(world.told(2000, 2, backoff()), Ok(()));
+            if dies {
+                world.restarts.worker_died(&world.name.clone(), true);
+            }
+            world.is_full = false;
+            let found = world.told(3000, 3, backoff());
+            assert_eq!(found.is_ok(), dies);
+            let found = world.told(4000, 4, backoff());
+            assert_eq!(found, Err("no more restarts than granted"));
+        }
     }
 
     #[test]

@@ -319,7 +319,7 @@ mod tests {
                     is_main: true,
                 })
                 .collect();
-            world.lives.check(0, "n1", &living).unwrap();
+            world.lives.check(0, "n1", &living, |_| false).unwrap();
             world
         }
 
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_copy_that_lives_twice_or_not_at_all_is_found() {
         let mut world = World::new();
-        world.lives.check(0, "n1", &[]).unwrap();
+        world.lives.check(0, "n1", &[], |_| false).unwrap();
         world.fails("is ready and does not live");
         let mut world = World::new();
         world.lives.forsake_all();
@@ -398,7 +398,7 @@ mod tests {
             run: Run(1),
             is_main: true,
         };
-        world.lives.check(1, "n2", &[other]).unwrap();
+        world.lives.check(1, "n2", &[other], |_| false).unwrap();
         world.fails("lives 2 times");
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct Folder {
     record: Written,
     /// The last status that an agent wrote down for it, since no worker does.
     concluded: Option<Box<Status>>,
+    /// It ended, and the record could not be written any more.
+    is_over: bool,
     /// Marked as ended since then: only logs are kept.
     ended: Option<Monotonic>,
 }
@@ -29,6 +31,16 @@ impl Folder {
     /// The worker wrote down what it has.
     pub(crate) fn write(&mut self) {
         self.record = Written::AsLive;
+    }
+
+    /// What has ended is marked so: for that there is room on a full disk.
+    pub(crate) const fn mark_over(&mut self) {
+        self.is_over = true;
+    }
+
+    /// The record of one that has not begun, or what was found of it, as it is true.
+    pub(crate) fn truth(&self, record: Record) -> Record {
+        if self.is_over { record.over() } else { record }
     }
 
     /// What the worker has may change from here on without being written.
@@ -82,6 +94,7 @@ impl Folder {
 
     /// What was written and not synced is gone with the power.
     pub(crate) fn lose_unsynced(&mut self) {
+        self.is_over = false;
         self.record = Written::Nothing;
     }
 }

@@ -524,10 +524,34 @@ fn a_controller_that_comes_back_is_told_everything_and_a_full_disk_is_no_end() {
     yard.instance = "two";
     yard.is_there = true;
     yard.until(60_000);
-    // The second run was not written down: it is ended and begun again.
-    assert_eq!(yard.living(), [(1, 2)]);
+    // The second run was not written down: it is ended, and another begins.
+    assert_eq!(yard.living(), [(1, 3)]);
     assert!(yard.status(1).ready);
     assert_eq!(yard.status(1).restarts, 1);
+}
+
+/// Found by seed 327.
+#[test]
+fn an_end_that_was_told_on_a_full_disk_is_one_although_worker_and_agent_die_before_it_is_written() {
+    let mut yard = obedient();
+    yard.want(1, Want::Run);
+    yard.until(10_000);
+    yard.act(&HostAct::DiskFull(true));
+    yard.want(1, Want::Stop);
+    yard.until(20_000);
+    assert!(yard.status(1).has_ended());
+    yard.act(&HostAct::WorkerKilled(WHOM));
+    yard.act(&HostAct::AgentKilled);
+    yard.act(&HostAct::DiskFull(false));
+    // Nobody says what is wanted.
+    yard.is_there = false;
+    yard.held = None;
+    yard.act(&HostAct::AgentStarts);
+    yard.until(60_000);
+    assert_eq!(yard.living(), []);
+    yard.is_there = true;
+    yard.until(120_000);
+    assert!(yard.status(1).has_ended());
 }
 
 #[test]

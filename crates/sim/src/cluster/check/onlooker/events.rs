@@ -59,13 +59,19 @@ impl Checks {
                     self.hosts[*no].removals += 1;
                 }
             }
-            Act::Host(host, act) => self.befell(*host, act),
+            Act::Host(host, act) => {
+                if matches!(act, HostAct::PowerLoss) {
+                    self.lives.power_lost(*host);
+                }
+                self.befell(*host, act);
+            }
             // On whichever host it is.
             Act::HostOf(_, act) => (0..self.hosts.len()).for_each(|host| self.befell(host, act)),
             Act::Controller(ControllerAct::Restore) => {
                 self.is_set_back = true;
                 self.oracle.is_set_back();
                 self.restarts.set_back();
+                self.lives.forsake_placed(self.durable.all_placed());
                 self.durable.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
@@ -90,7 +96,6 @@ impl Checks {
                 | HostAct::AgentDiesAfter(_)
         );
         match act {
-            HostAct::DiskFull(true) => self.hosts[host].numbers.forget_ends(),
             HostAct::PowerLoss | HostAct::Shutdown => {
                 let living = self.hosts[host].living.iter().map(|it| it.name.clone());
                 self.restarts.power_lost(living);
@@ -125,6 +130,7 @@ impl Checks {
                     self.coverage.reach(Kind::Report, words::report(report));
                     self.coverage.reach(Kind::Looked, "reports of machines");
                     if let Report::Final(end) = report {
+                        self.lives.ended(*host, &name);
                         self.ended(&name, end);
                     }
                     let no = self.by_name.get(service);
@@ -171,6 +177,17 @@ impl Checks {
 
     /// A host is given up: how its replicas ended there, and nobody heard yet, counts for nothing.
     pub(super) fn given_up(&mut self, host: &HostName, view: &View) {
+        let services = view.services.values();
+        let placed = services.flat_map(|it| {
+            let here = it.replicas.iter();
+            let here = here.filter(|it| it.job_state == "RUN" && it.host.as_ref() == Some(host));
+            here.map(|replica| ReplicaName {
+                service: it.service.clone(),
+                index: replica.replica,
+                incarnation: replica.incarnation,
+            })
+        });
+        self.lives.forsake_placed(placed);
         let gave_up = self.ends.iter().filter(|(name, ends)| {
             let copy = view.services.get(&name.service);
             let copy = copy.and_then(|it| it.replicas.of(name.index));

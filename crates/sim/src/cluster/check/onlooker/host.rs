@@ -69,7 +69,9 @@ impl Checks {
             }
         }
         let name = &self.spec.hosts[no].name;
-        self.lives.check(no, name.as_str(), &watch.living)?;
+        let is_placed = |name: &ReplicaName| self.durable.is_placed(name);
+        let living = &watch.living;
+        self.lives.check(no, name.as_str(), living, is_placed)?;
         match cluster.controller().registry() {
             Some(registry) => self.look_at_numbers(registry, None, no, cluster.now()),
             None => {

@@ -50,10 +50,14 @@ impl Host {
                     .and_then(|agent| agent.household.status(&name))
                     .cloned();
                 let place = self.place_of(&name);
-                if let Some(status) = status.filter(|_| !self.is_disk_full)
+                if let Some(status) = status
                     && let Some(replica) = self.replicas.get_mut(&place)
                 {
-                    replica.folder.conclude(status);
+                    if self.is_disk_full {
+                        replica.folder.mark_over();
+                    } else {
+                        replica.folder.conclude(status);
+                    }
                 }
             }
             Errand::WriteAssignment(name) => {

@@ -72,6 +72,7 @@ impl Host {
                 },
             ),
         };
+        let record = replica.folder.truth(record);
         // An earlier worker that could write nothing down went further than the record: that is ended first.
         let recorded = record.machine().run();
         let unrecorded = replica.processes.run().0.saturating_sub(recorded.0);

@@ -79,7 +79,12 @@ impl Host {
             return;
         };
         match output {
-            Output::Write { .. } if is_disk_full => attendance.not_written(now.mono),
+            Output::Write { .. } if is_disk_full => {
+                if attendance.record().is_final() {
+                    folder.mark_over();
+                }
+                attendance.not_written(now.mono);
+            }
             Output::Write { .. } => folder.write(),
             Output::Tell { reports } => {
                 telling.news();
