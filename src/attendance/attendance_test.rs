@@ -72,6 +72,7 @@ fn machine(rules: &str) -> Machine {
 const fn run_wanted() -> Beginning {
     Beginning {
         unrecorded: 0,
+        is_behind: false,
         found: Found::Nothing,
         want: Want::Run,
         restart_no: 0,
@@ -543,6 +544,21 @@ fn what_follows_runs_that_nobody_wrote_down_is_newer_than_all_that_was_told_of_t
     stopped.empties();
     let status = stopped.attendance.status().unwrap();
     assert!(status.has_ended() && status.run == Run(6), "{status:?}");
+}
+
+#[test]
+fn what_follows_statuses_that_could_not_be_written_down_is_newer_than_they_were() {
+    let rig = Rig::up("");
+    let mut next = rig.next_worker();
+    next.begin(Beginning {
+        is_behind: true,
+        found: Found::Begun { alone_since: None },
+        ..run_wanted()
+    });
+    let (old, new) = (rig.attendance.status(), next.attendance.status());
+    let (old, new) = (old.unwrap(), new.unwrap());
+    assert_eq!((new.run, &new.state), (old.run, &old.state));
+    assert!(new.seq >= old.seq + 1_000_000, "{new:?}");
 }
 
 #[test]

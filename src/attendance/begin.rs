@@ -10,7 +10,7 @@ use super::happened::{Found, ProcessEvent};
 use super::output::{Output, Surroundings};
 use super::turn::Attendance;
 
-/// More statuses than a worker tells of one run that it could not write down: at most four in a wait of its backoff.
+/// More statuses than a worker tells of one run that it could not write down: it flaps at most ten times a second.
 const UNRECORDED_SEQ: u64 = 1_000_000;
 
 /// What is found and wanted at the beginning.
@@ -20,6 +20,8 @@ pub struct Beginning {
     /// disk say, went further than the record. Nothing of them, and of the recorded one, lives any more when the
     /// attendance begins. Their numbers are not given again: what was told of them is older than what follows.
     pub unrecorded: u32,
+    /// Whether an earlier worker told statuses that it could not write down: ours get higher numbers.
+    pub is_behind: bool,
     /// What an earlier worker left of the newest recorded run; asked for if [`Attendance::takes_over`].
     pub found: Found,
     /// What is wanted now.
@@ -46,8 +48,9 @@ impl Attendance {
         let mut effects = Vec::new();
         let fresh = self.record.machine.state() == State::Idle;
         if let Some(told) = &mut self.record.status {
-            // Statuses of the newest unrecorded run were told; by the same numbers ours would count as repeated.
-            told.seq += UNRECORDED_SEQ * u64::from(beginning.unrecorded);
+            // What was told and not written down is older; by the same numbers ours would count as repeated.
+            let missing = u64::from(beginning.unrecorded) + u64::from(beginning.is_behind);
+            told.seq += UNRECORDED_SEQ * missing;
         }
         self.record.machine.skip_runs(beginning.unrecorded);
         if self.takes_over() {

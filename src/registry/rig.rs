@@ -493,18 +493,9 @@ pub(super) fn foreign(port: u16, pid: u32, comm: &str) -> Foreign {
 pub(crate) fn starting() -> Status {
     Status {
         run: Run(1),
-        seq: 0,
         state: State::Starting,
-        ready: false,
-        serving: false,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
         pid: Some(4711),
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     }
 }
 

@@ -30,16 +30,7 @@ fn status(state: State) -> Option<Status> {
         run: Run(1),
         seq: 1,
         state,
-        ready: false,
-        serving: false,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
-        pid: None,
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     })
 }
 

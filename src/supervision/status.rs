@@ -67,6 +67,23 @@ impl Status {
         self.run.0 == 0 && self.seq == 0 && matches!(self.state, State::Idle)
     }
 
+    /// How it ended, after this was the last that was told: said by others, since nobody is left who could tell it.
+    #[must_use]
+    pub fn concluded(self, end: Final, failure: Option<Failure>) -> Self {
+        Self {
+            seq: self.seq.saturating_add(1),
+            state: State::Final(end),
+            ready: false,
+            serving: false,
+            not_ready_reason: None,
+            pid: None,
+            first_failure: self.first_failure.or_else(|| failure.clone()),
+            last_failure: failure.or(self.last_failure),
+            next_start: None,
+            ..self
+        }
+    }
+
     /// What orders the words of one incarnation.
     #[must_use]
     pub const fn number(&self) -> (Run, u64) {

@@ -300,14 +300,7 @@ pub(crate) fn status(seq: u64, state: State, ready: bool) -> Status {
         seq,
         state,
         ready,
-        serving: false,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
         pid: Some(4711),
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     }
 }

@@ -196,6 +196,7 @@ mod tests {
         journal.turn(at(5), &mut attendance);
         let beginning = Beginning {
             unrecorded: 0,
+            is_behind: false,
             found: Found::Nothing,
             want: Want::Run,
             restart_no: 0,

@@ -32,6 +32,7 @@ mod probing;
 mod process;
 pub mod shim;
 mod sources;
+mod unwritten;
 mod uplink;
 mod worker;
 

@@ -8,7 +8,7 @@ use super::errand::{Errand, Hindrance, Start, Word};
 use super::keeping::Keeping;
 use super::talk::newer;
 use crate::residency::{Life, ReplicaName, Resident, Told, Want};
-use crate::supervision::{Failure, Final, Reason, StartFailure, State, Status};
+use crate::supervision::{Failure, Final, Reason, StartFailure, Status};
 use crate::time::Now;
 
 /// When a replica is tried again that could not begin now.
@@ -199,21 +199,7 @@ impl<A: Assigned> Household<A> {
             at: now.wall,
             probe_output: None,
         });
-        let status = Status {
-            seq: before.seq.saturating_add(1),
-            state: State::Final(end),
-            ready: false,
-            serving: false,
-            not_ready_reason: None,
-            pid: None,
-            first_failure: before.first_failure.or_else(|| failure.clone()),
-            last_failure: failure.or(before.last_failure),
-            next_start: None,
-            run: before.run,
-            restarts: before.restarts,
-            user_restarts: before.user_restarts,
-            restart_no: before.restart_no,
-        };
+        let status = before.concluded(end, failure);
         let keeping = self.keeping.entry(name.clone());
         keeping.or_insert_with(|| Keeping::new(None));
         let resident = Resident {

@@ -2,37 +2,21 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use portreeve::identity::Run;
-use portreeve::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
+use portreeve::supervision::{ExitStatus, Failure, Final, Reason, Status};
 use portreeve::time::WallClock;
 
 /// How a replica ended whose job was killed: nobody knows.
 pub(super) fn unknown_end(last: Option<&Status>) -> Status {
+    let before = last.cloned().unwrap_or_else(Status::silent);
     let reason = Reason::Exit(ExitStatus::Unknown);
-    let run = last.map_or(Run(0), |status| status.run);
     let failure = Failure {
         reason: reason.clone(),
         exit: Some(ExitStatus::Unknown),
-        run,
+        run: before.run,
         at: now(),
         probe_output: None,
     };
-    let first = last.and_then(|status| status.first_failure.clone());
-    Status {
-        run,
-        seq: last.map_or(1, |status| status.seq.saturating_add(1)),
-        state: State::Final(Final::Failed(reason)),
-        ready: false,
-        serving: false,
-        not_ready_reason: None,
-        restarts: last.map_or(0, |status| status.restarts),
-        user_restarts: last.map_or(0, |status| status.user_restarts),
-        restart_no: last.map_or(0, |status| status.restart_no),
-        pid: None,
-        first_failure: first.or_else(|| Some(failure.clone())),
-        last_failure: Some(failure),
-        next_start: None,
-    }
+    before.concluded(Final::Failed(reason), Some(failure))
 }
 
 /// The most bytes of a status that the agent keeps: all of them together are in the host's full report.
@@ -65,6 +49,8 @@ fn now() -> WallClock {
 
 #[cfg(test)]
 mod tests {
+    use portreeve::supervision::State;
+
     use super::*;
 
     #[test]

@@ -45,16 +45,8 @@ pub(crate) fn status(seq: u64, state: State) -> Status {
         run: Run(1),
         seq,
         ready: state == State::Up,
-        serving: false,
         state,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
-        pid: None,
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     }
 }
 

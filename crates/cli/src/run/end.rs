@@ -56,16 +56,7 @@ mod tests {
             run: Run(1),
             seq: 1,
             state: State::Final(end),
-            ready: false,
-            serving: false,
-            not_ready_reason: None,
-            restarts: 0,
-            user_restarts: 0,
-            restart_no: 0,
-            pid: None,
-            first_failure: None,
-            last_failure: None,
-            next_start: None,
+            ..Status::silent()
         };
         Outcome { status, exit }
     }

@@ -47,16 +47,7 @@ mod tests {
             run: Run(run),
             seq: 1,
             state,
-            ready: false,
-            serving: false,
-            not_ready_reason: None,
-            restarts: 0,
-            user_restarts: 0,
-            restart_no: 0,
-            pid: None,
-            first_failure: None,
-            last_failure: None,
-            next_start: None,
+            ..Status::silent()
         }
     }
 

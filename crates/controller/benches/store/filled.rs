@@ -128,15 +128,8 @@ fn up() -> Status {
         seq: 3,
         state: State::Up,
         ready: true,
-        serving: false,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
         pid: Some(4711),
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     }
 }
 

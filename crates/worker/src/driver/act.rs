@@ -18,6 +18,7 @@ use crate::conflict;
 use crate::file::{self, Durability};
 use crate::job::{self, Job};
 use crate::probe::{self, ProbeReport, SourcePorts};
+use crate::unwritten;
 
 impl Driver {
     pub(super) fn act(&mut self, now: Now, output: Output<Reply>) {
@@ -71,8 +72,18 @@ impl Driver {
             Some(status) => file::write_json(&self.folder.status(), status, Durability::Written),
             None => Ok(()),
         });
+        if written.is_ok()
+            && let Some(noted) = self.inside.unwritten.take()
+        {
+            unwritten::forget(&self.folder, noted);
+        }
         if let Err(cause) = written {
             tracing::error!("where the replica stands cannot be written down: {cause}");
+            let run = self.attendance.run();
+            match unwritten::note(&self.folder, self.inside.unwritten, run) {
+                Ok(()) => self.inside.unwritten = self.inside.unwritten.max(Some(run)),
+                Err(cause) => tracing::error!("run {run} cannot even be noted: {cause}"),
+            }
             // The next worker would take it for one that is to run.
             if self.attendance.record().is_final()
                 && let Err(cause) = file::mark(&self.folder.over())

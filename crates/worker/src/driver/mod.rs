@@ -28,6 +28,7 @@ use crate::orders;
 use crate::probe::{Leftovers, SourcePorts};
 use crate::probing::Probing;
 use crate::sources::{Sources, Woken};
+use crate::unwritten;
 use crate::worker::Teller;
 
 use portreeve_api::local::WorkerAnswer;
@@ -55,6 +56,8 @@ pub(crate) struct Inside {
     leftovers: BTreeMap<ProbeKind, Leftovers>,
     /// Where connections of probes begin.
     sources: SourcePorts,
+    /// The newest run of which something was told that is not written down, as noted in the folder.
+    unwritten: Option<Run>,
     /// What was found at once, to be handed over at the next turn.
     found: Vec<ProcessEvent>,
 }
@@ -89,7 +92,9 @@ impl Driver {
     async fn begin(&mut self, sources: &mut Sources) {
         self.look_at_sources();
         let recorded = self.attendance.run();
-        let mut unrecorded = 0;
+        self.inside.unwritten = unwritten::newest(&self.folder);
+        let noted = self.inside.unwritten.unwrap_or_default();
+        let mut unrecorded = noted.0.saturating_sub(recorded.0);
         for run in job::runs_after(&self.folder, recorded) {
             tracing::warn!("run {run} was begun and is not recorded; what is left of it is ended");
             self.backend.end_unrecorded(run).await;
@@ -105,6 +110,7 @@ impl Driver {
         };
         let beginning = Beginning {
             unrecorded,
+            is_behind: self.inside.unwritten.is_some(),
             found,
             want: self.assignment.desired.want,
             restart_no: self.assignment.desired.restart_no,

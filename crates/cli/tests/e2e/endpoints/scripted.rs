@@ -182,18 +182,9 @@ pub(crate) fn sound(answer: Answer) -> io::Result<Answer> {
 pub(crate) fn started() -> Status {
     Status {
         run: Run(1),
-        seq: 0,
         state: State::Up,
-        ready: false,
-        serving: false,
-        not_ready_reason: None,
-        restarts: 0,
-        user_restarts: 0,
-        restart_no: 0,
         pid: Some(4711),
-        first_failure: None,
-        last_failure: None,
-        next_start: None,
+        ..Status::silent()
     }
 }
 

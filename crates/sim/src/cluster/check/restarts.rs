@@ -33,8 +33,13 @@ struct End {
     how: Final,
     /// Its worker died, and what was written may be lost: who takes over may not know how it ended.
     is_unsure: bool,
+<<<<<<< HEAD
     /// The store was set back to before it ended, and what its host has forgotten may begin there once more.
     begins_anew: bool,
+=======
+    /// The store that was taken up since is older than it.
+    may_begin_anew: bool,
+>>>>>>> origin/h/lead
 }
 
 /// What one incarnation told.
@@ -104,7 +109,11 @@ impl Restarts {
     /// It ended, and the store that is taken up is from before that: what its host has forgotten is placed there again.
     pub(crate) fn begins_anew(&mut self, name: &ReplicaName) {
         if let Some(end) = self.ends.get_mut(name) {
+<<<<<<< HEAD
             end.begins_anew = true;
+=======
+            end.may_begin_anew = true;
+>>>>>>> origin/h/lead
         }
     }
 
@@ -135,19 +144,27 @@ impl Restarts {
             self.ends.remove(name);
         }
         if let Some(end) = self.ends.get_mut(name) {
-            return match report {
+            match report {
                 // Told again by whoever took over.
-                Report::Final(again) if *again == end.how => Ok(()),
+                Report::Final(again) if *again == end.how => return Ok(()),
                 // How it ended may be lost, that it did is not.
                 Report::Final(again) if end.is_unsure => {
                     end.how = again.clone();
-                    Ok(())
+                    return Ok(());
                 }
+                _ if end.may_begin_anew => {}
                 _ => {
                     let text = text(&format!("{report} after {:?}", end.how));
-                    broken("nothing after the end", text)
+                    return broken("nothing after the end", text);
                 }
+            }
+            self.ends.remove(name);
+            let forgetful = Track {
+                is_unsure: true,
+                deaths: 1,
+                ..Track::default()
             };
+            self.told.insert(name.clone(), forgetful);
         }
         let track = self.told.entry(name.clone()).or_insert_with(Track::begun);
         if !is_full {
@@ -245,7 +262,11 @@ impl Restarts {
                 let end = End {
                     how: end.clone(),
                     is_unsure: false,
+<<<<<<< HEAD
                     begins_anew: false,
+=======
+                    may_begin_anew: false,
+>>>>>>> origin/h/lead
                 };
                 self.ends.insert(name.clone(), end);
             }

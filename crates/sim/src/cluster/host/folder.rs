@@ -1,6 +1,7 @@
 //! What is on a host's disk of one replica.
 
 use portreeve::attendance::Record;
+use portreeve::identity::Run;
 use portreeve::supervision::Status;
 use portreeve::time::Monotonic;
 
@@ -11,6 +12,8 @@ pub(crate) struct Folder {
     record: Written,
     /// The last status that an agent wrote down for it, since no worker does.
     concluded: Option<Box<Status>>,
+    /// The newest run of which something was told that could not be written down.
+    unwritten: Option<Run>,
     /// It ended, and the record could not be written any more.
     is_over: bool,
     /// Marked as ended since then: only logs are kept.
@@ -31,9 +34,23 @@ impl Folder {
     /// The worker wrote down what it has.
     pub(crate) fn write(&mut self) {
         self.record = Written::AsLive;
+        self.unwritten = None;
     }
 
-    /// What has ended is marked so: for that there is room on a full disk.
+    /// The worker could not write down what it has: names alone say so, for which there is room on a full disk.
+    pub(crate) fn not_written(&mut self, live: &Record) {
+        self.unwritten = self.unwritten.max(Some(live.machine().run()));
+        if live.is_final() {
+            self.mark_over();
+        }
+    }
+
+    /// The newest run of which something was told that could not be written down.
+    pub(crate) const fn unwritten(&self) -> Option<Run> {
+        self.unwritten
+    }
+
+    /// What has ended is marked so.
     pub(crate) const fn mark_over(&mut self) {
         self.is_over = true;
     }
@@ -95,6 +112,7 @@ impl Folder {
     /// What was written and not synced is gone with the power.
     pub(crate) fn lose_unsynced(&mut self) {
         self.is_over = false;
+        self.unwritten = None;
         self.record = Written::Nothing;
     }
 }

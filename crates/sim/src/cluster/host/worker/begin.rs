@@ -75,7 +75,9 @@ impl Host {
         let record = replica.folder.truth(record);
         // An earlier worker that could write nothing down went further than the record: that is ended first.
         let recorded = record.machine().run();
-        let unrecorded = replica.processes.run().0.saturating_sub(recorded.0);
+        let noted = replica.folder.unwritten();
+        let newest = noted.unwrap_or_default().max(replica.processes.run());
+        let unrecorded = newest.0.saturating_sub(recorded.0);
         let rest = match unrecorded {
             0 => None,
             _ => self.with_processes(place, |processes, ground| {
@@ -108,13 +110,14 @@ impl Host {
             hands_over: true,
         };
         let mut attendance = Attendance::new(now.mono, record, manner);
-        let (found, known) = if attendance.takes_over() {
+        let (found, known) = if attendance.takes_over() && unrecorded == 0 {
             replica.processes.adopt(now.mono, recorded)
         } else {
             (Found::Nothing, Vec::new())
         };
         let beginning = Beginning {
             unrecorded,
+            is_behind: noted.is_some(),
             found,
             want: desired.want,
             restart_no: desired.restart_no,

@@ -80,9 +80,7 @@ impl Host {
         };
         match output {
             Output::Write { .. } if is_disk_full => {
-                if attendance.record().is_final() {
-                    folder.mark_over();
-                }
+                folder.not_written(attendance.record());
                 attendance.not_written(now.mono);
             }
             Output::Write { .. } => folder.write(),
