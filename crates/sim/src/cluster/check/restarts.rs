@@ -33,13 +33,8 @@ struct End {
     how: Final,
     /// Its worker died, and what was written may be lost: who takes over may not know how it ended.
     is_unsure: bool,
-<<<<<<< HEAD
-    /// The store was set back to before it ended, and what its host has forgotten may begin there once more.
-    begins_anew: bool,
-=======
     /// The store that was taken up since is older than it.
     may_begin_anew: bool,
->>>>>>> origin/h/lead
 }
 
 /// What one incarnation told.
@@ -109,11 +104,7 @@ impl Restarts {
     /// It ended, and the store that is taken up is from before that: what its host has forgotten is placed there again.
     pub(crate) fn begins_anew(&mut self, name: &ReplicaName) {
         if let Some(end) = self.ends.get_mut(name) {
-<<<<<<< HEAD
-            end.begins_anew = true;
-=======
             end.may_begin_anew = true;
->>>>>>> origin/h/lead
         }
     }
 
@@ -138,11 +129,6 @@ impl Restarts {
         rules: &Config,
     ) -> Verdict {
         let text = |what: &str| format!("{name} run {run} at {} ms: {what}", at.as_millis());
-        let is_same = |end: &End| *report == Report::Final(end.how.clone());
-        let begins = |end: &End| end.begins_anew && !is_same(end);
-        if self.ends.get(name).is_some_and(begins) {
-            self.ends.remove(name);
-        }
         if let Some(end) = self.ends.get_mut(name) {
             match report {
                 // Told again by whoever took over.
@@ -262,11 +248,7 @@ impl Restarts {
                 let end = End {
                     how: end.clone(),
                     is_unsure: false,
-<<<<<<< HEAD
-                    begins_anew: false,
-=======
                     may_begin_anew: false,
->>>>>>> origin/h/lead
                 };
                 self.ends.insert(name.clone(), end);
             }
