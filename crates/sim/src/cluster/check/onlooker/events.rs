@@ -73,6 +73,7 @@ impl Checks {
                 self.restarts.set_back();
                 self.lives.forsake_placed(self.durable.all_placed());
                 self.durable.set_back();
+                self.listing.set_back();
                 self.lives.forsake_all();
                 for host in &mut self.hosts {
                     host.numbers.set_back();
