@@ -257,9 +257,42 @@ impl Registry {
                 service: id.service,
                 numbers: port.numbers,
             };
+            self.keep_rest_beyond(number, port.numbers);
             self.truth.resting.insert(number, resting);
             let over = now + self.pools.config.cooling;
             self.pools.rest(number, over);
+        }
+    }
+
+    /// A longer block that began at the same number, and of which these were given from its rest, rests on beyond them: on
+    /// disk under a key of its own.
+    fn keep_rest_beyond(&mut self, number: NumberKey, given: PortRange) {
+        let longer = self.truth.resting.find(&number);
+        let longer = longer.filter(|it| it.numbers.last() > given.last());
+        let beyond = longer.and_then(|it| {
+            let mut numbers = it.numbers.iter();
+            let first = numbers.find(|port| *port > given.last())?;
+            Some((it.service, first, it.numbers.last()))
+        });
+        let Some(((service, first, last), over)) = beyond.zip(self.pools.cooled.get(&number))
+        else {
+            return;
+        };
+        let key = NumberKey {
+            port: first,
+            ..number
+        };
+        // One that is there already rests for as long as the longer of the two.
+        let known = self.truth.resting.find(&key);
+        let last = known.map_or(last, |it| it.numbers.last().max(last));
+        let over = self
+            .pools
+            .cooled
+            .get(&key)
+            .map_or(*over, |it| *it.max(over));
+        if let Some(numbers) = PortRange::new(first, last) {
+            self.truth.resting.insert(key, Resting { service, numbers });
+            self.pools.rest(key, over);
         }
     }
 
