@@ -134,6 +134,7 @@ fn attendance(rules: &Arc<Config>) -> Attendance {
     let mut out = Vec::<Output<()>>::new();
     let beginning = Beginning {
         unrecorded: 0,
+        is_behind: false,
         found: Found::Nothing,
         want: Want::Run,
         restart_no: 0,

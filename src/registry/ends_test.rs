@@ -50,32 +50,6 @@ fn an_end_frees_the_ports_only_when_it_is_final() {
     assert_eq!(rig.ports("n1", &alice()).ports[0].left_s, Some(42));
 }
 
-/// Found by seed 2001135: of a block that rested, a shorter one was given from its rest to its own service, and freed. The
-/// rest of the number beyond was forgotten with the next refused commit, and with each start.
-#[test]
-fn what_rests_beyond_a_shorter_block_rests_on_whatever_the_store_refuses() {
-    let mut rig = Rig::new();
-    rig.join("n1");
-    let asks = |count: u32| super::rig::with_port("web", 1, &format!("{{ count = {count} }}"));
-    rig.submit(&asks(3)).unwrap();
-    rig.replace(&asks(2)).unwrap();
-    rig.ends("web", 0, Final::Stopped);
-    let rests = ["20000-20001/tcp held", "20002/tcp cooling"];
-    assert_eq!(ports(&mut rig), rests);
-    rig.ask(Command::Stop {
-        service: name("web"),
-    })
-    .unwrap();
-    rig.ends("web", 0, Final::Stopped);
-    let rests = ports(&mut rig);
-    assert_eq!(rests, ["20000-20002/tcp cooling"]);
-    rig.store.failing_commits = 1;
-    rig.submit(&web("other", 1)).unwrap_err();
-    assert_eq!(ports(&mut rig), rests);
-    let mut rig = rig.restart();
-    assert_eq!(ports(&mut rig), rests);
-}
-
 /// The story: a service took a number for TCP that rested for TCP and UDP. With the next refused commit, and with each
 /// start, the rest for UDP was forgotten, so that another service could get it while old clients still sent there.
 #[test]
@@ -95,6 +69,40 @@ fn a_number_that_is_given_for_one_protocol_rests_for_the_other_whatever_the_stor
     assert_eq!(ports(&mut rig), rests);
     let mut rig = rig.restart();
     assert_eq!(ports(&mut rig), rests);
+}
+
+/// The story: a block rested, its service took the first number of it alone and gave that back: the record of that rest
+/// took the place of the block's. With the next refused commit, and with each start, the others were free at once.
+#[test]
+fn a_block_rests_whole_also_when_the_first_of_its_numbers_rests_again_by_itself() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let asks = |port: &str| super::rig::with_port("web", 1, port);
+    rig.submit(&asks("{ any = 3 }")).unwrap();
+    assert_eq!(ports(&mut rig), ["20000-20002/tcp held"]);
+    rig.replace(&asks("{ fixed = 20000 }")).unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    rig.pass(Duration::from_secs(20));
+    rig.ask(Command::Stop {
+        service: name("web"),
+    })
+    .unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    let rests = |rig: &mut Rig| {
+        let all = rig.ports("n1", &alice()).ports;
+        assert!(all.iter().all(|it| it.state == "cooling"), "{all:?}");
+        let counts = all.iter().map(|it| it.numbers.count());
+        counts.sum::<u32>()
+    };
+    assert_eq!(rests(&mut rig), 3);
+    rig.store.failing_commits = 1;
+    rig.submit(&web("other", 1)).unwrap_err();
+    assert_eq!(rests(&mut rig), 3);
+    let mut rig = rig.restart();
+    assert_eq!(rests(&mut rig), 3);
+    // The last record goes with the last rest.
+    rig.pass(Duration::from_secs(60));
+    assert_eq!(rig.restart().ports("n1", &alice()).ports, []);
 }
 
 #[test]

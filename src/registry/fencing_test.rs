@@ -215,7 +215,7 @@ fn what_is_not_ready_any_more_is_not_listed_while_the_word_of_a_down_is_with_the
     rig.settle();
     assert!(rig.condition("web", 0).unwrap().is_listed());
     rig.tell(Input::Status(failing));
-    rig.pass(std::time::Duration::from_millis(20));
+    rig.pass(Duration::from_millis(20));
     assert!(!rig.condition("web", 0).unwrap().is_listed());
     // The same whatever becomes of the word.
     rig.store.failing_commits = 1;

@@ -220,6 +220,20 @@ impl Pools {
     }
 }
 
+/// What of a resting block reaches beyond `numbers`, which begin with the same one, and under which number.
+fn beyond(
+    numbers: PortRange,
+    of: NumberKey,
+    resting: Resting,
+    over: Monotonic,
+) -> Option<(NumberKey, Resting, Monotonic)> {
+    let first = numbers.last().number().checked_add(1)?;
+    let port = Port::new(first)?;
+    let numbers = PortRange::new(port, resting.numbers.last())?;
+    let resting = Resting { numbers, ..resting };
+    Some((NumberKey { port, ..of }, resting, over))
+}
+
 impl Registry {
     /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
     /// of them later.
@@ -257,42 +271,29 @@ impl Registry {
                 service: id.service,
                 numbers: port.numbers,
             };
-            self.keep_rest_beyond(number, port.numbers);
-            self.truth.resting.insert(number, resting);
-            let over = now + self.pools.config.cooling;
-            self.pools.rest(number, over);
+            self.rest_on_disk(number, resting, now + self.pools.config.cooling);
         }
     }
 
-    /// A longer block that began at the same number, and of which these were given from its rest, rests on beyond them: on
-    /// disk under a key of its own.
-    fn keep_rest_beyond(&mut self, number: NumberKey, given: PortRange) {
-        let longer = self.truth.resting.find(&number);
-        let longer = longer.filter(|it| it.numbers.last() > given.last());
-        let beyond = longer.and_then(|it| {
-            let mut numbers = it.numbers.iter();
-            let first = numbers.find(|port| *port > given.last())?;
-            Some((it.service, first, it.numbers.last()))
-        });
-        let Some(((service, first, last), over)) = beyond.zip(self.pools.cooled.get(&number))
-        else {
-            return;
-        };
-        let key = NumberKey {
-            port: first,
-            ..number
-        };
-        // One that is there already rests for as long as the longer of the two.
-        let known = self.truth.resting.find(&key);
-        let last = known.map_or(last, |it| it.numbers.last().max(last));
-        let over = self
-            .pools
-            .cooled
-            .get(&key)
-            .map_or(*over, |it| *it.max(over));
-        if let Some(numbers) = PortRange::new(first, last) {
-            self.truth.resting.insert(key, Resting { service, numbers });
-            self.pools.rest(key, over);
+    /// Has numbers rest on disk, also where a longer or a shorter block rests that begins with the same one: whichever
+    /// rests longer has that record, and what reaches beyond it has one of its own.
+    fn rest_on_disk(&mut self, number: NumberKey, resting: Resting, over: Monotonic) {
+        let mut left = Some((number, resting, over));
+        while let Some((number, resting, over)) = left.take() {
+            let before = self.pools.cooled.get(&number).copied();
+            let before = before.zip(self.truth.resting.find(&number).cloned());
+            let short = match before {
+                Some((longer, before)) if longer > over => {
+                    left = beyond(before.numbers, number, resting, over);
+                    continue;
+                }
+                before => before,
+            };
+            if let Some((over, before)) = short {
+                left = beyond(resting.numbers, number, before, over);
+            }
+            self.truth.resting.insert(number, resting);
+            self.pools.rest(number, over);
         }
     }
 
