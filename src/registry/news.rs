@@ -104,7 +104,10 @@ impl Registry {
                 Phase::Placed(it) if it.host == host && it.attached.is_none() && it.stop.is_none()
             );
             let was_ready = replica.status.as_ref().map(|status| status.ready);
-            if !runs_by_us || told.contains(&name) || replica.status.as_ref().is_none_or(Status::has_ended) {
+            if !runs_by_us
+                || told.contains(&name)
+                || replica.status.as_ref().is_none_or(Status::has_ended)
+            {
                 continue;
             }
             let now = self.now;
