@@ -71,6 +71,40 @@ fn a_number_that_is_given_for_one_protocol_rests_for_the_other_whatever_the_stor
     assert_eq!(ports(&mut rig), rests);
 }
 
+/// The story: a block rested, its service took the first number of it alone and gave that back: the record of that rest
+/// took the place of the block's. With the next refused commit, and with each start, the others were free at once.
+#[test]
+fn a_block_rests_whole_also_when_the_first_of_its_numbers_rests_again_by_itself() {
+    let mut rig = Rig::new();
+    rig.join("n1");
+    let asks = |port: &str| super::rig::with_port("web", 1, port);
+    rig.submit(&asks("{ any = 3 }")).unwrap();
+    assert_eq!(ports(&mut rig), ["20000-20002/tcp held"]);
+    rig.replace(&asks("{ fixed = 20000 }")).unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    rig.pass(Duration::from_secs(20));
+    rig.ask(Command::Stop {
+        service: name("web"),
+    })
+    .unwrap();
+    rig.ends("web", 0, Final::Stopped);
+    let rests = |rig: &mut Rig| {
+        let all = rig.ports("n1", &alice()).ports;
+        assert!(all.iter().all(|it| it.state == "cooling"), "{all:?}");
+        let counts = all.iter().map(|it| it.numbers.count());
+        counts.sum::<u32>()
+    };
+    assert_eq!(rests(&mut rig), 3);
+    rig.store.failing_commits = 1;
+    rig.submit(&web("other", 1)).unwrap_err();
+    assert_eq!(rests(&mut rig), 3);
+    let mut rig = rig.restart();
+    assert_eq!(rests(&mut rig), 3);
+    // The last record goes with the last rest.
+    rig.pass(Duration::from_secs(60));
+    assert_eq!(rig.restart().ports("n1", &alice()).ports, []);
+}
+
 #[test]
 fn a_number_is_shown_as_its_holders_until_the_release_is_on_disk() {
     let mut rig = Rig::new();

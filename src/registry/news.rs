@@ -103,11 +103,9 @@ impl Registry {
                 &replica.phase,
                 Phase::Placed(it) if it.host == host && it.attached.is_none() && it.stop.is_none()
             );
-            let was_ready = replica.status.as_ref().map(|status| status.ready);
-            if !runs_by_us
-                || told.contains(&name)
-                || replica.status.as_ref().is_none_or(Status::has_ended)
-            {
+            let was_ready = replica.status.as_ref().is_some_and(|status| status.ready);
+            let status = replica.status.as_ref();
+            if !runs_by_us || told.contains(&name) || status.is_none_or(Status::has_ended) {
                 continue;
             }
             let now = self.now;
@@ -116,7 +114,7 @@ impl Registry {
                     replica.forget_status(now);
                 }
             });
-            if was_ready == Some(true) {
+            if was_ready {
                 let text = "its host does not run it any more; it begins there anew".to_owned();
                 self.relay(key, incarnation, ("not-ready", text));
             }

@@ -220,6 +220,20 @@ impl Pools {
     }
 }
 
+/// What of a resting block reaches beyond `numbers`, which begin with the same one, and under which number.
+fn beyond(
+    numbers: PortRange,
+    of: NumberKey,
+    resting: Resting,
+    over: Monotonic,
+) -> Option<(NumberKey, Resting, Monotonic)> {
+    let first = numbers.last().number().checked_add(1)?;
+    let port = Port::new(first)?;
+    let numbers = PortRange::new(port, resting.numbers.last())?;
+    let resting = Resting { numbers, ..resting };
+    Some((NumberKey { port, ..of }, resting, over))
+}
+
 impl Registry {
     /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
     /// of them later.
@@ -257,8 +271,28 @@ impl Registry {
                 service: id.service,
                 numbers: port.numbers,
             };
+            self.rest_on_disk(number, resting, now + self.pools.config.cooling);
+        }
+    }
+
+    /// Has numbers rest on disk, also where a longer or a shorter block rests that begins with the same one: whichever
+    /// rests longer has that record, and what reaches beyond it has one of its own.
+    fn rest_on_disk(&mut self, number: NumberKey, resting: Resting, over: Monotonic) {
+        let mut left = Some((number, resting, over));
+        while let Some((number, resting, over)) = left.take() {
+            let before = self.pools.cooled.get(&number).copied();
+            let before = before.zip(self.truth.resting.find(&number).cloned());
+            let short = match before {
+                Some((longer, before)) if longer > over => {
+                    left = beyond(before.numbers, number, resting, over);
+                    continue;
+                }
+                before => before,
+            };
+            if let Some((over, before)) = short {
+                left = beyond(resting.numbers, number, before, over);
+            }
             self.truth.resting.insert(number, resting);
-            let over = now + self.pools.config.cooling;
             self.pools.rest(number, over);
         }
     }

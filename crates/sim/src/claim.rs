@@ -90,22 +90,24 @@ const OF_A_HOST: [(&str, Counted); 5] = [
     ("foreign", Counted::Foreign),
 ];
 
-const FORMS: &str = "write \"TIME SERVICE listed 3\" (or wanted, placed, waiting, ended, restarts; also >= 3, <= 3), \
-     \"TIME SERVICE settled\", \"TIME SERVICE/0 is ready\", \"TIME SERVICE/0 on HOST\", \"TIME HOST is lost\", \
-     \"TIME HOST free 3\" or \"TIME hosts up 3\", with TIME..TIME for all the time between; all for every service";
+const LINE: &str =
+    "write \"TIME WHO WHAT\", such as \"5m web listed 3\" or \"1m..5m web/0 is ready\"";
+const OF_A_REPLICA: &str =
+    "write \"SERVICE/0 is ready\", \"SERVICE/0 on HOST\" or \"SERVICE/0 not on HOST\"";
+const AMOUNT: &str = "write 3, >= 3 or <= 3";
 
 impl Claim {
     /// Reads a line; `named` says who is called so.
     pub(crate) fn parse(text: &str, named: impl Fn(&str) -> Option<Named>) -> Result<Self, String> {
-        let refuse = |why: &str| format!("{text:?} {why}; {FORMS}");
+        let refuse = |why: &str, hint: &str| format!("{text:?} {why}; {hint}");
         let mut words = text.split_whitespace();
         let (Some(time), Some(who)) = (words.next(), words.next()) else {
-            return Err(refuse("says nothing of anybody"));
+            return Err(refuse("says nothing of anybody", LINE));
         };
         let (from, to) = times(time)?;
         let rest: Vec<_> = words.collect();
         let unknown = || format!("{who:?} is no service, replica or host here");
-        let amount = |words: &[&str]| amount(words).ok_or_else(|| refuse("counts nothing"));
+        let amount = |words: &[&str]| amount(words).ok_or_else(|| refuse("says no number", AMOUNT));
         let what = match (who, rest.as_slice()) {
             ("hosts", [state @ .., number]) if !state.is_empty() => {
                 let (state, amount) = match state {
@@ -134,7 +136,7 @@ impl Claim {
                         is,
                     }
                 }
-                (Some(_), _) => return Err(refuse("says nothing of a replica")),
+                (Some(_), _) => return Err(refuse("says nothing of a replica", OF_A_REPLICA)),
                 (None, rest) => match (named(who).ok_or_else(unknown)?, rest) {
                     (who @ (Named::All | Named::Service(_)), ["settled"]) => What::Settled(who),
                     (Named::Service(service), ["is", state @ ..]) if !state.is_empty() => {
@@ -149,10 +151,13 @@ impl Claim {
                             Named::All | Named::Service(_) => &OF_A_SERVICE,
                         };
                         let counted = known.iter().find(|(word, _)| word == counted);
-                        let (_, counted) = counted.ok_or_else(|| refuse("counts nothing"))?;
+                        let (_, counted) = counted.ok_or_else(|| {
+                            let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+                            refuse("counts nothing", &format!("count {}", words.join(", ")))
+                        })?;
                         What::Count(who, *counted, amount(number)?)
                     }
-                    (_, []) => return Err(refuse("says nothing of anybody")),
+                    (_, []) => return Err(refuse("says nothing of it", LINE)),
                 },
             },
         };
@@ -433,6 +438,25 @@ mod tests {
             "1m hosts 3",
         ] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_refused_says_what_can_stand_in_that_place() {
+        for (text, says) in [
+            ("1m web", "says nothing of it; write \"TIME WHO WHAT\""),
+            ("1m web lsted 3", "counts nothing; count wanted, listed, "),
+            ("1m n1 listed 3", "counts nothing; count free, held, "),
+            ("1m web listed > 3", "says no number; write 3, >= 3 or <= 3"),
+            ("1m hosts up three", "says no number; write 3, >= 3 or <= 3"),
+            (
+                "1m web/0 at n1",
+                "says nothing of a replica; write \"SERVICE/0 is ",
+            ),
+        ] {
+            let told = read(text).unwrap_err();
+            assert!(told.contains(says), "{told}");
+            assert!(told.len() < 150, "{told}");
         }
     }
 

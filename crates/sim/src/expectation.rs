@@ -5,6 +5,7 @@ use std::fmt;
 use portreeve::time::{Monotonic, parse_duration};
 
 use crate::claim::Claim;
+use crate::cluster::sight::{FIRST_WORDS, first_word};
 use crate::timeline::{Entry, Seconds, What};
 
 /// What a scenario expects of what is seen.
@@ -95,6 +96,20 @@ impl Expectation {
             .then(|| self.words.split_once(' '))
             .flatten()
             .map(|(first, _)| first)
+    }
+
+    /// Refuses what begins with no word that anything seen begins with.
+    pub(crate) fn can_be_seen(&self) -> Result<(), String> {
+        let word = first_word(&self.words);
+        if FIRST_WORDS.contains(&word) {
+            return Ok(());
+        }
+        let as_written = |known: &&&str| known.eq_ignore_ascii_case(word);
+        let hint = match FIRST_WORDS.iter().find(as_written) {
+            Some(known) => format!("did you mean {known}?"),
+            None => format!("what is seen begins with {}", FIRST_WORDS.join(", ")),
+        };
+        Err(format!("no words begin with {word}; {hint}"))
     }
 
     fn is_met_by(&self, entry: &Entry) -> bool {

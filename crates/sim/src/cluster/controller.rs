@@ -70,6 +70,7 @@ pub(crate) struct ControllerNode {
     /// The process dies after so many more effects.
     dies_after: Option<u32>,
     telling: Telling,
+    chance: Chance,
 }
 
 /// One life of the controller.
@@ -95,16 +96,17 @@ const BACKLOG: usize = 65_536;
 
 impl ControllerNode {
     /// It starts as soon as time begins.
-    pub(crate) fn new(spec: &Spec, chance: Chance) -> Self {
+    pub(crate) fn new(spec: &Spec, chance: &Chance) -> Self {
         Self {
             config: spec.config.clone(),
-            store: VirtualStore::new(spec.disk.clone(), chance),
+            store: VirtualStore::new(spec.disk.clone(), chance.split("disk")),
             process: None,
             starts_again: Some(Monotonic::default()),
             starts: 0,
             begins_epoch: spec.config.begin_epoch,
             dies_after: None,
             telling: Telling::new(spec),
+            chance: chance.split("controller"),
         }
     }
 

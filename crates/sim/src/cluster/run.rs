@@ -6,6 +6,7 @@ mod befall;
 use std::sync::Arc;
 
 use portreeve::registry::Batch;
+use portreeve::residency::ReplicaName;
 use portreeve::time::{Monotonic, Now, WallClock};
 
 use super::act::{Act, HostNo, Whom};
@@ -18,7 +19,7 @@ use super::schedule::{Actor, Schedule};
 use super::sight::Sight;
 use super::spec::Spec;
 use super::trace::{Digest, Trace};
-use super::wire::{Asker, Heard, Reply};
+use super::wire::{Asker, Heard, Reply, WantedOfHost};
 use super::workload::{Looked, Working};
 
 /// A whole cluster at one moment.
@@ -61,6 +62,10 @@ pub(crate) struct Step {
     pub(crate) answered: Vec<Answered>,
     /// What the store took or refused, and whether it took it.
     pub(crate) wrote: Option<(Batch, bool)>,
+    /// What a host is told that is wanted of it.
+    pub(crate) wanted: Option<Arc<WantedOfHost>>,
+    /// Whose workers are told that they are not wanted, and where.
+    pub(crate) stopped: Vec<(HostNo, ReplicaName)>,
     /// What the controller listened to: it was there and did not refuse it.
     pub(crate) heard: Option<Heard>,
     /// Whose words the controller acknowledged, so that they are not told again.
@@ -107,7 +112,7 @@ impl Cluster {
             workloads: workloads.collect(),
             people: People::new(&spec),
             network: Network::new(spec.network.clone(), hosts.len(), chance.split("network")),
-            controller: ControllerNode::new(&spec, chance.split("disk")),
+            controller: ControllerNode::new(&spec, &chance),
             controller_ahead: 0,
             hosts_ahead: vec![0; hosts.len()],
             begun: BTreeMap::new(),
@@ -178,6 +183,8 @@ impl Cluster {
             passed: Vec::new(),
             answered: Vec::new(),
             wrote: None,
+            wanted: None,
+            stopped: Vec::new(),
             heard: None,
             acknowledged: Vec::new(),
         };
@@ -322,6 +329,9 @@ impl Cluster {
                 self.controller.ask(now, asker, question, sent, out);
             }
             Content::Reply(reply) => {
+                if let Reply::Wanted(wanted) = &reply {
+                    step.wanted = Some(Arc::clone(wanted));
+                }
                 let no = asker.host;
                 let now = self.host_now(no);
                 self.hosts[no].reply(now, &asker, reply, &mut self.from_host);
@@ -344,6 +354,7 @@ impl Cluster {
                 }
                 HostOut::Saw(sight) => step.sights.push(sight),
                 HostOut::Passed(passage) => step.passed.push(passage),
+                HostOut::Stopped(no, name) => step.stopped.push((no, name)),
             }
         }
         self.from_host = from_host;

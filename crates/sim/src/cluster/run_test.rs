@@ -8,6 +8,7 @@ use portreeve::registry::Config;
 use portreeve::rights::Caller;
 
 use super::super::act::{ControllerAct, HostAct, PersonAct, Planned};
+use super::super::sight::{FIRST_WORDS, first_word};
 use super::super::spec::{DiskSpec, HostSpec, NetworkSpec, ServiceSpec, Workload, WorkloadKind};
 use super::*;
 
@@ -170,6 +171,21 @@ fn the_same_spec_is_the_same_run_to_the_byte() {
     assert_eq!(one.trace().words(), other.trace().words());
     assert_eq!(one.trace().digest(), digest(5));
     assert_ne!(digest(6), digest(5));
+}
+
+/// A scenario that never wants to see something that begins otherwise would be kept by every run.
+#[test]
+fn whatever_is_seen_begins_with_a_word_that_is_known_to_begin_something() {
+    let seeds = (0..8).map(Spec::of_seed);
+    for spec in seeds.chain([rough(5)]) {
+        let mut cluster = Cluster::new(Arc::new(spec));
+        while let Some(step) = cluster.step().filter(|step| step.number < 5_000) {
+            for sight in &step.sights {
+                let said = sight.what.to_string();
+                assert!(FIRST_WORDS.contains(&first_word(&said)), "{said}");
+            }
+        }
+    }
 }
 
 /// How many replicas of the first service are listed.

@@ -284,6 +284,9 @@ fn lines(
                     if let Some(who) = lacking.filter(|who| names.has(who)) {
                         let problem = format!("no words begin with {who}; did you mean @{who}?");
                         root.note(span.start, key, problem);
+                    } else if !timed && let Err(problem) = one.can_be_seen() {
+                        // What is expected and never seen is told by the run; this would be kept by every run.
+                        root.note(span.start, key, problem);
                     }
                     read.push(one);
                 }

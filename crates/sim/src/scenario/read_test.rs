@@ -339,6 +339,15 @@ fn every_mistake_of_a_cluster_is_told_with_its_place() {
     ] {
         assert!(lacking.contains(says), "{lacking}");
     }
+    // Every run would keep what can never be seen.
+    let misspelt =
+        "never = [\"REDAY\", \"@web restarted\", \"PORT_CONFLICT\", \"roll-stopped: web\"]\n";
+    let never = told(&format!("{misspelt}{BEGIN}"));
+    assert_eq!(never.len(), 2, "{never:?}");
+    let all = "no words begin with REDAY; what is seen begins with BACKOFF, FAILED, GAVEUP, ";
+    assert!(never[0].contains(all), "{never:?}");
+    let one = "no words begin with restarted; did you mean RESTARTED?";
+    assert!(never[1].contains(one), "{never:?}");
     let unknown = told(&format!("expect = [\"1m @wbe/0 READY\"]\n{BEGIN}"));
     assert!(
         unknown[0].contains("\"wbe/0\" is no service, replica or host here"),

@@ -250,7 +250,13 @@ fn submits(seed: u64, services: usize, end: &Monotonic) -> Vec<Planned> {
 
 fn qualities(seed: u64) -> (NetworkSpec, DiskSpec) {
     let mut draw = Draw::new(seed, "qualities");
-    (faults::network(&mut draw), faults::disk(&mut draw))
+    let (mut network, disk) = (faults::network(&mut draw), faults::disk(&mut draw));
+    let mut late = Draw::new(seed, "late messages");
+    if late.once_in(6) {
+        // What was given up and told anew arrives after all.
+        network.reordering = (late.one_of(&[20_000, 200_000]), Duration::from_secs(40));
+    }
+    (network, disk)
 }
 
 fn workloads(

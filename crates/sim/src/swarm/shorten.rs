@@ -39,6 +39,7 @@ pub(super) fn shorten(
         let before = weight(&shortening.spec);
         shortening.end_early();
         shortening.drop_workloads();
+        shortening.narrow_workloads();
         shortening.drop_acts();
         shortening.drop_services();
         shortening.drop_hosts();
@@ -91,6 +92,23 @@ impl<R: FnMut(&Spec) -> Attempt> Shortening<R> {
             let mut cut = self.spec.clone();
             cut.workloads.remove(place);
             self.keep_if_broken(cut);
+        }
+    }
+
+    /// A workload that needs one service only holds no other in the run.
+    fn narrow_workloads(&mut self) {
+        for place in 0..self.spec.workloads.len() {
+            let all = self.spec.workloads[place].services.clone();
+            if all.len() < 2 {
+                continue;
+            }
+            for no in all {
+                let mut cut = self.spec.clone();
+                cut.workloads[place].services = no..no + 1;
+                if self.keep_if_broken(cut) {
+                    break;
+                }
+            }
         }
     }
 
@@ -201,8 +219,9 @@ fn weight(spec: &Spec) -> u64 {
         let probes = [&probes.startup, &probes.liveness, &probes.readiness];
         5 + scripts.count() + probes.into_iter().flatten().count()
     });
+    let workloads = spec.workloads.iter().map(|it| 5 + it.services.len());
     let parts =
-        spec.acts.len() + spec.workloads.len() * 5 + spec.hosts.len() + services.sum::<usize>();
+        spec.acts.len() + workloads.sum::<usize>() + spec.hosts.len() + services.sum::<usize>();
     u64::try_from(parts).unwrap_or(u64::MAX)
 }
 
@@ -346,6 +365,36 @@ mod tests {
         assert!(short.workloads.is_empty());
         assert!(short.until <= failure.at + std::time::Duration::from_millis(1));
         assert!(run(&short).failure.is_some());
+    }
+
+    /// Whoever draws among services drew otherwise without one of them: such a run kept services that nobody submits.
+    #[test]
+    fn a_workload_keeps_no_service_in_the_run_that_it_does_not_need() {
+        let mut specs = (0..10_000).map(Spec::of_seed);
+        let is_meant = |spec: &Spec| spec.services.len() > 3 && spec.workloads.len() == 1;
+        let mut spec = specs.find(is_meant).unwrap();
+        spec.acts.clear();
+        let failure = Failure {
+            step: 1,
+            at: spec.until,
+            invariant: "made-up",
+            detail: String::new(),
+        };
+        let works_on_the_second = |spec: &Spec| {
+            let among = spec.workloads.iter().flat_map(|it| it.services.clone());
+            let among: Vec<_> = among
+                .map(|no| spec.services[no].profile.name.to_string())
+                .collect();
+            // Chance is another one where there are others to draw from.
+            among.iter().any(|it| it == "s1") && (among.len() == 1 || among.len() > 3)
+        };
+        let (short, _) = shorten(&spec, &failure, 1_000_000, |spec| Attempt {
+            failure: works_on_the_second(spec).then(|| failure.clone()),
+            steps: 10,
+        });
+        assert_eq!(short.services.len(), 1);
+        assert_eq!(short.services[0].profile.name.to_string(), "s1");
+        assert_eq!(short.workloads[0].services, 0..1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portreeve::registry::Silence;
 use portreeve::time::Monotonic;
 
 use super::super::act::HostNo;
@@ -11,8 +12,11 @@ use super::{Verdict, broken};
 #[derive(Debug)]
 pub(crate) struct Contacts {
     grace: Option<Duration>,
-    /// The controller begins: its own absence is no silence of hosts.
+    /// The controller begins, or goes on after a long halt: its own absence is no silence of hosts.
     began: Monotonic,
+    /// Since when it stands still.
+    halted: Option<Monotonic>,
+    suspect_after: Duration,
     hosts: Vec<Contact>,
 }
 
@@ -25,17 +29,33 @@ struct Contact {
 }
 
 impl Contacts {
-    pub(crate) fn new(hosts: usize, grace: Option<Duration>) -> Self {
+    pub(crate) fn new(hosts: usize, silence: Option<Silence>) -> Self {
         Self {
-            grace,
+            grace: silence.map(|it| it.host_grace()),
             began: Monotonic::default(),
+            halted: None,
+            suspect_after: silence.unwrap_or_default().suspect_after(),
             hosts: vec![Contact::default(); hosts],
         }
     }
 
-    /// A controller begins. One that stood still and goes on finds what waits for it.
+    /// A controller begins.
     pub(crate) const fn begin(&mut self, now: Monotonic) {
         self.began = now;
+        self.halted = None;
+    }
+
+    /// It stands still from now on.
+    pub(crate) fn halt(&mut self, now: Monotonic) {
+        self.halted.get_or_insert(now);
+    }
+
+    /// It goes on. After a halt that is noticed for sure, every grace begins anew.
+    pub(crate) fn go_on(&mut self, now: Monotonic) {
+        let halted = self.halted.take();
+        if halted.is_some_and(|since| now.since(since) > self.suspect_after) {
+            self.began = now;
+        }
     }
 
     /// The controller that begins finds it given up already.
@@ -106,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_host_that_is_given_up_too_early_is_found() {
-        let mut contacts = Contacts::new(1, Some(Duration::from_secs(90)));
+        let mut contacts = Contacts::new(1, Some(Silence::default()));
         contacts.heard(0, at(10_000));
         assert_eq!(contacts.check(0, "n1", false, at(20_000)), Ok(()));
         assert_eq!(contacts.clone_check(at(100_000)), Ok(()));
@@ -115,7 +135,16 @@ mod tests {
         contacts.begin(at(50_000));
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
-        let mut stored = Contacts::new(1, Some(Duration::from_secs(90)));
+        // A halt of it is none either, where it is long.
+        for (went_on, due) in [(160_000, 140_000), (170_001, 260_001)] {
+            let mut halted = Contacts::new(1, Some(Silence::default()));
+            halted.heard(0, at(50_000));
+            halted.halt(at(150_000));
+            halted.go_on(at(went_on));
+            assert!(halted.clone_check(at(due - 1)).is_err());
+            assert_eq!(halted.clone_check(at(due)), Ok(()));
+        }
+        let mut stored = Contacts::new(1, Some(Silence::default()));
         stored.found_lost(0);
         assert_eq!(stored.clone_check(at(1)), Ok(()));
         contacts.declared(0);

@@ -24,6 +24,8 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     told: BTreeMap<ReplicaName, Told>,
+    /// The newest that any controller was told: what comes after it and is older was long on its way.
+    newest: BTreeMap<ReplicaName, (Run, u64)>,
     /// What has to have left the list by then.
     withdrawn: BTreeSet<(Monotonic, ReplicaName)>,
     /// Hosts that are given up, and when all of theirs has to have left the list.
@@ -40,6 +42,14 @@ struct Told {
 impl Listing {
     /// Another controller: what it was not told it may not know, since readiness is no truth.
     pub(crate) fn begin(&mut self) {
+        *self = Self {
+            newest: std::mem::take(&mut self.newest),
+            ..Self::default()
+        };
+    }
+
+    /// The store is an older one: what begins again counts anew.
+    pub(crate) fn set_back(&mut self) {
         *self = Self::default();
     }
 
@@ -80,6 +90,13 @@ impl Listing {
     pub(crate) fn told(&mut self, now: Monotonic, word: &Word) {
         let name = &word.name;
         let (order, ready) = ((word.run, word.seq), word.is_ready);
+        match self.newest.get_mut(name) {
+            Some(newest) if order < *newest => return,
+            Some(newest) => *newest = order,
+            None => {
+                self.newest.insert(name.clone(), order);
+            }
+        }
         if let Some(told) = self.told.get_mut(name) {
             if told.order >= order {
                 return;
@@ -176,6 +193,7 @@ impl Listing {
     /// Forgets who is not named any more.
     pub(crate) fn keep(&mut self, is_known: impl Fn(&ReplicaName) -> bool) {
         self.told.retain(|name, _| is_known(name));
+        self.newest.retain(|name, _| is_known(name));
     }
 }
 
@@ -364,6 +382,12 @@ mod tests {
         world.told(1, State::Up);
         assert_eq!(world.check(), Err("listed is ready"));
         world.told(3, State::Up);
+        assert_eq!(world.check(), Ok(()));
+        // Also where another controller begins, of which it is not known what it knows.
+        world.listing.begin();
+        world.told(2, State::Backoff);
+        world.stage.pass(100);
+        assert_eq!(due(&mut world), Ok(()));
         assert_eq!(world.check(), Ok(()));
     }
 

@@ -20,6 +20,7 @@ mod settling;
 mod silence;
 #[cfg(test)]
 mod stage;
+mod unasked;
 mod wellness;
 mod words;
 

@@ -47,6 +47,8 @@ pub(crate) struct Numbers {
     granted: BTreeMap<ReplicaName, PortGrant>,
     /// The host was declared unable to run anything while these lived: by that word their numbers are free.
     forsworn: BTreeSet<ReplicaName>,
+    /// So many orders that say so are under way: what they free is free before they are answered.
+    fencings: u32,
     /// The store was set back, so grants may contradict each other until all ends are told.
     is_set_back: bool,
 }
@@ -55,6 +57,16 @@ impl Numbers {
     /// The store was set back to an older state.
     pub(crate) const fn set_back(&mut self) {
         self.is_set_back = true;
+    }
+
+    /// An operator orders that the host be taken for one on which nothing runs; not answered yet.
+    pub(crate) const fn being_fenced(&mut self) {
+        self.fencings += 1;
+    }
+
+    /// That was answered, or never will be.
+    pub(crate) const fn fenced(&mut self) {
+        self.fencings = self.fencings.saturating_sub(1);
     }
 
     /// An operator says that nothing runs on the host, though these do.
@@ -147,7 +159,13 @@ impl Numbers {
 
     /// Whatever lives has its numbers, or its host gives none away.
     fn living_hold(&self, seen: &Seen<'_>) -> Verdict {
-        if seen.pool.state != HostState::Up {
+        let counts = match seen.pool.state {
+            HostState::Up => true,
+            // Silence frees nothing, though nothing is given there meanwhile.
+            HostState::Lost => !self.is_set_back && self.fencings == 0,
+            _ => false,
+        };
+        if !counts {
             return Ok(());
         }
         for life in seen.living {
@@ -416,6 +434,8 @@ mod tests {
         world.living[0].is_main = false;
         assert_eq!(world.check(), Err("none free while bound"));
         world.pool.state = HostState::Lost;
+        assert_eq!(world.check(), Err("none free while bound"));
+        world.pool.state = HostState::NotReported;
         assert_eq!(world.check(), Ok(()));
         world.pool.state = HostState::Up;
         world.numbers.forswear([gone]);

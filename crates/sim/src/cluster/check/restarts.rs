@@ -95,6 +95,13 @@ impl Restarts {
         self.asked.insert(service.clone());
     }
 
+    /// A service has these copies by now: one that it is scaled to later begins with nothing counted.
+    pub(crate) fn keep(&mut self, service: &ServiceName, is_there: impl Fn(u32) -> bool) {
+        let keeps = |(of, index): &(ServiceName, u32)| of != service || is_there(*index);
+        self.given_up.retain(|copy, _| keeps(copy));
+        self.excused.retain(|copy, _| keeps(copy));
+    }
+
     /// The store is an older one: what was counted since is not in it.
     pub(crate) fn set_back(&mut self) {
         self.given_up.clear();
@@ -431,6 +438,14 @@ mod tests {
             world.told(1000, 1, gave_up()),
             Err("no more requeues than granted")
         );
+        world.restarts.given_up = again.clone();
+        let service = world.name.service.clone();
+        world.restarts.keep(&service, |index| index == 0);
+        assert!(world.told(1000, 1, gave_up()).is_err());
+        world.restarts.given_up = again.clone();
+        world.restarts.keep(&service, |index| index > 0);
+        assert_eq!(world.told(1000, 1, gave_up()), Ok(()));
+        world.name.incarnation = Incarnation(5);
         world.restarts.given_up = again;
         world.restarts.asked(&world.name.service.clone());
         assert_eq!(world.told(1000, 1, gave_up()), Ok(()));

@@ -110,6 +110,9 @@ impl Settled<'_> {
                     .or_else(|what| broken("converges", format!("{name}/{index} {what}")))?;
             }
         }
+        // One that is not wanted and cannot end is waited for as well.
+        let mut there = seen.replicas.iter();
+        all_well &= there.all(|it| (self.is_well)(no, it.replica));
         if all_well
             && wanted.running
             && let Some(under_way) = &seen.under_way
@@ -180,6 +183,10 @@ impl Settled<'_> {
         };
         match replica.job_state.as_str() {
             "PEND" if has_reason => Ok(()),
+            // One that ends again and again, and did a moment ago: the word of that is on its way.
+            "RUN" if replica.ready && !is_well && self.lives.of(name, index).next().is_none() => {
+                Ok(())
+            }
             "RUN" if replica.ready => self.serves(name, replica, seen),
             // Why a copy that fails by its script is not ready is told by its last failure.
             "RUN" if !is_well && (has_reason || replica.last_failure.is_some()) => Ok(()),

@@ -370,6 +370,7 @@ pub(super) const REFUSALS: &[&str] = &[
 ];
 
 pub(super) const LOOKS: &[&str] = &[
+    "orders to stop",
     "reports of machines",
     "what was acknowledged",
     "lives of copies",

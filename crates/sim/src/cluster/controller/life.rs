@@ -7,6 +7,7 @@ use portreeve::registry::{Config, Registry};
 use portreeve::time::Now;
 
 use super::super::act::ControllerAct;
+use super::super::chance::Chance;
 use super::super::desks::Desks;
 use super::super::wire::Reply;
 use super::{Arrived, ControllerNode, ControllerOut, Outcome, Process, saw};
@@ -95,6 +96,16 @@ impl ControllerNode {
         };
         process.is_halted = false;
         saw(now, "goes on", out);
+        let due = process.rounds.next_deadline();
+        if due.is_some_and(|at| at <= now.mono) && self.chance.hits(Chance::WHOLE / 2) {
+            // Timers and what arrived are there at once, and no order is kept between them.
+            let mut steps = Vec::new();
+            process.rounds.on_deadline(now, &mut steps);
+            self.perform(now, steps, out);
+        }
+        let Some(process) = &mut self.process else {
+            return;
+        };
         for arrived in std::mem::take(&mut process.inbox) {
             self.take_in(now, arrived, out);
         }

@@ -177,7 +177,7 @@ impl Yard {
                     self.seen.push((sight.at.as_millis(), words));
                 }
                 HostOut::Ask(asker, question) => self.ask(&asker, question),
-                HostOut::Passed(_) => {}
+                HostOut::Passed(_) | HostOut::Stopped(..) => {}
             }
         }
     }

@@ -33,7 +33,7 @@ use portreeve::attendance::{self, Contact, Happened, Order, Output, ProbeEnd, Pr
 use portreeve::identity::{HostName, Run};
 use portreeve::profile::Profile;
 use portreeve::residency::household::Answer;
-use portreeve::residency::{Pace, ReplicaName};
+use portreeve::residency::{Pace, ReplicaName, Want};
 use portreeve::supervision::Status;
 use portreeve::time::{Monotonic, Now};
 
@@ -62,6 +62,8 @@ pub(crate) enum HostOut {
     Saw(Sight),
     /// A worker had a turn.
     Passed(Passage),
+    /// An agent told the worker of this one that it is not wanted.
+    Stopped(HostNo, ReplicaName),
 }
 
 /// A replica by its place among those that ever were on the host.
@@ -221,6 +223,13 @@ impl Host {
         let is_something = !happened.orders.is_empty()
             || !happened.processes.is_empty()
             || !happened.probes.is_empty();
+        let stop = Want::Stop;
+        let is_stop = |order: &Order| matches!(order, Order::Want { want, .. } if *want == stop);
+        if happened.orders.iter().any(|(order, _)| is_stop(order))
+            && let Some(replica) = self.replicas.get(&place)
+        {
+            out.push(HostOut::Stopped(self.no, replica.name.clone()));
+        }
         if is_something {
             self.worker_turn(now, place, &mut happened, out);
         }

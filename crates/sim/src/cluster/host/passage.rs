@@ -92,14 +92,15 @@ const fn probed(kind: ProbeKind, outcome: ProbeOutcome) -> &'static str {
     }
 }
 
-/// Everything that can happen to a run.
+/// Everything that can happen to a run in a virtual cluster. Nobody there says that a stop is not to be waited for: that
+/// is a word of who runs a replica in a terminal, or in a job of another scheduler. And that a probe of what is up is
+/// answered is told of no turn.
 pub(crate) const EVENTS: &[&str] = &[
     TIME,
     "wanted",
     "not wanted",
     "forgotten",
     "address",
-    "hurried",
     "stopped by hand",
     "left by its host",
     "restarted by hand",
@@ -107,6 +108,7 @@ pub(crate) const EVENTS: &[&str] = &[
     "pre_exec begins",
     "spawned",
     "not spawned",
+    "stranger met",
     "cleared",
     "exited",
     "group empty",
@@ -114,12 +116,11 @@ pub(crate) const EVENTS: &[&str] = &[
     "startup fails",
     "startup hangs",
     "startup unclear",
-    "liveness ok",
     "liveness fails",
     "liveness hangs",
     "liveness unclear",
-    "readiness ok",
     "readiness fails",
     "readiness hangs",
     "readiness unclear",
+    SEVERAL,
 ];

@@ -11,7 +11,7 @@ use super::super::{Verdict, durable, words};
 use super::Checks;
 use crate::cluster::act::{Act, ControllerAct, HostAct, HostNo, PersonAct, Whom};
 use crate::cluster::host::Host;
-use crate::cluster::run::Cluster;
+use crate::cluster::run::{Cluster, Handed, Step};
 use crate::cluster::sight::{Sight, Subject, What};
 use crate::cluster::wire::Heard;
 
@@ -28,6 +28,19 @@ impl Checks {
             Heard::Lease => self.contacts.heard(host, at),
             Heard::Wanted | Heard::Shutdown => {}
         }
+    }
+
+    /// What a host is told that is wanted of it, and whom it tells to stop.
+    pub(super) fn told_hosts(&mut self, step: &Step) -> Verdict {
+        if let (Some(wanted), Handed::Reply(asker)) = (&step.wanted, &step.handed) {
+            self.unasked.arrived(asker.host, wanted);
+        }
+        for (host, name) in &step.stopped {
+            self.coverage.reach(Kind::Looked, "orders to stop");
+            let shown = self.spec.hosts[*host].name.as_str();
+            self.unasked.stopped(*host, shown, name)?;
+        }
+        Ok(())
     }
 
     pub(super) fn acted(&mut self, at: Monotonic, act: &Act) {
@@ -55,6 +68,9 @@ impl Checks {
                     self.contacts.declared(*no);
                     self.lives.lose(*no);
                 }
+                if let PersonAct::Host(no, HostVerb::Down { fenced: true }) = act {
+                    self.hosts[*no].numbers.being_fenced();
+                }
                 if let PersonAct::Host(no, HostVerb::Remove) = act {
                     self.hosts[*no].removals += 1;
                 }
@@ -71,6 +87,7 @@ impl Checks {
                 self.is_set_back = true;
                 self.oracle.is_set_back();
                 self.restarts.set_back();
+                self.listing.set_back();
                 self.lives.forsake_placed(self.durable.all_placed());
                 self.durable.set_back();
                 self.lives.forsake_all();
@@ -79,8 +96,12 @@ impl Checks {
                     host.rests.forget();
                 }
             }
-            // What it took in at once then was not seen.
-            Act::Controller(ControllerAct::Continued) | Act::Heal => self.listing.begin(),
+            Act::Controller(ControllerAct::Halted) => self.contacts.halt(at),
+            Act::Controller(ControllerAct::Continued) | Act::Heal => {
+                // What it took in at once then was not seen.
+                self.listing.begin();
+                self.contacts.go_on(at);
+            }
             Act::Controller(_) | Act::Network(_) | Act::Disk(_) => {}
         }
     }

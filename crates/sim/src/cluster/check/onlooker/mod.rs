@@ -34,6 +34,7 @@ use super::restarts::Restarts;
 use super::revisions::Revisions;
 use super::settling::Settling;
 use super::silence::Silence;
+use super::unasked::Unasked;
 use super::{Verdict, words};
 use crate::cluster::act::{Act, HostNo, PersonAct, ServiceNo};
 use crate::cluster::people::service_name;
@@ -69,6 +70,7 @@ pub(crate) struct Checks {
     silence: Silence,
     durable: Durable,
     contacts: Contacts,
+    unasked: Unasked,
     coverage: Coverage,
     /// Orders of people so far: by this number they are answered.
     persons: u64,
@@ -135,10 +137,8 @@ impl Checks {
             oracle: Oracle::default(),
             silence: Silence::default(),
             durable: Durable::default(),
-            contacts: Contacts::new(
-                spec.hosts.len(),
-                spec.config.silence.map(|it| it.host_grace()),
-            ),
+            contacts: Contacts::new(spec.hosts.len(), spec.config.silence),
+            unasked: Unasked::new(spec.hosts.len()),
             coverage: Coverage::default(),
             persons: 0,
             starts: 0,
@@ -196,6 +196,7 @@ impl Checks {
                 _ => None,
             };
         }
+        self.told_hosts(step)?;
         self.sights(&step.sights, cluster)?;
         self.follow_life(cluster);
         for asker in &step.acknowledged {

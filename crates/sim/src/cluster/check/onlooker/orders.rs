@@ -71,14 +71,13 @@ impl Checks {
                 Outcome::Unreachable => self.oracle.answered(person.0, None),
                 Outcome::Lost => self.oracle.lost(person.0),
             }
-            if let (
-                PersonAct::Host(no, HostVerb::Down { fenced: true }),
-                Outcome::Done(_) | Outcome::Lost,
-            ) = (act, outcome)
-            {
+            if let PersonAct::Host(no, HostVerb::Down { fenced: true }) = act {
                 let host = &mut self.hosts[*no];
-                let living = host.living.iter().map(|it| it.name.clone());
-                host.numbers.forswear(living);
+                host.numbers.fenced();
+                if matches!(outcome, Outcome::Done(_) | Outcome::Lost) {
+                    let living = host.living.iter().map(|it| it.name.clone());
+                    host.numbers.forswear(living);
+                }
             }
             if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
                 match outcome {

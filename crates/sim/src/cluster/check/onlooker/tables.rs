@@ -148,6 +148,8 @@ impl Checks {
             }
             self.coverage.reach(Kind::Looked, "services on disk");
             self.durable.check(service)?;
+            let is_there = |index| service.replicas.of(index).is_some();
+            self.restarts.keep(&service.service, is_there);
             for replica in &service.replicas {
                 self.coverage
                     .reach(Kind::Replica, words::replica(&replica.state));
