@@ -20,6 +20,9 @@ pub(crate) struct Contacts {
     hosts: Vec<Contact>,
 }
 
+/// Hosts are looked at in ticks of so long.
+const TICK: Duration = Duration::from_millis(250);
+
 #[derive(Clone, Debug, Default)]
 struct Contact {
     heard: Option<Monotonic>,
@@ -53,7 +56,8 @@ impl Contacts {
     /// It goes on. After a halt that is noticed for sure, every grace begins anew.
     pub(crate) fn go_on(&mut self, now: Monotonic) {
         let halted = self.halted.take();
-        if halted.is_some_and(|since| now.since(since) > self.suspect_after) {
+        let noticed = self.suspect_after * 3 / 2 + TICK;
+        if halted.is_some_and(|since| now.since(since) >= noticed) {
             self.began = now;
         }
     }
@@ -136,7 +140,7 @@ mod tests {
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
         // A halt of it is none either, where it is long.
-        for (went_on, due) in [(160_000, 140_000), (170_001, 260_001)] {
+        for (went_on, due) in [(180_249, 140_000), (180_250, 270_250)] {
             let mut halted = Contacts::new(1, Some(Silence::default()));
             halted.heard(0, at(50_000));
             halted.halt(at(150_000));
