@@ -550,6 +550,23 @@ fn a_gathering_takes_the_newest_of_what_is_known() {
     }
 }
 
+/// A host that was back told everything, and the numbers of what it had not begun were freed and given away; half a minute
+/// later it began that, as an earlier set said, beside what had them by then.
+#[test]
+fn what_had_not_begun_when_everything_was_told_waits_for_another_set() {
+    let mut rig = Rig::new();
+    rig.rules.published(None);
+    rig.want([(0, wish(Want::Run), 7)]);
+    assert_eq!(rig.settle(), ["0 NoAddress"]);
+    rig.rules.gather();
+    rig.settle();
+    assert!(rig.gathered.is_empty());
+    rig.rules.published(Some(address(2)));
+    assert_eq!(rig.settle(), [""; 0]);
+    rig.want([(0, wish(Want::Run), 7)]);
+    assert_eq!(rig.settle(), ["0 started to Run"]);
+}
+
 #[test]
 fn a_host_that_is_shut_down_begins_nothing_and_asks_until_all_is_done() {
     let mut rig = Rig::new();

@@ -36,6 +36,9 @@ pub struct Household<A: Assigned> {
     residents: Residents,
     keeping: BTreeMap<ReplicaName, Keeping<A>>,
     wanted: Option<Orders<A>>,
+    /// A controller was told everything since that came: what had not begun here it may have placed elsewhere, so nothing
+    /// of it begins until another set is there.
+    is_outdated: bool,
     /// Ends on their way to the controller.
     reporting: BTreeSet<ReplicaName>,
     /// The address that the host publishes.
@@ -113,6 +116,7 @@ impl<A: Assigned> Household<A> {
             residents: Residents::new(),
             keeping: BTreeMap::new(),
             wanted: None,
+            is_outdated: false,
             reporting: BTreeSet::new(),
             published: None,
             keep_logs,
@@ -319,6 +323,7 @@ impl<A: Assigned> Household<A> {
     fn act(&mut self, now: Now, action: Action) {
         match action {
             Action::Start { name } if self.is_closing => self.say(&name, Word::Closing),
+            Action::Start { .. } if self.is_outdated => {}
             Action::Start { name } => self.start(name),
             Action::TakeOver { name, told } => self.take_over(now, name, told),
             Action::Report { name } => self.report(name),
@@ -331,7 +336,10 @@ impl<A: Assigned> Household<A> {
 
     fn hear(&mut self, now: Now, input: Input<A>) {
         match input {
-            Input::Wanted(orders) => self.wanted = Some(orders),
+            Input::Wanted(orders) => {
+                self.wanted = Some(orders);
+                self.is_outdated = false;
+            }
             Input::Gather => self.ask_all(),
             Input::Reported(names) => {
                 for name in names {
@@ -351,6 +359,7 @@ impl<A: Assigned> Household<A> {
     fn ask_all(&mut self) {
         // What an earlier controller acknowledged says nothing about this one.
         self.reporting.clear();
+        self.is_outdated = true;
         for resident in self.residents.values_mut() {
             resident.reported = false;
         }
