@@ -137,7 +137,7 @@ impl Registry {
             replica.since = now;
             replica.ready_since = None;
         }
-        self.waits.forget(key);
+        self.leave_line(key);
         self.retention.arm(self.now.mono);
     }
 
@@ -204,8 +204,14 @@ impl Registry {
         if let Some(service) = self.truth.services.change(&key.0) {
             service.incarnation_floor = service.incarnation_floor.max(floor);
         }
-        self.waits.forget(key);
+        self.leave_line(key);
         self.shown.truth.insert(key.0);
+    }
+
+    /// It waits for nothing any more: what was left to it, or counted for it, others may have.
+    fn leave_line(&mut self, key: ReplicaKey) {
+        self.waits.forget(key);
+        self.waits.wake();
     }
 }
 

@@ -120,6 +120,10 @@ impl Registry {
 fn step(roll: &Roll, replica: &Replica) -> Step {
     match &replica.phase {
         Phase::Waiting(_) => Step::UnderWay,
+        // Its owner ends it: how long that takes, if it ends at all, is nothing to wait for.
+        Phase::Placed(placement) if placement.stop.as_ref().is_some_and(|it| it.why.is_final()) => {
+            Step::Passed
+        }
         Phase::Placed(placement) => {
             let is_ready = |status: &Status| status.ready && status.state == State::Up;
             let acted = |status: &Status| match roll.kind {

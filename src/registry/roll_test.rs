@@ -264,6 +264,30 @@ fn a_replica_that_is_killed_while_a_replacement_is_on_its_way_to_it_stays_empty(
     assert!(is_fast(&rig, 0));
 }
 
+/// A process that nothing can end was to be restarted with all others, and was scaled down then: the restart was under
+/// way for ever, `wait` waited with it, and another was refused.
+#[test]
+fn a_roll_does_not_wait_for_the_end_of_what_its_owner_ended() {
+    let mut rig = running(2);
+    rig.ask(Command::Restart {
+        service: name("web"),
+        index: None,
+    })
+    .unwrap();
+    rig.status("web", 1, |status| {
+        status.ready = false;
+        status.state = State::Stuck;
+    });
+    rig.ask(Command::Scale {
+        service: name("web"),
+        replicas: 1,
+    })
+    .unwrap();
+    rig.ready("web", 0);
+    assert_eq!(rig.kinds("web").last().unwrap(), "rolled");
+    assert_eq!(rig.states("web"), ["ready", "stopping"]);
+}
+
 /// The story: a replica was restarted by hand at its host. A restart that its owner ordered then had a number that its
 /// worker had reached already: it was not done, and nothing was told that would have ended the roll.
 #[test]

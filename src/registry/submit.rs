@@ -359,7 +359,8 @@ impl Registry {
                 self.waits.forget((id, index));
             }
         }
-        let ended = |(_, it): &(u32, &Replica)| matches!(it.phase, Phase::Ended(_));
+        let ended =
+            |(index, it): &(u32, &Replica)| *index < desired && matches!(it.phase, Phase::Ended(_));
         let ended = self.truth.replicas_of(id).filter(ended);
         let witness = ended.map(|(index, _)| index).max();
         // Also while others live: it takes nothing from clients, and what stops the roll is no reason to keep it ended.

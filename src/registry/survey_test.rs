@@ -173,6 +173,31 @@ fn a_number_that_is_left_to_another_waiting_replica_is_awaited() {
     );
 }
 
+/// Found by seed 2002294: who waited for what was left to another went on waiting when that was stopped.
+#[test]
+fn what_is_left_to_a_replica_that_waits_is_given_to_another_once_that_waits_no_more() {
+    for ends in [false, true] {
+        let mut rig = Rig::new();
+        rig.join("n1");
+        rig.submit(&with_port("first", 1, "20002")).unwrap();
+        let waits = with_port("waits", 1, "20001") + "more = 20002\n";
+        rig.submit(&waits).unwrap();
+        let only_one = "{ any = 1, range = \"20001\" }";
+        rig.submit(&with_port("any", 1, only_one)).unwrap();
+        assert_eq!(only(&rig, "any").0, "AWAITED 9 http 20001/tcp");
+        if ends {
+            stop(&mut rig, "waits");
+        } else {
+            rig.ask(Command::Scale {
+                service: name("waits"),
+                replicas: 0,
+            })
+            .unwrap();
+        }
+        assert_eq!(rig.states("any"), ["starting"]);
+    }
+}
+
 #[test]
 fn causes_of_the_host_come_before_its_ports() {
     let mut rig = Rig::new();
