@@ -8,6 +8,9 @@ use portreeve::time::Monotonic;
 use super::super::act::HostNo;
 use super::{Verdict, broken};
 
+/// Looks at hosts may be so late, so that those which fall silent together are looked at together.
+const LOOKS_ARE_GATHERED: Duration = Duration::from_millis(250);
+
 /// When hosts were heard of.
 #[derive(Debug)]
 pub(crate) struct Contacts {
@@ -50,10 +53,12 @@ impl Contacts {
         self.halted.get_or_insert(now);
     }
 
-    /// It goes on. After a halt that is noticed for sure, every grace begins anew.
+    /// It goes on. After a halt that is noticed for sure, every grace begins anew: it looks at each host once in
+    /// `suspect_after`, and takes a look that comes late by half of that for a halt.
     pub(crate) fn go_on(&mut self, now: Monotonic) {
         let halted = self.halted.take();
-        if halted.is_some_and(|since| now.since(since) > self.suspect_after) {
+        let is_noticed = self.suspect_after * 3 / 2 + LOOKS_ARE_GATHERED;
+        if halted.is_some_and(|since| now.since(since) > is_noticed) {
             self.began = now;
         }
     }
