@@ -264,8 +264,6 @@ fn a_replica_that_is_killed_while_a_replacement_is_on_its_way_to_it_stays_empty(
     assert!(is_fast(&rig, 0));
 }
 
-/// The story: a replica was restarted by hand at its host. A restart that its owner ordered then had a number that its
-/// worker had reached already: it was not done, and nothing was told that would have ended the roll.
 /// A process that nothing can end was to be restarted with all others, and was scaled down then: the restart was under
 /// way for ever, `wait` waited with it, and another was refused.
 #[test]
@@ -290,6 +288,8 @@ fn a_roll_does_not_wait_for_the_end_of_what_its_owner_ended() {
     assert_eq!(rig.states("web"), ["ready", "stopping"]);
 }
 
+/// The story: a replica was restarted by hand at its host. A restart that its owner ordered then had a number that its
+/// worker had reached already: it was not done, and nothing was told that would have ended the roll.
 #[test]
 fn a_restart_is_done_also_after_others_by_hand() {
     let mut rig = Rig::new();

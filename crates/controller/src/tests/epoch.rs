@@ -154,7 +154,7 @@ async fn what_is_stale_after_a_start_ends_with_the_hosts_report_and_rings_a_bell
         grant: None,
         status: status(1, State::Up, true),
     }];
-    FakeAgent::join(&site).await.report(&facts).await;
+    FakeAgent::named(&site, "n1").report(&facts).await;
     let ended = tokio::time::timeout(PATIENCE, synced.changed());
     ended.await.unwrap().unwrap();
     assert!(!is_stale());

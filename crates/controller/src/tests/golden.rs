@@ -335,16 +335,30 @@ fn expected(format: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The file was put where it was not made: what waited may have got its place since, so it waits as another incarnation.
-fn of_a_copy(mut told: BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// The file was put where it was not made: what waited may have got its place since, so it waits as another incarnation,
+/// the second `begun` at which it was put there.
+fn of_a_copy(mut told: BTreeMap<String, String>, begun: u64) -> BTreeMap<String, String> {
+    let anew = format!("0.{begun} PEND");
     for (service, text) in &mut told {
         match service.as_str() {
-            "rests" | "lost" => *text = text.replace("0.1 PEND", "0.1001 PEND"),
-            "second" => *text = text.replace("0.0 PEND", "0.1000 PEND"),
+            "rests" | "lost" => *text = text.replace("0.1 PEND", &anew),
+            "second" => *text = text.replace("0.0 PEND", &anew),
             _ => {}
         }
     }
     told
+}
+
+/// The incarnation of the only replica of a service that waits.
+fn incarnation(told: &str) -> u64 {
+    let number = told.strip_prefix("0.").and_then(|it| it.split(' ').next());
+    number.unwrap().parse().unwrap()
+}
+
+fn unix_seconds() -> u64 {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    since.as_secs()
 }
 
 #[tokio::test]
@@ -354,13 +368,18 @@ async fn a_store_of_every_format_is_read_whole_and_goes_on() {
         let config = config(&folder);
         std::fs::create_dir_all(&config.data).unwrap();
         std::fs::write(config.data.join(RedbStore::FILE), file_of(format)).unwrap();
+        let before = unix_seconds();
         let controller = Controller::start(config).await.unwrap();
+        let put_there = before..=unix_seconds();
         let site = Site { folder, controller };
         for round in ["migrated", "started again"] {
             let list: ServiceList = site.get(&paths::services()).await;
+            let told = told(&list.services);
+            let begun = incarnation(&told["rests"]);
+            assert!(put_there.contains(&begun), "{begun} of {put_there:?}");
             assert_eq!(
-                told(&list.services),
-                of_a_copy(expected(format)),
+                told,
+                of_a_copy(expected(format), begun),
                 "format {format}, {round}"
             );
             if format >= 2 {

@@ -24,6 +24,8 @@ pub(crate) struct Restarts {
     /// Of these, ends of incarnations that had been replaced already, as their hosts were lost.
     excused: BTreeMap<(ServiceName, u32), u32>,
     /// Services of which somebody asked for something.
+    known: BTreeSet<ServiceName>,
+    /// Those of which somebody did so again, when something of them may have lived.
     asked: BTreeSet<ServiceName>,
 }
 
@@ -92,7 +94,9 @@ impl Restarts {
     pub(crate) fn asked(&mut self, service: &ServiceName) {
         self.given_up.retain(|(of, _), _| of != service);
         self.excused.retain(|(of, _), _| of != service);
-        self.asked.insert(service.clone());
+        if !self.known.insert(service.clone()) {
+            self.asked.insert(service.clone());
+        }
     }
 
     /// A service has these copies by now: one that it is scaled to later begins with nothing counted.
@@ -428,6 +432,8 @@ mod tests {
                 max_requeues: 2,
             };
         }
+        // What nobody asked for before lives nowhere: a submit renews nothing.
+        world.restarts.asked(&world.name.service.clone());
         for incarnation in 1..=3 {
             world.name.incarnation = Incarnation(incarnation);
             assert_eq!(world.told(1000, 1, gave_up()), Ok(()));
