@@ -1,4 +1,7 @@
 # Each target is a plain cargo line or a few of them. `verify` never writes into the tree; `fix` does.
+#
+# Tests are chosen among those of the whole workspace, also where one package has them: for a package alone cargo chooses
+# other features of what is shared, and builds much of it once more.
 
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
@@ -27,7 +30,7 @@ endif
 
 # The invariants of supervision over 100,000 random scripts; `long` runs a million.
 scripts:
-	PORTREEVE_SCRIPTS=100000 $(CARGO) test -p portreeve --lib --locked -- supervision::scripts
+	PORTREEVE_SCRIPTS=100000 $(CARGO) test --workspace --lib --locked -- supervision::scripts
 
 # Explores the orders of the endpoint table's writer, readers and sleepers, and of the bells that watches ring, and shows
 # that wrong ones are found. In a folder of its own, because everything is built for it anew.
@@ -45,19 +48,19 @@ tsan:
 external: loom
 	.ci/install-packages
 	$(MAKE) seeds LASTS=$(or $(LASTS),60s) STEPS=300000
-	$(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- --skip crowds:: --test-threads 3
-	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-cli --features e2e --locked --test e2e -- crowds::
-	PORTREEVE_LONG=1 $(CARGO) test -p portreeve-worker --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
+	$(CARGO) test --workspace --features portreeve-cli/e2e --locked --test e2e -- --skip crowds:: --test-threads 3
+	PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --test e2e -- crowds::
+	PORTREEVE_LONG=1 $(CARGO) test --workspace --locked --lib -- probes_of_a_dead_port a_check_that_writes_much
 	for rung in pid-namespace freezer process-tree; do \
-		PORTREEVE_TEST_CONTAINMENT=$$rung $(CARGO) test -p portreeve-worker --locked --test replica -- \
+		PORTREEVE_TEST_CONTAINMENT=$$rung $(CARGO) test --workspace --locked --test replica -- \
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
-	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test allocator
-	$(CARGO) test -p portreeve-plugin --locked --test cases -- --ignored
-	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture
-	PORTREEVE_LONG=1 $(CARGO) test -p portreeve --locked --test header -- second_look::
-	$(CARGO) test -p portreeve-plugin --locked --test install -- --ignored
-	$(CARGO) test -p portreeve-plugin --locked --test mini_worker -- --ignored
+	PORTREEVE_LONG=1 $(CARGO) test --workspace --locked --test allocator
+	$(CARGO) test --workspace --locked --test cases -- --ignored
+	$(CARGO) test --workspace --locked --test instruments -- --ignored --nocapture
+	PORTREEVE_LONG=1 $(CARGO) test --workspace --locked --test header -- second_look::
+	$(CARGO) test --workspace --locked --test install -- --ignored
+	$(CARGO) test --workspace --locked --test mini_worker -- --ignored
 
 # The same with full figures: more rounds, more cases.
 long:
@@ -82,7 +85,8 @@ sim:
 
 # SEEDS_BUILD=--release makes ten times as many steps, and is built for minutes.
 seeds:
-	$(CARGO) run --quiet $(SEEDS_BUILD) -p portreeve-sim --bin swarm --locked -- $(if $(LASTS),--for $(LASTS)) $(if $(STEPS),--steps $(STEPS)) \
+	$(CARGO) test --quiet --workspace $(SEEDS_BUILD) --locked --no-run --test seeds
+	$(TARGET)/$(if $(SEEDS_BUILD),release,debug)/swarm $(if $(LASTS),--for $(LASTS)) $(if $(STEPS),--steps $(STEPS)) \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
 
 # Shows that the seeds find faults: each patch of crates/sim/mutations breaks one decision, and is to be found.

@@ -285,7 +285,7 @@ fn a_roll_does_not_wait_for_the_end_of_what_its_owner_ended() {
     .unwrap();
     rig.ready("web", 0);
     assert_eq!(rig.kinds("web").last().unwrap(), "rolled");
-    assert_eq!(rig.states("web"), ["ready", "stopping"]);
+    assert_eq!(rig.states("web"), ["ready", "stuck"]);
 }
 
 /// The story: a replica was restarted by hand at its host. A restart that its owner ordered then had a number that its

@@ -58,8 +58,8 @@ impl Registry {
                 ..meta.clone()
             }),
             Some(meta) if self.config.begin_epoch => Some(Meta {
+                incarnation_base: first_incarnation(meta.incarnation_base, &epoch, self.now),
                 epoch,
-                incarnation_base: first_incarnation(meta.incarnation_base, self.now),
                 ..meta.clone()
             }),
             Some(_) => None,
@@ -126,7 +126,7 @@ impl Registry {
 
     /// Leaves out what was given between the copy that is taken up and now: hosts may run it. As news, like the epoch.
     fn skip_incarnations(&mut self) {
-        let now = self.now;
+        let (now, epoch) = (self.now, self.meta().epoch.clone());
         let all: Vec<_> = self.truth.services.iter().map(|(id, _)| *id).collect();
         for id in all {
             let given = self.truth.replicas_of(id);
@@ -140,7 +140,7 @@ impl Registry {
             let highest = next.iter().map(|(next, _)| *next).max();
             let floor = self.truth.services.find(&id);
             let floor = floor.map_or(0, |service| service.incarnation_floor);
-            let first = first_incarnation(floor.max(highest.unwrap_or(0)), now);
+            let first = first_incarnation(floor.max(highest.unwrap_or(0)), &epoch, now);
             self.truth.services.note(&id, |service| {
                 service.incarnation_floor = first;
                 service.skip(lowest.unwrap_or(floor), first);
@@ -159,7 +159,7 @@ impl Registry {
             .collect();
         for name in names {
             self.truth.tombstones.note(&name, |it| {
-                it.incarnation_floor = first_incarnation(it.incarnation_floor, now);
+                it.incarnation_floor = first_incarnation(it.incarnation_floor, &epoch, now);
             });
         }
     }
@@ -281,12 +281,27 @@ fn first_revision(ceiling: u64, now: Now) -> u64 {
 /// Where incarnations go on above those that a copy of the store knows: at the present second. One backup may be
 /// restored several times, and what was given after each of these is not known here: no copy of a service is placed
 /// once a second for long, so that a later restore begins above all that the one before gave.
-fn first_incarnation(known: u32, now: Now) -> u32 {
+///
+/// Where the clock is behind what is known, nothing says how often it was restored since: two restores go on at the
+/// same number by chance only, as their `epoch` is random.
+fn first_incarnation(known: u32, epoch: &str, now: Now) -> u32 {
     let seconds = now.wall.as_unix_millis() / 1000;
     let by_clock = u32::try_from(seconds).ok();
+    let by_chance = || {
+        let skipped = INCARNATIONS_SKIPPED.saturating_add(spread(epoch));
+        known.saturating_add(skipped)
+    };
     by_clock
         .filter(|it| *it > known && *it <= LAST_INCARNATION_BY_CLOCK)
-        .unwrap_or(known.saturating_add(INCARNATIONS_SKIPPED))
+        .unwrap_or_else(by_chance)
+}
+
+/// A number below 2^20 that is another one for another text (FNV-1a).
+fn spread(text: &str) -> u32 {
+    let mixed = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| {
+        (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (mixed >> 20) ^ (mixed & 0xf_ffff)
 }
 
 #[cfg(test)]
@@ -296,18 +311,26 @@ mod tests {
 
     #[test]
     fn incarnations_go_on_at_the_second_of_a_restore_or_above_a_gap_where_the_clock_is_wrong() {
-        let first = |known, seconds: u64| {
+        let first_in = |epoch, known, seconds: u64| {
             let wall = WallClock::from_unix_millis(seconds * 1000);
             let mono = Monotonic::from_millis(0);
-            first_incarnation(known, Now { mono, wall })
+            first_incarnation(known, epoch, Now { mono, wall })
         };
+        let first = |known, seconds| first_in("e1", known, seconds);
         assert_eq!(first(7, 1_700_000_000), 1_700_000_000);
         assert_eq!(first(1_700_000_020, 1_700_003_600), 1_700_003_600);
-        assert_eq!(first(1_700_003_600, 1_700_000_000), 1_700_004_600);
-        assert_eq!(first(1_700_003_600, 1_700_003_600), 1_700_004_600);
-        // The year 2100, and one that no clock of ours says.
-        assert_eq!(first(7, 4_102_444_800), 1_007);
-        assert_eq!(first(7, 1 << 40), 1_007);
+        // Behind, the same second, the year 2100, and one that no clock of ours says.
+        let gaps = [
+            (1_700_003_600, 1_700_000_000),
+            (1_700_003_600, 1_700_003_600),
+            (7, 4_102_444_800),
+            (7, 1 << 40),
+        ];
+        for (known, seconds) in gaps {
+            let (one, other) = (first(known, seconds), first_in("e2", known, seconds));
+            assert_ne!(one, other);
+            assert!((known + 1_000..known + 1_000 + (1 << 20)).contains(&one));
+        }
     }
 
     #[test]

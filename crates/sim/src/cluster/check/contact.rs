@@ -8,6 +8,9 @@ use portreeve::time::Monotonic;
 use super::super::act::HostNo;
 use super::{Verdict, broken};
 
+/// Looks at hosts may be so late, so that those which fall silent together are looked at together.
+const LOOKS_ARE_GATHERED: Duration = Duration::from_millis(250);
+
 /// When hosts were heard of.
 #[derive(Debug)]
 pub(crate) struct Contacts {
@@ -19,9 +22,6 @@ pub(crate) struct Contacts {
     suspect_after: Duration,
     hosts: Vec<Contact>,
 }
-
-/// Hosts are looked at in ticks of so long.
-const TICK: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, Default)]
 struct Contact {
@@ -53,11 +53,12 @@ impl Contacts {
         self.halted.get_or_insert(now);
     }
 
-    /// It goes on. After a halt that is noticed for sure, every grace begins anew.
+    /// It goes on. After a halt that is noticed for sure, every grace begins anew: it looks at each host once in
+    /// `suspect_after`, and takes a look that comes late by half of that for a halt.
     pub(crate) fn go_on(&mut self, now: Monotonic) {
         let halted = self.halted.take();
-        let noticed = self.suspect_after * 3 / 2 + TICK;
-        if halted.is_some_and(|since| now.since(since) >= noticed) {
+        let is_noticed = self.suspect_after * 3 / 2 + LOOKS_ARE_GATHERED;
+        if halted.is_some_and(|since| now.since(since) > is_noticed) {
             self.began = now;
         }
     }
@@ -140,7 +141,7 @@ mod tests {
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
         // A halt of it is none either, where it is long.
-        for (went_on, due) in [(180_249, 140_000), (180_250, 270_250)] {
+        for (went_on, due) in [(160_000, 140_000), (170_001, 260_001)] {
             let mut halted = Contacts::new(1, Some(Silence::default()));
             halted.heard(0, at(50_000));
             halted.halt(at(150_000));
