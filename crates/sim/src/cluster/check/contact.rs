@@ -141,7 +141,7 @@ mod tests {
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
         // A halt of it is none either, where it is long.
-        for (went_on, due) in [(160_000, 140_000), (170_001, 260_001)] {
+        for (went_on, due) in [(180_250, 140_000), (180_251, 270_251)] {
             let mut halted = Contacts::new(1, Some(Silence::default()));
             halted.heard(0, at(50_000));
             halted.halt(at(150_000));
