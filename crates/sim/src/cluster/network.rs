@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use portreeve::residency::uplink::PATIENCE;
 use portreeve::time::{Monotonic, WallClock};
 
 use super::act::HostNo;
 use super::chance::Chance;
 use super::spec::NetworkSpec;
-use super::wire::{Asker, Question, Reply};
+use super::wire::{Asker, Question, Reply, Who};
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -35,6 +36,12 @@ pub(crate) enum Content {
 impl Message {
     const fn is_question(&self) -> bool {
         matches!(self.content, Content::Question { .. })
+    }
+
+    /// Whether it never arrives once who asks has given it up. The word of a worker may: it has a number. What an agent
+    /// tells has none, and would be taken for news where it arrives after what was told next.
+    const fn goes_with_its_connection(&self) -> bool {
+        self.is_question() && matches!(self.asker.who, Who::Agent)
     }
 }
 
@@ -143,6 +150,10 @@ impl Network {
             self.counts.held_back += 1;
             takes += self.chance.span(&(Duration::ZERO..most));
         }
+        if message.goes_with_its_connection() && takes >= PATIENCE {
+            self.counts.lost += 1;
+            return;
+        }
         self.sent += 1;
         self.under_way.insert((now + takes, self.sent), message);
     }
@@ -168,7 +179,6 @@ impl fmt::Display for Message {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::Who;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -245,6 +255,22 @@ mod tests {
         assert_eq!(counts.arrived, 1_000 - counts.lost + counts.duplicated);
         assert!(all.iter().any(|(at, number)| *at > number * 10 + 10));
         assert!(!all.is_sorted_by_key(|(_, number)| *number));
+    }
+
+    /// A full report that was 40 s on its way freed the numbers of what had begun since.
+    #[test]
+    fn what_an_agent_gave_up_never_arrives() {
+        let mut network = network(NetworkSpec {
+            reordering: (Chance::WHOLE, 40_000 * MS),
+            ..NetworkSpec::default()
+        });
+        for number in 0..100 {
+            network.send(Monotonic::default(), question(0, number));
+        }
+        let last = arrived(&mut network).into_iter().map(|(at, _)| at).max();
+        assert!((8_000..10_000).contains(&last.unwrap()), "{last:?}");
+        let counts = network.counts();
+        assert!((60..90).contains(&counts.lost), "{counts:?}");
     }
 
     #[test]
