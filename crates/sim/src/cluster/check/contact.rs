@@ -23,11 +23,16 @@ pub(crate) struct Contacts {
     hosts: Vec<Contact>,
 }
 
+/// Hosts are looked at in ticks of so long.
+const TICK: Duration = Duration::from_millis(250);
+
 #[derive(Clone, Debug, Default)]
 struct Contact {
     heard: Option<Monotonic>,
-    /// So many orders that it be taken for lost may have been carried out.
-    declared: u32,
+    /// So many orders that it be taken for lost are on their way, and may be carried out at any time.
+    ordered: u32,
+    /// One was carried out since readers saw it last.
+    declared: bool,
     lost: bool,
 }
 
@@ -57,8 +62,8 @@ impl Contacts {
     /// `suspect_after`, and takes a look that comes late by half of that for a halt.
     pub(crate) fn go_on(&mut self, now: Monotonic) {
         let halted = self.halted.take();
-        let is_noticed = self.suspect_after * 3 / 2 + LOOKS_ARE_GATHERED;
-        if halted.is_some_and(|since| now.since(since) > is_noticed) {
+        let noticed = self.suspect_after * 3 / 2 + TICK;
+        if halted.is_some_and(|since| now.since(since) >= noticed) {
             self.began = now;
         }
     }
@@ -74,14 +79,15 @@ impl Contacts {
     }
 
     /// Somebody orders that the host be taken for lost.
-    pub(crate) fn declared(&mut self, host: HostNo) {
-        self.hosts[host].declared += 1;
+    pub(crate) fn ordered(&mut self, host: HostNo) {
+        self.hosts[host].ordered += 1;
     }
 
-    /// That was refused.
-    pub(crate) fn not_declared(&mut self, host: HostNo) {
-        let declared = &mut self.hosts[host].declared;
-        *declared = declared.saturating_sub(1);
+    /// What became of that: `may_be_done` if it was not refused.
+    pub(crate) fn answered(&mut self, host: HostNo, may_be_done: bool) {
+        let contact = &mut self.hosts[host];
+        contact.ordered = contact.ordered.saturating_sub(1);
+        contact.declared |= may_be_done;
     }
 
     /// Whether readers saw it lost at the last look.
@@ -99,13 +105,11 @@ impl Contacts {
     ) -> Verdict {
         let contact = &mut self.hosts[host];
         let was_lost = std::mem::replace(&mut contact.lost, is_lost);
+        let declared = std::mem::take(&mut contact.declared) || contact.ordered > 0;
         if was_lost || !is_lost {
-            if was_lost && !is_lost {
-                contact.declared = 0;
-            }
             return Ok(());
         }
-        let Some(grace) = self.grace.filter(|_| contact.declared == 0) else {
+        let Some(grace) = self.grace.filter(|_| !declared) else {
             return Ok(());
         };
         let heard = contact.heard.unwrap_or_default().max(self.began);
@@ -141,7 +145,7 @@ mod tests {
         assert!(contacts.clone_check(at(100_000)).is_err());
         assert_eq!(contacts.clone_check(at(140_000)), Ok(()));
         // A halt of it is none either, where it is long.
-        for (went_on, due) in [(180_250, 140_000), (180_251, 270_251)] {
+        for (went_on, due) in [(180_249, 140_000), (180_250, 270_250)] {
             let mut halted = Contacts::new(1, Some(Silence::default()));
             halted.heard(0, at(50_000));
             halted.halt(at(150_000));
@@ -152,8 +156,14 @@ mod tests {
         let mut stored = Contacts::new(1, Some(Silence::default()));
         stored.found_lost(0);
         assert_eq!(stored.clone_check(at(1)), Ok(()));
-        contacts.declared(0);
+        // It is back while an order is on its way, and that is done then.
+        contacts.ordered(0);
+        assert_eq!(contacts.check(0, "n1", true, at(60_000)), Ok(()));
+        assert_eq!(contacts.check(0, "n1", false, at(60_000)), Ok(()));
+        contacts.answered(0, true);
         assert_eq!(contacts.clone_check(at(60_000)), Ok(()));
+        assert_eq!(contacts.check(0, "n1", false, at(60_000)), Ok(()));
+        assert!(contacts.clone_check(at(60_000)).is_err());
     }
 
     impl Contacts {

@@ -65,7 +65,7 @@ impl Checks {
                     self.oracle.is_adopted(service);
                 }
                 if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
-                    self.contacts.declared(*no);
+                    self.contacts.ordered(*no);
                     self.lives.lose(*no);
                 }
                 if let PersonAct::Host(no, HostVerb::Down { fenced: true }) = act {

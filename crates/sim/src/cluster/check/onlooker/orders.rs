@@ -80,9 +80,10 @@ impl Checks {
                 }
             }
             if let PersonAct::Host(no, HostVerb::Down { .. }) = act {
-                match outcome {
-                    Outcome::Refused(_) | Outcome::Unreachable => self.contacts.not_declared(*no),
-                    Outcome::Done(_) | Outcome::Lost => self.lives.forsake(*no),
+                let may_be_done = matches!(outcome, Outcome::Done(_) | Outcome::Lost);
+                self.contacts.answered(*no, may_be_done);
+                if may_be_done {
+                    self.lives.forsake(*no);
                 }
             }
             if let Some(service) = self.adopted(act) {
