@@ -8,9 +8,6 @@ use portreeve::time::Monotonic;
 use super::super::act::HostNo;
 use super::{Verdict, broken};
 
-/// Looks at hosts may be so late, so that those which fall silent together are looked at together.
-const LOOKS_ARE_GATHERED: Duration = Duration::from_millis(250);
-
 /// When hosts were heard of.
 #[derive(Debug)]
 pub(crate) struct Contacts {
