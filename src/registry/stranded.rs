@@ -118,10 +118,10 @@ impl Registry {
                 if let Some(why) = self.is_gone(&at) {
                     self.free_stranded(&at, &why);
                 } else if let Some(status) = self.seen_alive(&at) {
-                    if self.may_take_back(&at) {
-                        self.take_back(&at, status);
-                    } else {
+                    if !self.may_take_back(&at) {
                         self.fence_stranded(&at);
+                    } else if !is_between_runs(&status.state) {
+                        self.take_back(&at, status);
                     }
                 }
             }
@@ -176,7 +176,13 @@ impl Registry {
 
     /// Whether the replica still waits for another place than this one, so that it can have this one again. The
     /// incarnation it waits as was never told to any host: it had no place.
+    ///
+    /// Never once it is to stop, though what forbade it, such as a restart under way, is over since: a stop is not
+    /// taken back by its host, so that it would end there for good.
     pub(super) fn may_take_back(&self, at: &TenureKey) -> bool {
+        if self.is_to_stop(at) {
+            return false;
+        }
         let key = (at.replica.service, at.replica.index);
         let found = self.truth.stranded.find(at).zip(
             self.truth
@@ -225,6 +231,12 @@ impl Registry {
             }
             Phase::Placed(_) => false,
         }
+    }
+
+    /// Whether its host is told to stop it.
+    fn is_to_stop(&self, at: &TenureKey) -> bool {
+        let life = self.lives.get(&at.host).zip(self.stranded_name(at));
+        life.is_some_and(|(life, name)| life.leftovers.contains_key(&name))
     }
 
     /// The replica was not replaced while its host was lost: it goes on where it is.
@@ -401,6 +413,11 @@ impl Registry {
             }
         }
     }
+}
+
+/// Whether the next word tells if it goes on, after a restart, or ends, by an order of an earlier controller.
+const fn is_between_runs(state: &State) -> bool {
+    matches!(state, State::Stopping | State::Reaping)
 }
 
 const fn next(of: Incarnation) -> Incarnation {

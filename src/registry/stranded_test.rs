@@ -3,6 +3,7 @@
 use super::loss_test::{at, attach, back, cluster, held, one_of_two, pass};
 use super::rig::{alice, name, web, with_port};
 use super::{Command, HostFacts, Input};
+use crate::supervision::{Final, State};
 
 #[test]
 fn a_start_frees_no_number_of_what_a_host_ran_before_the_host_has_told_everything() {
@@ -171,4 +172,72 @@ fn numbers_whose_freeing_the_store_refused_are_freed_once_it_writes_again() {
     assert_eq!(held(&mut rig, &host), 1);
     pass(&mut rig, 5, &[&host, &rest]);
     assert_eq!(held(&mut rig, &host), 0);
+}
+
+/// The story: a service was restarted while the host of one of its replicas was lost. That came back and was told to stop
+/// it, since the restart has it begin anew; the restart was over before it ended, and it was taken back while it stopped.
+/// So it ended as one that was asked to stop, and no other began.
+#[test]
+fn what_its_host_was_told_to_stop_is_not_taken_back_though_what_forbade_it_is_over() {
+    let mut rig = cluster(&["n1", "n2"]);
+    // Both places are taken, so that the lost one waits.
+    rig.submit(&with_port("web", 2, "8888")).unwrap();
+    for index in [0, 1] {
+        rig.ready("web", index);
+    }
+    let lost = at(&rig, "web", 0);
+    let rest = at(&rig, "web", 1);
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[&rest]);
+    let service = name("web");
+    let index = None;
+    rig.ask(Command::Restart { service, index }).unwrap();
+    back(&mut rig, &lost, std::slice::from_ref(&alive));
+    assert_eq!(rig.orders(&lost), ["web.alice 0 0 stop"]);
+    rig.ready("web", 1);
+    assert!(rig.kinds("web").contains(&"rolled".to_owned()));
+    let told = |state: State, seq| {
+        let mut told = alive.clone();
+        told.status.seq += seq;
+        told.status.ready = false;
+        told.status.state = state;
+        Input::Status(told)
+    };
+    rig.tell(told(State::Stopping, 1));
+    assert_eq!(rig.replica("web", 0).incarnation.0, 1);
+    assert_eq!(rig.orders(&lost), ["web.alice 0 0 stop"]);
+    rig.tell(told(State::Final(Final::Stopped), 2));
+    pass(&mut rig, 5, &[&lost, &rest]);
+    assert_eq!(
+        rig.orders(&lost),
+        ["web.alice 0 0 forget", "web.alice 0 1 run"]
+    );
+}
+
+#[test]
+fn what_stops_when_its_host_is_back_is_taken_back_only_if_it_begins_anew() {
+    for goes_on in [true, false] {
+        let mut rig = cluster(&["n1"]);
+        rig.submit(&with_port("web", 1, "8888")).unwrap();
+        rig.ready("web", 0);
+        let mut told = rig.report("web", 0, |_| ());
+        pass(&mut rig, 95, &[]);
+        (told.status.state, told.status.ready) = (State::Stopping, false);
+        told.status.seq += 1;
+        back(&mut rig, "n1", std::slice::from_ref(&told));
+        assert_eq!(rig.orders("n1"), [""; 0], "it is left alone");
+        assert_eq!(held(&mut rig, "n1"), 1);
+        told.status.seq += 1;
+        told.status.state = if goes_on {
+            State::Up
+        } else {
+            State::Final(Final::Stopped)
+        };
+        rig.tell(Input::Status(told));
+        pass(&mut rig, 5, &["n1"]);
+        let web = rig.replica("web", 0).incarnation.0;
+        assert_eq!(web, u32::from(!goes_on));
+        let order = format!("web.alice 0 {web} run");
+        assert!(rig.orders("n1").contains(&order), "{:?}", rig.orders("n1"));
+    }
 }
