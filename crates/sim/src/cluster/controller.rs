@@ -24,7 +24,7 @@ use super::sight::{Sight, Subject, What};
 use super::spec::{DiskSpec, Spec};
 use super::store::{Ended, VirtualStore};
 use super::telling::Telling;
-use super::wire::{Asker, Question, Reply};
+use super::wire::{Asker, Heard, Question, Reply};
 use arrived::Arrived;
 
 /// One order of a person: rises through the whole run.
@@ -49,11 +49,22 @@ pub(crate) enum ControllerOut {
     Reply(Asker, Reply),
     Answered(PersonNo, Outcome),
     Saw(Sight),
+    /// It stood still when this was said, and has listened to it now.
+    TookIn(Heard),
     /// The store took this, or refused.
     Wrote {
         batch: Batch,
         accepted: bool,
     },
+}
+
+impl ControllerOut {
+    fn turns_away(&self, asker: &Asker) -> bool {
+        let Self::Reply(to, reply) = self else {
+            return false;
+        };
+        to == asker && matches!(reply, Reply::Refused { .. } | Reply::Unreachable)
+    }
 }
 
 /// The controller's machine: the store that outlives it, and the process, if there is one.

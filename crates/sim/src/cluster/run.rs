@@ -68,6 +68,8 @@ pub(crate) struct Step {
     pub(crate) stopped: Vec<(HostNo, ReplicaName)>,
     /// What the controller listened to: it was there and did not refuse it.
     pub(crate) heard: Option<Heard>,
+    /// What was said to it while it stood still, and is listened to now.
+    pub(crate) taken_in: Vec<Heard>,
     /// Whose words the controller acknowledged, so that they are not told again.
     pub(crate) acknowledged: Vec<Asker>,
 }
@@ -186,6 +188,7 @@ impl Cluster {
             wanted: None,
             stopped: Vec::new(),
             heard: None,
+            taken_in: Vec::new(),
             acknowledged: Vec::new(),
         };
         match actor {
@@ -379,6 +382,7 @@ impl Cluster {
                     }
                 }
                 ControllerOut::Saw(sight) => step.sights.push(sight),
+                ControllerOut::TookIn(heard) => step.taken_in.push(heard),
                 ControllerOut::Wrote { batch, accepted } => {
                     let mut digest = Digest::default();
                     for write in &batch.writes {

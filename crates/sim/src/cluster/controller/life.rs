@@ -107,7 +107,17 @@ impl ControllerNode {
             return;
         };
         for arrived in std::mem::take(&mut process.inbox) {
+            let heard = match &arrived {
+                Arrived::Question(asker, question, _) => Some((asker.clone(), question.heard())),
+                Arrived::Order(..) => None,
+            };
+            let before = out.len();
             self.take_in(now, arrived, out);
+            if let Some((asker, heard)) = heard
+                && !out.iter().skip(before).any(|it| it.turns_away(&asker))
+            {
+                out.push(ControllerOut::TookIn(heard));
+            }
         }
     }
 

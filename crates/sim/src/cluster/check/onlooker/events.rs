@@ -30,6 +30,19 @@ impl Checks {
         }
     }
 
+    /// The controller, which stood still, goes on and listens to what was said meanwhile: what of it is shown then is not
+    /// followed, but nothing older counts after it.
+    pub(super) fn taken_in(&mut self, heard: &Heard) {
+        let told = match heard {
+            Heard::Status(word) => std::slice::from_ref(word),
+            Heard::Report { told, .. } => told,
+            Heard::Lease | Heard::Wanted | Heard::Shutdown => &[],
+        };
+        for word in told {
+            self.listing.passed(word);
+        }
+    }
+
     /// What a host is told that is wanted of it, and whom it tells to stop.
     pub(super) fn told_hosts(&mut self, step: &Step) -> Verdict {
         if let (Some(wanted), Handed::Reply(asker)) = (&step.wanted, &step.handed) {
@@ -98,7 +111,7 @@ impl Checks {
             }
             Act::Controller(ControllerAct::Halted) => self.contacts.halt(at),
             Act::Controller(ControllerAct::Continued) | Act::Heal => {
-                // What it took in at once then was not seen.
+                // What it shows of what it took in at once then was not seen.
                 self.listing.begin();
                 self.contacts.go_on(at);
             }

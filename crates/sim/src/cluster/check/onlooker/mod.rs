@@ -184,6 +184,9 @@ impl Checks {
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
+        for heard in &step.taken_in {
+            self.taken_in(heard);
+        }
         for passage in &step.passed {
             let (from, to) = (words::state(&passage.from), words::state(&passage.to));
             self.coverage.pass(from, passage.on, to);
