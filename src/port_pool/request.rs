@@ -129,6 +129,22 @@ impl PortRequest {
         &self.0.counted
     }
 
+    /// Whether it is granted wherever it fits. Others are not always: the order of choice is no packing, so that one port
+    /// may take what another one needs, and leave it where somebody else has taken a number. Cost: each port is held
+    /// against each.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let any = |port: &&WantedPort| matches!(port.want, Want::Any { .. });
+        let any: Vec<&WantedPort> = self.0.wanted.iter().filter(any).collect();
+        any.iter().enumerate().all(|(place, one)| {
+            any[..place].iter().all(|other| {
+                let (one_of, other_of) = (one.numbers(), other.numbers());
+                let are_singles = one.count() == other.count() && other.count() == NonZeroU16::MIN;
+                !may_meet(one_of, other_of) || are_singles && one_of == other_of
+            })
+        })
+    }
+
     /// Whether how many replicas fit beside each other is found out by trying one after the other.
     #[must_use]
     pub fn is_tried(&self) -> bool {
@@ -264,7 +280,10 @@ impl Alike {
                 within: port.within.clone(),
                 many: 1,
             };
-            if all.iter().any(|other| other.may_meet(&new)) {
+            if all
+                .iter()
+                .any(|other| may_meet(other.numbers(), new.numbers()))
+            {
                 return None;
             }
             all.push(new);
@@ -272,14 +291,21 @@ impl Alike {
         Some(all)
     }
 
-    /// Whether both may want the same number of the same side.
-    fn may_meet(&self, other: &Self) -> bool {
-        let apart = match (&self.within, &other.within) {
-            (Some(one), Some(other)) => one.intersection(other).is_empty(),
-            _ => false,
-        };
-        self.protocol.overlaps(other.protocol) && !apart
+    fn numbers(&self) -> Numbers<'_> {
+        (self.protocol, self.within.as_ref())
     }
+}
+
+/// Of which numbers a port wants one, or a block; without a range, of all that a pool gives.
+type Numbers<'a> = (Protocol, Option<&'a PortRanges>);
+
+/// Whether both may want the same number of the same side.
+fn may_meet(one: Numbers<'_>, other: Numbers<'_>) -> bool {
+    let apart = match (one.1, other.1) {
+        (Some(one), Some(other)) => one.intersection(other).is_empty(),
+        _ => false,
+    };
+    one.0.overlaps(other.0) && !apart
 }
 
 const fn at(protocol: Protocol) -> usize {
@@ -339,6 +365,10 @@ impl WantedPort {
             Want::Fixed(_) => NonZeroU16::MIN,
             Want::Any { count } => count,
         }
+    }
+
+    fn numbers(&self) -> Numbers<'_> {
+        (self.protocol, self.within.as_ref())
     }
 
     /// Whether `numbers` on `protocol` could be the answer to it.
@@ -477,5 +507,25 @@ mod tests {
             PortRequest::new(huge),
             Err(PortRequestError::TooMany { numbers })
         );
+    }
+
+    /// Two blocks of the two protocols apart left no number that was free on both.
+    #[test]
+    fn ports_that_may_take_from_each_other_what_they_need_are_not_always_granted_where_they_fit() {
+        use Protocol::{Tcp, TcpUdp, Udp};
+        let any = |count| Want::Any {
+            count: NonZeroU16::new(count).unwrap(),
+        };
+        let is_exact = |ports: &[(Protocol, Want)]| {
+            let names = ["a", "b", "c"];
+            let ports = names.iter().zip(ports);
+            let ports = ports.map(|(name, (protocol, want))| wanted(name, *protocol, *want));
+            PortRequest::new(ports.collect()).unwrap().is_exact()
+        };
+        assert!(is_exact(&[(Tcp, any(3))]));
+        assert!(is_exact(&[(Tcp, fixed(53)), (TcpUdp, any(1))]));
+        assert!(is_exact(&[(Tcp, any(1)), (Udp, any(2)), (Tcp, any(1))]));
+        assert!(!is_exact(&[(Tcp, any(2)), (Udp, any(2)), (TcpUdp, any(1))]));
+        assert!(!is_exact(&[(Tcp, any(1)), (Tcp, any(2))]));
     }
 }

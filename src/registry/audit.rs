@@ -142,9 +142,8 @@ impl Registry {
                 return None;
             }
             let profile = service.profile_of(replica.generation);
-            // The order of choice is no packing: beside a port that is narrowed to a range it may refuse what fits, and
-            // find it once another has taken a number. Nobody is woken by that.
-            if profile.request().is_narrowed() && profile.ports.len() > 1 {
+            // The order of choice may refuse what fits, and find it once another has taken a number. Nobody is woken by that.
+            if !profile.request().is_exact() {
                 return None;
             }
             let limited = usages.reached_on(&claim, |host| self.host_name(host));
