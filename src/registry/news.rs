@@ -177,7 +177,8 @@ impl Registry {
                 self.stranded_due.insert(host);
                 return;
             }
-            desired = desired.or_else(|| self.stranded_order(&at));
+            // By its name it is taken for one of the service that has the name now, of which its worker does not speak.
+            desired = self.stranded_order(&at).or(desired);
         }
         let Some(life) = self.lives.get_mut(&host) else {
             return;

@@ -1,7 +1,7 @@
 //! What was given up with its host: when its numbers are freed, what is taken back, and what is stopped.
 
 use super::loss_test::{at, attach, back, cluster, held, one_of_two, pass};
-use super::rig::{alice, name, web, with_port};
+use super::rig::{Rig, alice, name, web, with_port};
 use super::{Command, HostFacts, Input};
 use crate::supervision::{Final, State};
 
@@ -240,4 +240,42 @@ fn what_stops_when_its_host_is_back_is_taken_back_only_if_it_begins_anew() {
         let order = format!("web.alice 0 {web} run");
         assert!(rig.orders("n1").contains(&order), "{:?}", rig.orders("n1"));
     }
+}
+
+/// The story: a service was deleted while its host was lost, and submitted anew. Its host came back and was told to stop
+/// what runs there as one of the new service. Its worker spoke of the old one and was not heard, so that its end was
+/// never known, and nothing began in its place.
+#[test]
+fn what_is_left_of_a_deleted_service_is_stopped_as_one_of_that_though_another_has_its_name() {
+    let mut rig = cluster(&["n1"]);
+    rig.submit(&with_port("web", 1, "8888")).unwrap();
+    rig.ready("web", 0);
+    let services_of = |rig: &Rig, incarnation: u32| {
+        let (_, _, wanted) = rig.registry.desired(&"n1".parse().unwrap()).unwrap();
+        let wanted = wanted.iter().filter(|it| it.incarnation.0 == incarnation);
+        wanted.map(|it| it.service_id).collect::<Vec<_>>()
+    };
+    let first = services_of(&rig, 0);
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[]);
+    let service = name("web");
+    rig.ask(Command::Stop {
+        service: service.clone(),
+    })
+    .unwrap();
+    rig.ask(Command::Delete {
+        service: service.clone(),
+    })
+    .unwrap();
+    rig.submit(&web("web", 1)).unwrap();
+    // Whatever it begins with, what it has now is a later one.
+    rig.ask(Command::Stop {
+        service: service.clone(),
+    })
+    .unwrap();
+    rig.ask(Command::Start { service }).unwrap();
+    assert_ne!(rig.replica("web", 0).incarnation.0, 0);
+    back(&mut rig, "n1", std::slice::from_ref(&alive));
+    assert_eq!(services_of(&rig, 0), first, "{:?}", rig.orders("n1"));
+    assert!(rig.orders("n1").contains(&"web.alice 0 0 stop".to_owned()));
 }
