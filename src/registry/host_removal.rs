@@ -203,6 +203,7 @@ fn bare(host: HostName) -> HostFacts {
         boot_id: String::new(),
         agent_version: String::new(),
         agent: None,
+        seq: None,
         addresses: Vec::new(),
         unusable: Vec::new(),
         published: None,

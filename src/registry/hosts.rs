@@ -48,6 +48,8 @@ pub(super) struct HostLife {
     pub(super) is_heard: bool,
     /// Whether its silence counts.
     pub(super) is_watched: bool,
+    /// The number of its newest report, of the boot that it is in.
+    pub(super) newest_report: Option<u64>,
     /// Of what is stranded there, what it told since its newest full report.
     pub(super) seen: BTreeMap<TenureKey, Status>,
 }
@@ -159,11 +161,28 @@ impl Registry {
         }
     }
 
+    /// Whether a newer report of the same boot was taken, or this one was already: its agent has given it up, or sent it
+    /// twice. It tells how things were, and what began since would seem to be gone.
+    fn is_overtaken(&self, id: HostId, facts: &HostFacts) -> bool {
+        let known = self.truth.hosts.find(&id);
+        let is_same_boot = known.is_some_and(|known| known.facts.boot_id == facts.boot_id);
+        let newest = self.lives.get(&id).and_then(|life| life.newest_report);
+        is_same_boot
+            && newest
+                .zip(facts.seq)
+                .is_some_and(|(newest, it)| it <= newest)
+    }
+
     /// Takes in what a host says about itself and its replicas.
     pub(super) fn host_report(&mut self, mut facts: HostFacts) {
         let replicas = std::mem::take(&mut facts.replicas);
         let full = std::mem::replace(&mut facts.full, false);
         let id = self.host_id(&facts.host);
+        if self.is_overtaken(id, &facts) {
+            return;
+        }
+        // It is of the report, not of the host.
+        let seq = facts.seq.take();
         self.keep_shutdown(id, &mut facts, full);
         if self
             .truth
@@ -174,6 +193,7 @@ impl Registry {
             self.new_facts(id, facts);
         }
         let life = self.lives.entry(id).or_default();
+        life.newest_report = seq;
         if life.hear(self.now) {
             self.suspect_no_more(id);
         }

@@ -135,6 +135,10 @@ pub struct HostFacts {
     /// Which agent tells this; `None`: one that is older than its having an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentIdentity>,
+    /// Rises with each report of one boot, whichever agent tells it: one that arrives after a newer one is no news.
+    /// `None`: an agent that is older than this number; what it tells is news.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
     /// The addresses it may be reached at, as it found them.
     pub addresses: Vec<ReportedAddress>,
     /// Its other addresses, each with the reason.

@@ -462,6 +462,7 @@ pub(crate) fn facts(host: &str) -> HostFacts {
         boot_id: "boot-1".into(),
         agent_version: "0.1.0".into(),
         agent: None,
+        seq: None,
         addresses: Vec::new(),
         unusable: Vec::new(),
         published: Some([10, 0, 0, last].into()),

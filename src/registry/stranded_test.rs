@@ -2,7 +2,7 @@
 
 use super::loss_test::{at, attach, back, cluster, held, one_of_two, pass};
 use super::rig::{Rig, alice, name, web, with_port};
-use super::{Command, HostFacts, Input};
+use super::{Command, HostFacts, Input, ReplicaReport};
 use crate::supervision::{Final, State};
 
 #[test]
@@ -44,6 +44,52 @@ fn what_is_stopped_in_the_moment_in_which_its_host_is_back_is_stopped_there() {
     assert_eq!(rig.states("web"), ["stopped"]);
     assert_eq!(rig.orders("n1"), ["web.alice 0 0 stop"]);
     assert_eq!(held(&mut rig, "n1"), 1);
+}
+
+/// The story: an agent gave its full report up, and the kernel sent it later. It was taken for news, and so the numbers of
+/// what was stranded there, and had been told as alive meanwhile, were freed while it lived.
+#[test]
+fn a_full_report_that_arrives_after_a_newer_one_frees_nothing() {
+    let (mut rig, host, rest) = one_of_two();
+    let alive = rig.report("web", 0, |_| ());
+    pass(&mut rig, 95, &[&rest]);
+    let told = |rig: &Rig, seq, boot: &str, runs: &[ReplicaReport]| {
+        Input::HostReport(HostFacts {
+            replicas: runs.to_vec(),
+            boot_id: boot.into(),
+            seq,
+            ..rig.facts(&host)
+        })
+    };
+    let runs = std::slice::from_ref(&alive);
+    let newest = told(&rig, Some(8_000), "boot-1", runs);
+    rig.tell(newest);
+    assert_eq!(held(&mut rig, &host), 1);
+    // One of before, and the newest once more as it was sent.
+    for seq in [7_999, 8_000] {
+        let mut old = told(&rig, Some(seq), "boot-1", &[]);
+        if let Input::HostReport(facts) = &mut old {
+            facts.published = Some([10, 0, 0, 99].into());
+            facts.shutting_down = true;
+        }
+        rig.tell(old);
+        assert_eq!(held(&mut rig, &host), 1, "{seq}");
+        let view = rig.registry.view();
+        let shown = &view.hosts[&host.parse().unwrap()];
+        assert_ne!(shown.address, Some([10, 0, 0, 99].into()));
+        assert!(!rig.facts(&host).shutting_down);
+    }
+    // Of another boot numbers begin anew, and an older agent tells none: both are news.
+    let booted = told(&rig, Some(3), "boot-2", &[]);
+    rig.tell(booted);
+    assert_eq!(held(&mut rig, &host), 0);
+    for (seq, labels) in [(None, "a"), (Some(1), "b"), (Some(2), "c")] {
+        let mut facts = rig.facts(&host);
+        facts.seq = seq;
+        facts.labels.insert("rack".into(), labels.into());
+        rig.tell(Input::HostReport(facts));
+        assert_eq!(rig.facts(&host).labels["rack"], labels);
+    }
 }
 
 /// The story: a host was back and told everything twice, as when the first answer was lost. What it runs was to be taken

@@ -195,12 +195,14 @@ impl Uplink {
                 Outgoing::Gather => self.gather(),
                 Outgoing::Report {
                     no,
+                    seq,
                     observed,
                     replicas,
                     full,
                 } => {
                     let replicas = replicas.into_values().collect();
-                    let facts = self.facts(&observed, replicas, full);
+                    let mut facts = self.facts(&observed, replicas, full);
+                    facts.seq = Some(seq);
                     self.report(no, &facts);
                 }
                 Outgoing::Lease { no, skew_ms } => self.call(no, "lease", skew_ms),
@@ -244,6 +246,7 @@ impl Uplink {
             boot_id: self.identity.boot_id.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             agent: Some(self.identity.clone()),
+            seq: None,
             addresses: observed.addresses.clone(),
             unusable: observed.unusable.clone(),
             published: observed.published,

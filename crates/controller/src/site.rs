@@ -274,6 +274,7 @@ pub(crate) fn facts(host: &HostName) -> HostFacts {
         boot_id: "boot-1".into(),
         agent_version: "0".into(),
         agent: None,
+        seq: None,
         addresses: Vec::new(),
         unusable: Vec::new(),
         published: Some("127.0.0.1".parse().unwrap()),

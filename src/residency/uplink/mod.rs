@@ -1,9 +1,9 @@
 //! What this host tells the controller and asks of it: one full report at join and after each new controller, changes as
 //! they happen, a lease, and one question for what is wanted.
 //!
-//! In the steady state only the lease is sent and the question is held. At most one message that tells is on its way, so
-//! that a newer one never overtakes an older one; beside it at most one question for the wanted set. This module sends
-//! nothing: it says what to send and is told what came of it.
+//! In the steady state only the lease is sent and the question is held. At most one message that tells is waited for,
+//! beside it at most one question for the wanted set. One that was given up may still arrive, after a newer one, and so
+//! reports are numbered. This module sends nothing: it says what to send and is told what came of it.
 
 mod answer;
 mod contact;
@@ -74,6 +74,8 @@ pub struct Uplink<O, R> {
     /// Somebody found that the controller misses our full report.
     rejoin: bool,
     questions: u64,
+    /// The number of the newest report.
+    reported: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -135,6 +137,7 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             change_after: Monotonic::default(),
             rejoin: false,
             questions: 0,
+            reported: 0,
         }
     }
 
@@ -188,6 +191,7 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
         let asked = self.question(now, Question::Full(names));
         out.push(Outgoing::Report {
             no: asked.no,
+            seq: self.report_seq(now.mono),
             observed: told.clone(),
             replicas,
             full: true,
@@ -257,6 +261,7 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             let asked = self.question(now, change);
             out.push(Outgoing::Report {
                 no: asked.no,
+                seq: self.report_seq(now.mono),
                 observed: self.observed.clone(),
                 replicas: ends,
                 full: false,
@@ -294,6 +299,13 @@ impl<O: Clone + PartialEq, R: Clone> Uplink<O, R> {
             at,
             what,
         }
+    }
+
+    /// The number of the next report. All agents of one boot go by one clock that is never set back: what the one before
+    /// told and gave up, and what arrives late, has a smaller number without either knowing of the other.
+    fn report_seq(&mut self, now: Monotonic) -> u64 {
+        self.reported = now.as_millis().max(self.reported + 1);
+        self.reported
     }
 
     const fn number(&mut self) -> u64 {

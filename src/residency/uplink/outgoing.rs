@@ -16,6 +16,8 @@ pub enum Outgoing<O, R> {
     Report {
         /// The question.
         no: u64,
+        /// Greater than that of every earlier report of this boot, also of an agent before this one.
+        seq: u64,
         /// What the host itself is like.
         observed: O,
         /// What is told of replicas.

@@ -138,6 +138,7 @@ fn a_host_joins_with_everything_then_keeps_its_lease_in_silence() {
         rig.out,
         [Outgoing::Report {
             no: 1,
+            seq: 1,
             observed: 1,
             replicas: all,
             full: true
@@ -187,15 +188,16 @@ fn a_change_is_told_once_and_what_comes_meanwhile_with_the_next_report() {
     rig.rules.observed(rig.now, 2, &mut rig.out);
     rig.rules.ended(rig.now, name(0), 'a', &mut rig.out);
     rig.rules.observed(rig.now, 3, &mut rig.out);
-    let report = |no, observed, replicas: &[(ReplicaName, char)]| Outgoing::Report {
+    let report = |no, seq, observed, replicas: &[(ReplicaName, char)]| Outgoing::Report {
         no,
+        seq,
         observed,
         replicas: replicas.iter().cloned().collect(),
         full: false,
     };
-    assert_eq!(rig.out, [report(4, 2, &[])]);
+    assert_eq!(rig.out, [report(4, 2, 2, &[])]);
     rig.taken();
-    assert_eq!(rig.out, [report(5, 3, &[(name(0), 'a')])]);
+    assert_eq!(rig.out, [report(5, 3, 3, &[(name(0), 'a')])]);
     rig.rules.observed(rig.now, 2, &mut rig.out);
     rig.rules.observed(rig.now, 3, &mut rig.out);
     rig.taken();
@@ -266,6 +268,46 @@ fn a_change_that_is_refused_is_told_again_after_twice_the_wait_each_time_and_the
     rig.take();
     rig.rules.observed(rig.now, 2, &mut rig.out);
     assert!(matches!(rig.out[..], [Outgoing::Report { .. }]));
+}
+
+#[test]
+fn the_numbers_of_reports_rise_through_new_joins_and_from_one_agent_of_a_boot_to_the_next() {
+    let seq = |out: &[Out]| {
+        let mut told = out.iter().rev();
+        told.find_map(|out| match out {
+            Outgoing::Report { seq, .. } => Some(*seq),
+            _ => None,
+        })
+    };
+    let mut seqs = Vec::new();
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        // Given up, it may still arrive.
+        rig.rules.gathered(rig.now, BTreeMap::new(), &mut rig.out);
+        seqs.extend(seq(&rig.out));
+        rig.unanswered();
+        rig.wake();
+    }
+    rig.take();
+    rig.rules.gathered(rig.now, BTreeMap::new(), &mut rig.out);
+    seqs.extend(seq(&rig.out));
+    rig.taken();
+    rig.leased("first");
+    // Several within a millisecond.
+    for observed in 2..5 {
+        rig.rules.observed(rig.now, observed, &mut rig.out);
+        seqs.extend(seq(&rig.out));
+        rig.taken();
+    }
+    assert_eq!(seqs.len(), 7);
+    // Another agent of the same boot knows nothing of the one before.
+    let now = at(rig.now.mono.as_millis() + 100);
+    let (mut next, mut out) = (Rules::new(1), Vec::new());
+    next.on_deadline(now, &mut out);
+    next.gathered(now, BTreeMap::new(), &mut out);
+    seqs.extend(seq(&out));
+    assert_eq!(seqs.len(), 8);
+    assert!(seqs.is_sorted_by(|one, next| one < next), "{seqs:?}");
 }
 
 #[test]

@@ -45,12 +45,14 @@ async fn a_host_joins_with_everything_and_then_keeps_its_lease_in_silence() {
     );
     agent.stop().await;
 
-    // Started again on the same folder it is the same agent.
+    // Started again on the same folder it is the same agent, and its reports are newer ones.
+    let first = heard.reports[0].seq.unwrap();
     let agent = house.agent().await;
     let heard = controller
         .until("the second join", |heard| heard.reports.len() == 2)
         .await;
     assert_eq!(heard.reports[1].agent.as_ref(), Some(&identity));
+    assert!(heard.reports[1].seq.unwrap() > first);
     agent.stop().await;
 }
 

@@ -13,7 +13,7 @@ use portreeve::time::{Monotonic, WallClock};
 use super::act::HostNo;
 use super::chance::Chance;
 use super::spec::NetworkSpec;
-use super::wire::{Asker, Question, Reply, Who};
+use super::wire::{Asker, Question, Reply};
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub(crate) enum Content {
         question: Question,
         /// What the sender's clock showed.
         sent: WallClock,
+        over: Connection,
     },
     Reply(Reply),
 }
@@ -37,11 +38,24 @@ impl Message {
     const fn is_question(&self) -> bool {
         matches!(self.content, Content::Question { .. })
     }
+}
 
-    /// Whether it never arrives once who asks has given it up. The word of a worker may: it has a number. What an agent
-    /// tells has none, and would be taken for news where it arrives after what was told next.
-    const fn goes_with_its_connection(&self) -> bool {
-        self.is_question() && matches!(self.asker.who, Who::Agent)
+/// What a question is sent over. One that was given up may still arrive over it, but no longer than both ends live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) since: Monotonic,
+    /// Which controller process it leads to.
+    pub(crate) controller: u64,
+    /// Of the host.
+    pub(crate) boot: u64,
+}
+
+impl Connection {
+    /// Whether what an agent sent over this is gone where `now` is what there is. As long as the agent waits for the
+    /// answer, it may still be about to connect, to whoever listens then.
+    pub(crate) fn is_broken(self, now: Self) -> bool {
+        let is_given_up = now.since.since(self.since) >= PATIENCE;
+        is_given_up && (self.controller, self.boot) != (now.controller, now.boot)
     }
 }
 
@@ -150,10 +164,6 @@ impl Network {
             self.counts.held_back += 1;
             takes += self.chance.span(&(Duration::ZERO..most));
         }
-        if message.goes_with_its_connection() && takes >= PATIENCE {
-            self.counts.lost += 1;
-            return;
-        }
         self.sent += 1;
         self.under_way.insert((now + takes, self.sent), message);
     }
@@ -179,9 +189,15 @@ impl fmt::Display for Message {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::Who;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const OVER: Connection = Connection {
+        since: Monotonic::from_millis(5),
+        controller: 1,
+        boot: 1,
+    };
 
     fn network(spec: NetworkSpec) -> Network {
         Network::new(spec, 2, Chance::of(3))
@@ -212,7 +228,16 @@ mod tests {
             agent,
         };
         let sent = WallClock::default();
-        message(host, number, Content::Question { question, sent })
+        let over = OVER;
+        message(
+            host,
+            number,
+            Content::Question {
+                question,
+                sent,
+                over,
+            },
+        )
     }
 
     fn arrived(network: &mut Network) -> Vec<(u64, u64)> {
@@ -257,20 +282,19 @@ mod tests {
         assert!(!all.is_sorted_by_key(|(_, number)| *number));
     }
 
-    /// A full report that was 40 s on its way freed the numbers of what had begun since.
     #[test]
-    fn what_an_agent_gave_up_never_arrives() {
-        let mut network = network(NetworkSpec {
-            reordering: (Chance::WHOLE, 40_000 * MS),
-            ..NetworkSpec::default()
-        });
-        for number in 0..100 {
-            network.send(Monotonic::default(), question(0, number));
-        }
-        let last = arrived(&mut network).into_iter().map(|(at, _)| at).max();
-        assert!((8_000..10_000).contains(&last.unwrap()), "{last:?}");
-        let counts = network.counts();
-        assert!((60..90).contains(&counts.lost), "{counts:?}");
+    fn what_an_agent_gave_up_arrives_late_as_long_as_both_ends_live() {
+        let at = |ms, controller, boot| Connection {
+            since: Monotonic::from_millis(ms),
+            controller,
+            boot,
+        };
+        assert!(!OVER.is_broken(at(40_000, 1, 1)));
+        assert!(OVER.is_broken(at(40_000, 2, 1)));
+        assert!(OVER.is_broken(at(40_000, 1, 2)));
+        // It is still about to connect.
+        assert!(!OVER.is_broken(at(10_004, 2, 1)));
+        assert!(OVER.is_broken(at(10_005, 2, 1)));
     }
 
     #[test]

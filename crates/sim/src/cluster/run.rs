@@ -13,13 +13,13 @@ use super::act::{Act, HostNo, Whom};
 use super::chance::Chance;
 use super::controller::{ControllerNode, ControllerOut};
 use super::host::{Host, HostOut, Passage};
-use super::network::{Content, Message, Network};
+use super::network::{Connection, Content, Message, Network};
 use super::people::{Answered, People};
 use super::schedule::{Actor, Schedule};
 use super::sight::Sight;
 use super::spec::Spec;
 use super::trace::{Digest, Trace};
-use super::wire::{Asker, Heard, Reply, WantedOfHost};
+use super::wire::{Asker, Heard, Reply, WantedOfHost, Who};
 use super::workload::{Looked, Working};
 
 /// A whole cluster at one moment.
@@ -316,6 +316,13 @@ impl Cluster {
     fn deliver(&mut self, step: &mut Step) {
         let arrived = self.network.arrive(self.now);
         self.put(Actor::Network, self.network.next());
+        // The word of a worker may come over another one: it tells it again until it is heard.
+        let arrived = arrived.filter(|it| match &it.content {
+            Content::Question { over, .. } if it.asker.who == Who::Agent => {
+                !over.is_broken(self.connection(it.asker.host))
+            }
+            _ => true,
+        });
         let Some(message) = arrived else {
             self.head(step, format_args!("nothing arrives"));
             step.handed = Handed::Nothing;
@@ -324,7 +331,7 @@ impl Cluster {
         self.head(step, format_args!("{message}"));
         let Message { asker, content } = message;
         match content {
-            Content::Question { question, sent } => {
+            Content::Question { question, sent, .. } => {
                 step.handed = Handed::Question(asker.clone());
                 step.heard = self.controller.is_up().then(|| question.heard());
                 let now = self.controller_now();
@@ -344,6 +351,15 @@ impl Cluster {
         }
     }
 
+    /// What a question of this host would be sent over now.
+    fn connection(&self, no: HostNo) -> Connection {
+        Connection {
+            since: self.now,
+            controller: self.controller.starts(),
+            boot: self.hosts[no].boots(),
+        }
+    }
+
     /// Sends on what came out, tells what was seen, and says when everybody touched is next.
     fn carry(&mut self, step: &mut Step) {
         // Kept from step to step, so that a step asks for no memory of its own.
@@ -352,7 +368,12 @@ impl Cluster {
             match out {
                 HostOut::Ask(asker, question) => {
                     let sent = self.host_now(asker.host).wall;
-                    let content = Content::Question { question, sent };
+                    let over = self.connection(asker.host);
+                    let content = Content::Question {
+                        question,
+                        sent,
+                        over,
+                    };
                     self.network.send(self.now, Message { asker, content });
                 }
                 HostOut::Saw(sight) => step.sights.push(sight),

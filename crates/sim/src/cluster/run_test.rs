@@ -231,9 +231,9 @@ fn as_the_other_process() {
 /// The runs of three seeds on every machine. Whoever changes what is decided, told or stored changes them: the test says
 /// what they are now, and that belongs here.
 const GOLDEN: [(u64, u64); 3] = [
-    (11, 0xa294_3a2b_b7fa_dcfc),
-    (12, 0x3cba_45c5_5220_f78c),
-    (13, 0x897f_39ec_c18b_3e25),
+    (11, 0x7f30_e4b5_b5c1_17c7),
+    (12, 0x323b_92cf_36de_e5f3),
+    (13, 0x758b_227e_7abe_8b8a),
 ];
 
 #[test]

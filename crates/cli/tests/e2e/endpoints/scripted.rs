@@ -195,6 +195,7 @@ pub(crate) fn facts(host: &HostName, published: Option<IpAddr>) -> io::Result<Ho
         boot_id: "boot-1".to_owned(),
         agent_version: "0".to_owned(),
         agent: None,
+        seq: None,
         addresses: Vec::new(),
         unusable: Vec::new(),
         published,

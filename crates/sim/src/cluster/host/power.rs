@@ -80,6 +80,11 @@ impl Host {
         }
     }
 
+    /// How often it booted.
+    pub(crate) fn boots(&self) -> u64 {
+        self.boot.into()
+    }
+
     pub(super) fn boot_id(&self) -> String {
         boot_id_of(self.no, self.boot)
     }

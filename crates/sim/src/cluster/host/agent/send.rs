@@ -43,6 +43,7 @@ impl Host {
             }
             Outgoing::Report {
                 no,
+                seq,
                 observed,
                 replicas,
                 full,
@@ -51,7 +52,8 @@ impl Host {
                     .agent
                     .as_ref()
                     .is_some_and(|agent| agent.uplink.is_closing());
-                let facts = self.facts(observed, replicas, full, closing);
+                let mut facts = self.facts(observed, replicas, full, closing);
+                facts.seq = Some(seq);
                 self.tell(now, no, Question::Report(Box::new(facts)), out);
             }
             Outgoing::Lease { no, skew_ms } => {
@@ -133,6 +135,7 @@ impl Host {
             boot_id: self.boot_id(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             agent: Some(self.identity()),
+            seq: None,
             addresses: addresses.into_iter().collect(),
             unusable: Vec::new(),
             published: address,
