@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::identity::{HostId, Incarnation, ReplicaId, ServiceId};
 use crate::port::Protocol;
+use crate::port_pool::CauseCode;
 use crate::profile::{PlacementRule, Profile, Replicas};
 use crate::time::Monotonic;
 
@@ -104,6 +105,13 @@ impl Registry {
         self.spread.follow(&self.truth.replicas);
         #[cfg(test)]
         self.assert_followed();
+        // Each round but the last gives somebody a place.
+        while self.place_round() {}
+    }
+
+    /// Asks for each that waits, once. Returns whether to ask again: somebody got a place for whom numbers were left on
+    /// several hosts, and others wait for such.
+    fn place_round(&mut self) -> bool {
         let mut waiting = self.waiting_among(self.spread.waiting());
         let mut usages = self.usages_for(waiting.iter().map(|(_, claim)| claim));
         let keys: Vec<ReplicaKey> = waiting.iter().map(|(key, _)| *key).collect();
@@ -113,6 +121,7 @@ impl Registry {
         // Replicas of one profile differ only in the host they prefer: where one finds none, all do.
         let mut refused: BTreeMap<(ServiceId, u64, Option<HostId>), Arc<Survey>> = BTreeMap::new();
         let mut room = ASKED_A_ROUND;
+        let mut leaves_numbers = false;
         self.waits.held.clear();
         for (key, claim) in waiting {
             if self.waits.rest_left(key, self.now.mono).is_some() {
@@ -127,11 +136,21 @@ impl Registry {
                 Some(reason) => Some(Arc::clone(reason)),
                 None => self.place_one(key, &claim, &mut usages, &mut room),
             };
-            if let Some(reason) = &reason {
-                refused.insert(alike, Arc::clone(reason));
+            match &reason {
+                Some(reason) => {
+                    refused.insert(alike, Arc::clone(reason));
+                }
+                None => leaves_numbers |= self.awaits_numbers(key),
             }
             self.keep_reason(key, reason);
         }
+        let may_be_left = |survey: &Survey| {
+            use CauseCode::{Awaited, NoBlock, TooFew};
+            let mut lacks = [Awaited, TooFew, NoBlock].map(Code::Allocator).into_iter();
+            lacks.any(|code| survey.by_code.contains_key(&code)) || survey.asked < survey.eligible
+        };
+        let mut reasons = self.waits.reasons.values();
+        leaves_numbers && reasons.any(|it| may_be_left(&it.survey))
     }
 
     /// Gives one replica a place, or says why there is none.

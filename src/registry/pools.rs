@@ -11,6 +11,7 @@ use crate::port::{Port, PortRange};
 use crate::port_pool::{
     ListedPorts, PoolRanges, PortGrant, PortRequest, PortState, Side, Stranger, Want, Why,
 };
+use crate::profile::Profile;
 use crate::supervision::Final;
 use crate::time::Monotonic;
 
@@ -234,6 +235,11 @@ fn beyond(
     Some((NumberKey { port, ..of }, resting, over))
 }
 
+fn names_numbers(profile: &Profile) -> bool {
+    let fixes = |want: Want| matches!(want, Want::Fixed(_));
+    profile.ports.iter().any(|port| fixes(port.want))
+}
+
 impl Registry {
     /// The last process of the replica is gone: its numbers rest, and rest on disk too. `how` it ended is what is told
     /// of them later.
@@ -336,20 +342,25 @@ impl Registry {
     pub(super) fn tell_awaited(&mut self, waiting: &[ReplicaKey]) {
         let mut awaited = BTreeMap::new();
         for key in waiting {
-            let service = self.truth.services.find(&key.0);
-            let found = service.zip(self.truth.replicas.find(key));
-            let Some((service, replica)) = found else {
-                continue;
-            };
-            let profile = service.profile_of(replica.generation);
-            let fixes = |want: Want| matches!(want, Want::Fixed(_));
-            if profile.ports.iter().any(|port| fixes(port.want))
-                && let Some(id) = self.allocated(*key)
+            let found = self.profile_of(*key).zip(self.allocated(*key));
+            if let Some((profile, id)) = found
+                && names_numbers(profile)
             {
                 awaited.insert(id, profile.request());
             }
         }
         self.pools.set_waiting(awaited);
+    }
+
+    /// Whether numbers are left to the replica while it waits.
+    pub(super) fn awaits_numbers(&self, key: ReplicaKey) -> bool {
+        self.profile_of(key).is_some_and(names_numbers)
+    }
+
+    fn profile_of(&self, key: ReplicaKey) -> Option<&Profile> {
+        let service = self.truth.services.find(&key.0)?;
+        let replica = self.truth.replicas.find(&key)?;
+        Some(service.profile_of(replica.generation))
     }
 
     /// Builds the pools anew from the records. Rests begin in full again.

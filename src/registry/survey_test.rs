@@ -198,6 +198,21 @@ fn what_is_left_to_a_replica_that_waits_is_given_to_another_once_that_waits_no_m
     }
 }
 
+/// Found by seed 8001319: two hosts joined at once. Numbers of both were left to one that names them, which took those of
+/// the first; who could have those of the second went on waiting.
+#[test]
+fn what_was_left_to_a_replica_that_finds_a_place_elsewhere_is_given_to_another() {
+    let mut rig = Rig::new();
+    let only_one = "{ any = 1, range = \"20001\" }";
+    rig.submit(&with_port("any", 1, only_one)).unwrap();
+    rig.submit(&with_port("names", 1, "20001")).unwrap();
+    rig.take(Input::HostReport(facts("n1")));
+    rig.take(Input::HostReport(facts("n2")));
+    rig.settle();
+    assert_eq!(rig.states("names"), ["starting"]);
+    assert_eq!(rig.states("any"), ["starting"]);
+}
+
 #[test]
 fn causes_of_the_host_come_before_its_ports() {
     let mut rig = Rig::new();
