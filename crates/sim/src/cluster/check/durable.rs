@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portreeve::identity::{HostId, HostName, Incarnation, ServiceName};
+use portreeve::identity::{HostId, HostName, Incarnation, Run, ServiceName};
 use portreeve::registry::{ServiceView, Stored, Write, tables};
 use portreeve::residency::ReplicaName;
 use portreeve::supervision::State;
@@ -47,9 +47,11 @@ struct Replica {
     status: Option<Newest>,
 }
 
-/// What was last told of it, as far as it matters whether it ended.
+/// What was last told of it, as far as it matters whether it ended, and what is older.
 #[derive(Debug, Deserialize)]
 struct Newest {
+    run: Run,
+    seq: u64,
     state: State,
 }
 
@@ -109,6 +111,23 @@ impl Durable {
         let again = before.placed.iter();
         let again = again.filter(|name| self.is_placed(name) && !before.is_placed(name));
         again.cloned().collect()
+    }
+
+    /// The number of the newest word of each replica that is on disk. Cost: linear in replicas.
+    pub(crate) fn newest_words(&self) -> impl Iterator<Item = (ReplicaName, (Run, u64))> {
+        self.replicas.iter().flat_map(|(service, replicas)| {
+            let service = self.services.get(service).map(|it| &it.name);
+            let told = replicas.iter().filter_map(move |(index, replica)| {
+                let status = replica.status.as_ref()?;
+                let name = ReplicaName {
+                    service: service?.clone(),
+                    index: *index,
+                    incarnation: replica.incarnation,
+                };
+                Some((name, (status.run, status.seq)))
+            });
+            told.collect::<Vec<_>>()
+        })
     }
 
     /// The store took these.
@@ -346,7 +365,6 @@ fn record<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use portreeve::identity::Run;
     use portreeve::registry::Command;
     use portreeve::supervision::Final;
 

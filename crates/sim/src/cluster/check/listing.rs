@@ -48,7 +48,7 @@ impl Listing {
         };
     }
 
-    /// The store is an older one: what begins again counts anew.
+    /// The store is an older one: what begins again counts anew, beyond what that store knows.
     pub(crate) fn set_back(&mut self) {
         *self = Self::default();
     }
@@ -88,12 +88,16 @@ impl Listing {
 
     /// A status reached the controller, and nobody looks at what it shows of it. False: a newer one did before.
     pub(crate) fn passed(&mut self, word: &Word) -> bool {
-        let order = (word.run, word.seq);
-        match self.newest.get_mut(&word.name) {
-            Some(newest) if order < *newest => return false,
-            Some(newest) => *newest = order,
+        self.knows(&word.name, (word.run, word.seq))
+    }
+
+    /// The controller knows a word of this number, such as from its store. False: it knows a newer one.
+    pub(crate) fn knows(&mut self, name: &ReplicaName, number: (Run, u64)) -> bool {
+        match self.newest.get_mut(name) {
+            Some(newest) if number < *newest => return false,
+            Some(newest) => *newest = number,
             None => {
-                self.newest.insert(word.name.clone(), order);
+                self.newest.insert(name.clone(), number);
             }
         }
         true

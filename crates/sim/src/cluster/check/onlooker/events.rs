@@ -247,6 +247,9 @@ impl Checks {
             for name in self.durable.begin(stored) {
                 self.restarts.begins_anew(&name);
             }
+            for (name, number) in self.durable.newest_words() {
+                self.listing.knows(&name, number);
+            }
             for host in durable::lost_hosts(stored) {
                 if let Some(no) = self.by_host.get(&host) {
                     self.contacts.found_lost(*no);
