@@ -17,7 +17,7 @@ use portreeve::registry::{Answer, Batch, Command, Config, Refusal, Registry, Sto
 use portreeve::rights::Caller;
 use portreeve::time::{Monotonic, Now, WallClock};
 
-use super::act::ControllerAct;
+use super::act::{ControllerAct, HostNo};
 use super::chance::Chance;
 use super::desks::Desks;
 use super::sight::{Sight, Subject, What};
@@ -50,7 +50,7 @@ pub(crate) enum ControllerOut {
     Answered(PersonNo, Outcome),
     Saw(Sight),
     /// It stood still when this was said, and has listened to it now.
-    TookIn(Heard),
+    TookIn(HostNo, Heard),
     /// The store took this, or refused.
     Wrote {
         batch: Batch,

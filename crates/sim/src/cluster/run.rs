@@ -69,7 +69,7 @@ pub(crate) struct Step {
     /// What the controller listened to: it was there and did not refuse it.
     pub(crate) heard: Option<Heard>,
     /// What was said to it while it stood still, and is listened to now.
-    pub(crate) taken_in: Vec<Heard>,
+    pub(crate) taken_in: Vec<(HostNo, Heard)>,
     /// Whose words the controller acknowledged, so that they are not told again.
     pub(crate) acknowledged: Vec<Asker>,
 }
@@ -403,7 +403,7 @@ impl Cluster {
                     }
                 }
                 ControllerOut::Saw(sight) => step.sights.push(sight),
-                ControllerOut::TookIn(heard) => step.taken_in.push(heard),
+                ControllerOut::TookIn(host, heard) => step.taken_in.push((host, heard)),
                 ControllerOut::Wrote { batch, accepted } => {
                     let mut digest = Digest::default();
                     for write in &batch.writes {

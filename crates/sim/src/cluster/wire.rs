@@ -204,7 +204,12 @@ impl fmt::Display for Told<'_> {
 /// What a question told, in short, for onlookers.
 #[derive(Clone, Debug)]
 pub(crate) enum Heard {
-    Report { is_full: bool, told: Vec<Word> },
+    Report {
+        is_full: bool,
+        /// The boot it was told in, and its number among those of that boot.
+        number: Option<(String, u64)>,
+        told: Vec<Word>,
+    },
     Lease,
     Shutdown,
     Wanted,
@@ -243,6 +248,7 @@ impl Question {
                 let told = told.map(|it| Word::of(it.name(), &it.status));
                 Heard::Report {
                     is_full: facts.full,
+                    number: facts.seq.map(|seq| (facts.boot_id.clone(), seq)),
                     told: told.collect(),
                 }
             }

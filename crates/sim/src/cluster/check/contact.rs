@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, Default)]
 struct Contact {
     heard: Option<Monotonic>,
+    /// The boot and the number of the newest report: one that was overtaken is no sign of life.
+    report: Option<(String, u64)>,
     /// So many orders that it be taken for lost are on their way, and may be carried out at any time.
     ordered: u32,
     /// One was carried out since readers saw it last.
@@ -45,9 +47,12 @@ impl Contacts {
     }
 
     /// A controller begins.
-    pub(crate) const fn begin(&mut self, now: Monotonic) {
+    pub(crate) fn begin(&mut self, now: Monotonic) {
         self.began = now;
         self.halted = None;
+        for contact in &mut self.hosts {
+            contact.report = None;
+        }
     }
 
     /// It stands still from now on.
@@ -73,6 +78,19 @@ impl Contacts {
     /// The controller heard a sign of life of the host.
     pub(crate) fn heard(&mut self, host: HostNo, now: Monotonic) {
         self.hosts[host].heard = Some(now);
+    }
+
+    /// The controller took in a report of the host, of this boot and number. Whether it was a sign of life.
+    pub(crate) fn reported(&mut self, host: HostNo, number: Option<&(String, u64)>) -> bool {
+        let before = &mut self.hosts[host].report;
+        let is_overtaken = before
+            .as_ref()
+            .zip(number)
+            .is_some_and(|((of, newest), (boot, it))| of == boot && it <= newest);
+        if !is_overtaken {
+            *before = number.cloned();
+        }
+        !is_overtaken
     }
 
     /// Somebody orders that the host be taken for lost.
@@ -153,6 +171,11 @@ mod tests {
         let mut stored = Contacts::new(1, Some(Silence::default()));
         stored.found_lost(0);
         assert_eq!(stored.clone_check(at(1)), Ok(()));
+        // One that was overtaken is no sign of life, unless the controller is another one.
+        let number = |seq| Some(("boot".to_owned(), seq));
+        assert!(stored.reported(0, number(2).as_ref()) && !stored.reported(0, number(1).as_ref()));
+        stored.begin(at(2));
+        assert!(stored.reported(0, number(1).as_ref()));
         // It is back while an order is on its way, and that is done then.
         contacts.ordered(0);
         assert_eq!(contacts.check(0, "n1", true, at(60_000)), Ok(()));

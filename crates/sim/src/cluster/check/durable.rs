@@ -451,6 +451,7 @@ mod tests {
             question: 1,
         };
         let told = |has_ended| Heard::Report {
+            number: None,
             is_full: true,
             told: vec![Word {
                 name: name.clone(),

@@ -116,7 +116,7 @@ impl ControllerNode {
             if let Some((asker, heard)) = heard
                 && !out.iter().skip(before).any(|it| it.turns_away(&asker))
             {
-                out.push(ControllerOut::TookIn(heard));
+                out.push(ControllerOut::TookIn(asker.host, heard));
             }
         }
     }

@@ -21,9 +21,11 @@ impl Checks {
         self.silence.asked(at, heard);
         match heard {
             Heard::Status(word) => self.listing.told(at, word),
-            Heard::Report { told, .. } => {
-                self.contacts.heard(host, at);
-                told.iter().for_each(|word| self.listing.told(at, word));
+            Heard::Report { told, number, .. } => {
+                if self.contacts.reported(host, number.as_ref()) {
+                    self.contacts.heard(host, at);
+                    told.iter().for_each(|word| self.listing.told(at, word));
+                }
             }
             Heard::Lease => self.contacts.heard(host, at),
             Heard::Wanted | Heard::Shutdown => {}
@@ -32,10 +34,13 @@ impl Checks {
 
     /// The controller, which stood still, goes on and listens to what was said meanwhile: what of it is shown then is not
     /// followed, but nothing older counts after it.
-    pub(super) fn taken_in(&mut self, heard: &Heard) {
+    pub(super) fn taken_in(&mut self, host: HostNo, heard: &Heard) {
         let told = match heard {
             Heard::Status(word) => std::slice::from_ref(word),
-            Heard::Report { told, .. } => told,
+            Heard::Report { told, number, .. } => {
+                self.contacts.reported(host, number.as_ref());
+                told
+            }
             Heard::Lease | Heard::Wanted | Heard::Shutdown => &[],
         };
         for word in told {
@@ -179,6 +184,13 @@ impl Checks {
                 What::Worker(_) => {
                     let is_rough = self.hosts.get(*host).is_some_and(|it| it.is_rough);
                     self.restarts.worker_died(&name, is_rough);
+                }
+                // How it had ended nobody heard before its host was booted anew.
+                What::Befell(text) if text.ends_with(" rebooted") => {
+                    let last = self.ends.get(&name).and_then(|ends| ends.last());
+                    if matches!(last, Some(Final::GaveUp { .. })) {
+                        self.restarts.excuse(&name);
+                    }
                 }
                 _ => {}
             }

@@ -184,8 +184,8 @@ impl Checks {
         if let Handed::Act(act) = &step.handed {
             self.acted(step.at, act);
         }
-        for heard in &step.taken_in {
-            self.taken_in(heard);
+        for (host, heard) in &step.taken_in {
+            self.taken_in(*host, heard);
         }
         for passage in &step.passed {
             let (from, to) = (words::state(&passage.from), words::state(&passage.to));
