@@ -42,7 +42,7 @@ tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
 # What needs Debian packages, real daemons or minutes (a minute of fresh seeds; end-to-end tests, which mostly wait, so that three run beside each
-# other on two cores; a million operations on the allocator; the worker's tests on each rung that holds processes; the
+# other on two cores; the worker's tests on each rung that holds processes; the
 # plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
 # what it skips.
 external: loom
@@ -55,7 +55,6 @@ external: loom
 		PORTREEVE_TEST_CONTAINMENT=$$rung $(CARGO) test --workspace --locked --test replica -- \
 			--skip containment:: --skip kills:: --skip reuse:: || exit 1; \
 	done
-	PORTREEVE_LONG=1 $(CARGO) test --workspace --locked --test allocator
 	$(CARGO) test --workspace --locked --test cases -- --ignored
 	$(CARGO) test --workspace --locked --test instruments -- --ignored --nocapture
 	PORTREEVE_LONG=1 $(CARGO) test --workspace --locked --test header -- second_look::
