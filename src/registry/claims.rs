@@ -142,6 +142,10 @@ impl Registry {
             self.shown.news.insert_replica(*key);
             self.attention.insert(key.0);
         }
+        let moved_away = self.still_shown_on(|host| host == id);
+        for key in moved_away.copied().collect::<Vec<_>>() {
+            self.shown.news.insert_replica(key);
+        }
     }
 }
 

@@ -192,7 +192,8 @@ impl Registry {
         {
             self.contacts.due.pop_first();
             self.contacts.due_of.remove(&id);
-            let is_lost = self.lost(id).is_some();
+            // An operator's word about it counts from the moment at which it is on disk.
+            let is_lost = self.shown_lost(id).is_some();
             let Some(life) = self.lives.get_mut(&id) else {
                 continue;
             };
@@ -218,15 +219,16 @@ impl Registry {
         }
     }
 
-    /// Gives the host up. News, so that also a full disk keeps no endpoint of it listed.
+    /// Gives the host up. News, so that also a full disk keeps no endpoint of it listed, and none that is still to
+    /// write an operator's word about it.
     fn lose(&mut self, id: HostId) {
-        if self.lost(id).is_some() {
+        if self.shown_lost(id).is_some() {
             return;
         }
         let lost = self.loss(id, None);
-        self.truth
-            .hosts
-            .note(&id, |host| host.lost = Some(lost.clone()));
+        self.truth.hosts.note(&id, |host| {
+            host.lost.get_or_insert_with(|| lost.clone());
+        });
         let text = format!("given up after its silence: {}", lost.contact());
         self.relay_host(id, "lost", text);
         self.given_up(id);
@@ -296,6 +298,10 @@ impl Registry {
                     self.attention.insert(key.0);
                 }
             }
+        }
+        let moved_away = self.still_shown_on(|host| moved.contains(&host));
+        for key in moved_away.copied().collect::<Vec<_>>() {
+            self.shown.news.insert_replica(key);
         }
     }
 

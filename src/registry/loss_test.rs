@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
+use crate::rights::Caller;
 use crate::supervision::{Final, State};
 
 use super::records::Phase;
-use super::rig::{Rig, alice, config, facts, name, now, web, with_port};
+use super::rig::{Rig, alice, caller, config, facts, name, now, web, with_port};
 use super::{
-    Allowance, Attachment, Command, Config, Effect, HostFacts, Input, Limits, MemoryStore,
-    ReplicaReport, Silence, Suspects,
+    Allowance, Attachment, Command, Config, Effect, HostFacts, HostVerb, Input, Limits,
+    MemoryStore, ReplicaReport, Silence, Suspects,
 };
 
 const SUSPECT_AFTER: Duration = Duration::from_secs(20);
@@ -699,4 +700,37 @@ fn spans_that_make_no_sense_together_are_refused_with_their_values() {
             (suspect, grace)
         );
     }
+}
+
+#[test]
+fn a_silent_host_is_given_up_while_the_store_still_writes_that_an_operator_declared_it_down() {
+    let (mut rig, host, other) = one_of_two();
+    let listed = |rig: &Rig| {
+        let set = &rig.table[&name("web")];
+        set.endpoints.iter().any(|it| it.state.is_listed())
+    };
+    rig.slow = true;
+    let verb = HostVerb::Down { fenced: false };
+    let host_name = host.parse().unwrap();
+    let command = Command::Host {
+        host: host_name,
+        verb,
+    };
+    let admin = Caller {
+        admin: true,
+        ..caller("root")
+    };
+    let ticket = rig.ask_later(&admin, command);
+    rig.settle();
+    pass(&mut rig, 60, &[&other]);
+    assert!(listed(&rig), "neither on disk nor silent for the grace");
+    pass(&mut rig, 40, &[&other]);
+    assert!(!listed(&rig), "news waits for no store");
+    assert!(!rig.answers.contains_key(&ticket));
+
+    rig.slow = false;
+    rig.land();
+    rig.settle();
+    assert!(rig.answers[&ticket].is_ok());
+    assert_eq!(at(&rig, "web", 0), other);
 }

@@ -67,6 +67,19 @@ impl Registry {
         all.filter(move |(_, it)| matches!(&it.phase, Phase::Placed(at) if at.host == host))
     }
 
+    /// What readers are shown of the host although a decision that the disk does not have yet moved it away. Cost: a look
+    /// at every such decision.
+    pub(super) fn still_shown_on(
+        &self,
+        is_meant: impl Fn(HostId) -> bool,
+    ) -> impl Iterator<Item = &ReplicaKey> {
+        let changed = self.truth.replicas.undurable();
+        changed.filter_map(move |(key, before, _)| match &before?.phase {
+            Phase::Placed(at) if is_meant(at.host) => Some(key),
+            _ => None,
+        })
+    }
+
     /// Something was told that may end what is stranded on the host.
     pub(super) fn look_at_stranded_of(&mut self, host: HostId) {
         if self.stranded_on(host).next().is_some() {
