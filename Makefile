@@ -7,7 +7,7 @@ CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
 .PHONY: verify quick test scripts loom tsan external long fix abi sim seeds mutations bench bench-scale bench-server bench-controller \
-	release install install-plugin uninstall
+	release install install-plugin uninstall deb
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
@@ -149,6 +149,10 @@ install-plugin:
 			crates/plugin/$$pc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/$$pc.pc || exit 1; \
 	done
 	install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md examples/*.* $(DESTDIR)$(DOCDIR)
+
+# Debian packages of what `make release` built, into TARGET/deb.
+deb:
+	packaging/deb/build $(TARGET)/deb
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/portreeve $(DESTDIR)$(INCLUDEDIR)/portreeve.h $(DESTDIR)$(LIBDIR)/libportreeve_plugin.*

@@ -19,6 +19,7 @@ mod places;
 mod run;
 mod size;
 mod span;
+mod supervised;
 
 use std::process::ExitCode;
 

@@ -25,6 +25,7 @@ use crate::output::{self, Format};
 use crate::places::{self, Places};
 use crate::size::Size;
 use crate::span::Span;
+use crate::supervised;
 
 /// Run the controller: the truth about services, ports and endpoints.
 ///
@@ -164,7 +165,9 @@ impl Controller {
         for address in controller.addresses() {
             output::print(&format!("portreeve controller answers at {address}\n"))?;
         }
+        supervised::ready();
         told.stop().await;
+        supervised::stopping();
         controller.stop().await;
         Ok(())
     }
@@ -394,10 +397,12 @@ impl Agent {
             None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
         });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+        supervised::ready();
         let broken = tokio::select! {
             () = told.stop() => None,
             why = agent.broken() => Some(why),
         };
+        supervised::stopping();
         agent.stop().await;
         broken.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::plain(why)))
     }

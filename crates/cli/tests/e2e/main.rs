@@ -33,6 +33,7 @@ mod networks;
 mod numbers;
 mod operating;
 mod output;
+mod packaging;
 mod pages;
 mod partitions;
 mod ports;
