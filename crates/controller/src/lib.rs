@@ -31,6 +31,8 @@ mod data_dir;
 mod desk;
 mod door;
 mod driver;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod impatient;
 mod limits;
 mod limits_file;
@@ -42,6 +44,7 @@ mod queue;
 mod rate;
 mod reads;
 mod rest;
+mod room;
 mod share;
 mod socket;
 mod start_error;
@@ -443,6 +446,7 @@ mod tests {
     mod epoch;
     mod golden;
     mod host_orders;
+    mod hostile_clients;
     mod hostile_reads;
     mod hosts;
     mod layers;

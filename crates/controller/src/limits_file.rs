@@ -132,6 +132,12 @@ fn text_of(path: &Path) -> Result<String, LimitsError> {
 
 type Problems = Vec<(Range<usize>, String)>;
 
+/// How much is wrong with a text.
+#[cfg(fuzzing)]
+pub(crate) fn problems(text: &str) -> usize {
+    read(text).map_or_else(|problems| problems.len(), |_| 0)
+}
+
 /// The limits, or everything that is wrong, a line each.
 fn read(text: &str) -> Result<Limits, Vec<String>> {
     let mut problems: Problems = Vec::new();

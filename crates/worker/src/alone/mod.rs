@@ -2,6 +2,8 @@
 //! JSON, and says what it wants the same way.
 
 mod commands;
+#[cfg(fuzzing)]
+pub(crate) use commands::read_lines;
 mod grant_file;
 mod status_lines;
 
