@@ -4,6 +4,7 @@ mod backup;
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
+mod env;
 mod events;
 mod every_page;
 mod explain;
@@ -13,9 +14,11 @@ mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+mod shell;
 pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
+mod teaching;
 mod verbs;
 mod wait;
 mod watch;
@@ -25,16 +28,21 @@ pub(crate) mod worker;
 use std::future::Future;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use crate::connect::Connect;
 use crate::dev::Dev;
 use crate::exit::Failure;
 use crate::hello::Hello;
+use crate::look::Colour;
 use crate::meant::meant;
+use crate::output::terminal_width;
 use crate::run::Run;
 
 /// Ports, supervision and endpoints for long-running services.
+///
+/// Gives every replica of a service its ports on its host, watches over the process, and tells clients where the ready
+/// replicas are. Answers are tables on a terminal, tab-separated lines in a pipe, and JSON with -o json.
 ///
 /// Exit codes: 0 ok, 1 failure, 2 usage, 3 known but none ready, 4 no such service, 5 not allowed,
 /// 6 controller unreachable, 7 timeout, 8 stale under --fresh. `run`, `probe` and `worker` have further ones; their --help lists them.
@@ -48,6 +56,16 @@ use crate::run::Run;
 pub(crate) struct Cli {
     #[command(flatten)]
     connect: Connect,
+    /// When to colour what is written
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        help_heading = "Look"
+    )]
+    color: Colour,
     #[command(subcommand)]
     command: Command,
 }
@@ -89,9 +107,24 @@ enum Command {
     Hello(Hello),
     Sim(sim::Sim),
     Replay(why::Replay),
+    Env(env::Env),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 impl Cli {
+    /// Understands the arguments of this process; ends it with help, or with what is wrong about them.
+    pub(crate) fn read() -> Self {
+        // Not those that are no text: they are refused below, in the colours of the others.
+        let words = std::env::args_os().filter_map(|word| word.into_string().ok());
+        let width = terminal_width().unwrap_or(teaching::WIDEST);
+        let tree = teaching::tree_for(width).color(Colour::among(words).for_help());
+        let matches = tree.get_matches();
+        let read = Self::from_arg_matches(&matches).unwrap_or_else(|refused| refused.exit());
+        read.color.choose();
+        read
+    }
+
     /// Runs the command to its end.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let connect = &self.connect;
@@ -130,6 +163,9 @@ impl Cli {
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
             Command::Replay(replay) => replay.run().map(done),
+            Command::Env(env) => env.run(),
+            Command::Completions(completions) => completions.run().map(done),
+            Command::Man(man) => man.run().map(done),
         };
         ended.map_err(|failure| with_what_was_meant(failure, connect))
     }
