@@ -42,8 +42,8 @@ fn recording() -> bool {
 }
 
 fn help_of(command: &Command) -> String {
-    let command = command.clone().term_width(usize::from(WIDEST));
-    let text = command.clone().render_long_help().to_string();
+    let mut command = command.clone().term_width(usize::from(WIDEST));
+    let text = command.render_long_help().to_string();
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     format!("{}\n", lines.join("\n").trim_end())
 }
