@@ -6,7 +6,7 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom tsan fuzz external long fix abi sim seeds mutations bench bench-scale bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan fuzz external long fix abi help-pages sim seeds mutations bench bench-scale bench-server bench-controller \
 	release install install-plugin uninstall deb
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
@@ -82,6 +82,10 @@ fix:
 # Records in include/portreeve.abi what include/portreeve.h gained; refuses what breaks the contract.
 abi:
 	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
+
+# Records the help of every command in crates/cli/tests/golden/help and docs/cli.md, to be read and committed.
+help-pages:
+	PORTREEVE_RECORD_HELP=1 $(CARGO) test --workspace --locked --bin portreeve -- teaching::
 
 # Plays the shipped scenarios and the examples of the docs, then tries seeds: each is another virtual cluster with a mix of
 # faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute,

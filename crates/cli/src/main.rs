@@ -13,6 +13,7 @@ mod exit;
 mod hello;
 mod lean;
 mod listing;
+mod look;
 mod meant;
 mod names;
 mod output;
