@@ -630,7 +630,7 @@ fn look_again_at(file: Option<&ConfigFile>) {
             tracing::warn!(%path, "these settings changed in the file and hold after a restart: {keys}");
         }
         Err(cause) => {
-            tracing::error!(%cause, "the file cannot be used as it is now; what was read at the start holds")
+            tracing::error!(%cause, "the file cannot be used as it is now; what was read at the start holds");
         }
     }
 }
@@ -645,5 +645,5 @@ fn say_checked(file: Option<&ConfigFile>) -> Result<(), Failure> {
         ),
         None => "no configuration file; the options are fine\n".to_owned(),
     };
-    Ok(output::print(&words)?)
+    output::print(&words)
 }

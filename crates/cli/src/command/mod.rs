@@ -132,7 +132,9 @@ impl Cli {
     /// What understands the words of a command line, in the width and the colours of this terminal.
     pub(crate) fn tree(words: &[OsString]) -> clap::Command {
         // Not those that are no text: they are refused where they are read in earnest, in the colours of the others.
-        let words = words.iter().filter_map(|word| word.clone().into_string().ok());
+        let words = words
+            .iter()
+            .filter_map(|word| word.clone().into_string().ok());
         let width = terminal_width().unwrap_or(teaching::WIDEST);
         teaching::tree_for(width).color(Colour::among(words).for_help())
     }
