@@ -23,7 +23,8 @@ pub mod site_profiles;
 pub mod sockets;
 pub mod stream;
 mod target;
+pub mod tokens;
 
-pub use client::{Client, ClientError, SENT_HEADER};
+pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};

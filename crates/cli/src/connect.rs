@@ -6,6 +6,7 @@ use clap::Args;
 use portreeve_api::{Client, Target};
 
 use crate::exit::{Code, Failure};
+use crate::kept_token;
 use crate::places;
 
 /// Which controller, as whom.
@@ -22,7 +23,8 @@ pub(crate) struct Connect {
         help_heading = "Connection"
     )]
     pub(crate) controller: Option<Target>,
-    /// A file with a token to speak under; over a Unix socket you are who you are
+    /// A file with a token to speak under, which nobody else may read; over a Unix socket you are who you are, and without
+    /// one the token of `portreeve login` is taken
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -45,17 +47,10 @@ impl Connect {
             Target::Tcp(_) => std::env::var_os("PORTREEVE_TOKEN_FILE").map(PathBuf::from),
             Target::Unix(_) => None,
         });
-        let token = match file {
-            Some(file) => {
-                let text = std::fs::read_to_string(&file).map_err(|cause| {
-                    Failure::new(
-                        Code::NotAllowed,
-                        format!("token file {}: {cause}", file.display()),
-                    )
-                })?;
-                Some(text.trim().to_owned())
-            }
-            None => None,
+        let token = match (file, &target) {
+            (Some(file), _) => Some(kept_token::read(&file)?),
+            (None, Target::Tcp(_)) => kept_token::of_login()?,
+            (None, Target::Unix(_)) => None,
         };
         Ok(Client::new(target).with_token(token))
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use portreeve::commit::{Front, Terms};
@@ -13,6 +14,7 @@ use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
+use crate::bindings::Bindings;
 use crate::driver::Shown;
 use crate::limits::Limits;
 use crate::meters::Meters;
@@ -37,6 +39,8 @@ pub(crate) struct App {
     pub(crate) reads: Reads,
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
+    /// The revision at which other rights were bound: what somebody saw up to it is not known.
+    pub(crate) bound_at: AtomicU64,
     /// Lists that are read in pages.
     pub(crate) pages: Pages<Wanted>,
     /// The same of hosts.
@@ -66,6 +70,14 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Other rights hold from now on; who is listened to or watches is asked for again.
+    pub(crate) fn bind(&self, bindings: Bindings) {
+        self.accounts.bind(bindings);
+        let now = self.shown.table.revision();
+        self.bound_at.store(now, Ordering::Release);
+        self.shown.access.send_modify(|number| *number += 1);
+    }
+
     /// A service that exists for `caller`; what is hidden is refused like what is unknown.
     pub(crate) fn visible(
         &self,
@@ -107,7 +119,7 @@ pub(crate) fn visible_in(
     name: &ServiceName,
 ) -> Result<Arc<ServiceView>, Refused> {
     let service = view.services.get(name);
-    let service = service.filter(|s| caller.may_see(&s.owner, &s.profile.visibility));
+    let service = service.filter(|s| caller.may_see(s.holding()));
     service
         .map(Arc::clone)
         .ok_or_else(|| Refused::no_such_service(name))

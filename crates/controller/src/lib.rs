@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,11 +19,13 @@ use portreeve::registry::{self, Registry, Silence, Store};
 use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::net::TcpListener;
+use tokio::sync::watch as watch_channel;
 use tokio::task::JoinHandle;
 
 mod account;
 mod app;
 mod backup;
+mod bindings;
 mod clock;
 mod data_dir;
 mod desk;
@@ -40,7 +42,9 @@ mod queue;
 mod rate;
 mod reads;
 mod rest;
+mod secret;
 mod share;
+mod site_file;
 mod socket;
 mod start_error;
 mod stop;
@@ -53,12 +57,13 @@ mod watch;
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use door::{Door, Wanted};
 pub use limits::raise_open_files;
-pub use limits_file::LimitsError;
+pub use site_file::SiteFileError;
 pub use start_error::StartError;
 pub use store::RedbStore;
 
 use account::Accounts;
 use app::App;
+use bindings::RightsFile;
 use data_dir::DataDir;
 use driver::Driver;
 use limits::Limits;
@@ -69,6 +74,7 @@ use meters::Meters;
 use rate::Rates;
 use reads::Reads;
 use share::Shares;
+use site_file::Follow;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use tally::Tally;
@@ -110,6 +116,8 @@ pub struct Config {
     pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
+    /// The file that says who may see and do what; read again when it changes. `None`: everybody has its own services.
+    pub rights: Option<PathBuf>,
 }
 
 impl Config {
@@ -128,7 +136,9 @@ pub struct Controller {
     end: StopSwitch,
     listeners: Vec<JoinHandle<()>>,
     driver: Option<JoinHandle<()>>,
-    limits_file: Option<JoinHandle<()>>,
+    /// What looks at the site's files.
+    files: Vec<JoinHandle<()>>,
+    look_again: watch_channel::Sender<u64>,
     socket: Option<SocketPlace>,
     _data: DataDir,
 }
@@ -166,6 +176,8 @@ impl Controller {
         let key = TokenKey::of(data.path())?;
         let limits_file = config.limits.as_deref().map(LimitsFile::open);
         let (limits_file, limits) = limits_file.transpose()?.unzip();
+        let rights_file = config.rights.as_deref().map(RightsFile::open);
+        let (rights_file, bindings) = rights_file.transpose()?.unzip();
         let registry = registry::Config {
             limits: limits.unwrap_or_default(),
             cooling: config.cooling,
@@ -191,12 +203,15 @@ impl Controller {
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
         let own_uid = nix::unistd::geteuid().as_raw();
+        // What the file said before this start is not known.
+        let bound_at = rights_file.as_ref().map_or(0, |_| shown.table.revision());
         let app = Arc::new(App {
             shown,
             queue,
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
-            accounts: Accounts::new(own_uid),
+            accounts: Accounts::new(own_uid, bindings.unwrap_or_default()),
+            bound_at: AtomicU64::new(bound_at),
             pages: rest::pages::Pages::default(),
             host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
@@ -215,11 +230,18 @@ impl Controller {
             texts: watch::Texts::default(),
         });
         let opened = open(&config).await?;
-        let limits_file = limits_file.map(|file| {
-            vital::spawn(
-                "limits",
-                file.follow(app.queue.clone(), app.stopping.clone()),
-            )
+        let (look_again, wished) = watch_channel::channel(0);
+        let follow = Follow {
+            wished,
+            stopping: app.stopping.clone(),
+        };
+        let limits = limits_file.map(|file| {
+            let followed = file.follow(app.queue.clone(), follow.clone());
+            vital::spawn("limits", followed)
+        });
+        let rights = rights_file.map(|file| {
+            let followed = file.follow(Arc::clone(&app), follow);
+            vital::spawn("rights", followed)
         });
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
@@ -237,7 +259,8 @@ impl Controller {
             stopping,
             end,
             driver: Some(driver),
-            limits_file,
+            files: limits.into_iter().chain(rights).collect(),
+            look_again,
             socket: Some(opened.socket),
             _data: data,
         })
@@ -261,6 +284,11 @@ impl Controller {
         Door::of(Arc::clone(&self.app))
     }
 
+    /// Looks at the site's files of limits and rights now, not within 5 s.
+    pub fn look_at_files(&self) {
+        self.look_again.send_modify(|number| *number += 1);
+    }
+
     /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
     /// written, and neither socket nor lock is left. Services go on.
     pub async fn stop(mut self) {
@@ -269,7 +297,7 @@ impl Controller {
             // A task that panicked has ended the process.
             let _ = listener.await;
         }
-        if let Some(follows) = self.limits_file.take() {
+        for follows in std::mem::take(&mut self.files) {
             let _ = follows.await;
         }
         self.end.stop();
@@ -284,7 +312,7 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        let others = self.driver.iter().chain(&self.limits_file);
+        let others = self.driver.iter().chain(&self.files);
         for task in self.listeners.iter().chain(others) {
             task.abort();
         }
@@ -388,5 +416,6 @@ mod tests {
     mod rest;
     mod services;
     mod shares;
+    mod tokens;
     pub(crate) mod watch;
 }

@@ -163,6 +163,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         max_streams: None,
         requests_per_second: None,
         limits: None,
+        rights: None,
     }
 }
 

@@ -9,7 +9,7 @@ use portreeve::registry::{LoadError, StoreError};
 use portreeve::time::Spelled;
 
 use crate::data_dir::TakeError;
-use crate::limits_file::LimitsError;
+use crate::site_file::SiteFileError;
 use crate::socket::SocketError;
 use crate::token::KeyError;
 
@@ -89,9 +89,9 @@ pub enum StartError {
         /// The longest silence of a host that is well, part by part.
         parts: Box<[(&'static str, Duration)]>,
     },
-    /// The file of limits cannot be used.
+    /// The file of limits or of rights cannot be used.
     #[error("{0}")]
-    Limits(#[from] LimitsError),
+    SiteFile(#[from] SiteFileError),
     /// The system gave no randomness.
     #[error("no randomness from the system: {reason}")]
     Randomness {

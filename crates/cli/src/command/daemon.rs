@@ -75,6 +75,10 @@ pub(crate) struct Controller {
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
     limits: Option<PathBuf>,
+    /// Who may see and do what: common_groups, and tables such as [default], [user.alice] and [group.staff] with role,
+    /// view and manage; a change holds within 5s
+    #[arg(long, value_name = "FILE")]
+    rights: Option<PathBuf>,
 }
 
 /// A window for changes of readiness.
@@ -147,6 +151,7 @@ impl Controller {
             max_streams: self.max_streams.map(number),
             requests_per_second: Some(self.max_requests),
             limits: self.limits,
+            rights: self.rights,
             data: self.data.unwrap_or(places.data),
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
             listen: self.listen,
