@@ -23,6 +23,7 @@ pub mod site_profiles;
 pub mod sockets;
 pub mod stream;
 mod target;
+pub mod tls;
 pub mod tokens;
 
 pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};

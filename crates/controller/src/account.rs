@@ -75,6 +75,12 @@ impl Accounts {
         self.of(Asked::Name(name.to_owned())).await
     }
 
+    /// Somebody of whom nothing is known.
+    #[expect(clippy::unused_self, reason = "it is asked as the others are")]
+    pub(crate) fn nobody(&self) -> Arc<Caller> {
+        Arc::new(nobody())
+    }
+
     /// What somebody may now who made something before.
     pub(crate) async fn of_maker(&self, maker: &Owner) -> Arc<Caller> {
         if let Some(uid) = maker.uid {
@@ -112,9 +118,7 @@ impl Accounts {
     fn caller(&self, asked: &Asked, account: Account) -> Caller {
         let Account { user, uid, groups } = account;
         match asked {
-            Asked::Relayed(uid) if self.is_powerful(*uid) => {
-                Caller::new(NOBODY.to_owned(), None, Vec::new(), Rights::VIEWER)
-            }
+            Asked::Relayed(uid) if self.is_powerful(*uid) => nobody(),
             Asked::Relayed(_) => {
                 let caller = self.bindings().caller(user, uid, groups);
                 let rights = Rights {
@@ -139,6 +143,10 @@ impl Accounts {
 
 /// No account has such a name, and so it owns nothing.
 const NOBODY: &str = "(nobody)";
+
+fn nobody() -> Caller {
+    Caller::new(NOBODY.to_owned(), None, Vec::new(), Rights::VIEWER)
+}
 
 struct Account {
     user: String,

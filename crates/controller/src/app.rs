@@ -14,6 +14,7 @@ use portreeve_api::site_profiles::SiteFolder;
 use tokio::sync::watch;
 
 use crate::account::Accounts;
+use crate::audit::AuditLog;
 use crate::bindings::Bindings;
 use crate::driver::Shown;
 use crate::limits::Limits;
@@ -65,6 +66,8 @@ pub(crate) struct App {
     pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
+    /// What was changed and refused.
+    pub(crate) audit: AuditLog,
     /// Who is listened to.
     pub(crate) front: Mutex<Front>,
 }

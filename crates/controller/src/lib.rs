@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 mod account;
 mod app;
+mod audit;
 mod backup;
 mod bindings;
 mod clock;
@@ -50,19 +51,23 @@ mod start_error;
 mod stop;
 mod store;
 mod tally;
+mod tls;
 mod token;
 mod vital;
 mod watch;
 
+pub use audit::AuditPlace;
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use door::{Door, Wanted};
 pub use limits::raise_open_files;
 pub use site_file::SiteFileError;
 pub use start_error::StartError;
 pub use store::RedbStore;
+pub use tls::ServerTls;
 
 use account::Accounts;
 use app::App;
+use audit::AuditLog;
 use bindings::RightsFile;
 use data_dir::DataDir;
 use driver::Driver;
@@ -78,6 +83,7 @@ use site_file::Follow;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use tally::Tally;
+use tls::Seal;
 use token::TokenKey;
 
 /// What a controller needs to know.
@@ -87,8 +93,13 @@ pub struct Config {
     pub data: PathBuf,
     /// The Unix socket; its folder is made (0755) if it is not there.
     pub socket: PathBuf,
-    /// Loopback addresses to listen at; port 0 takes a free one.
+    /// Addresses to listen at; port 0 takes a free one. Beyond loopback only over TLS, or as `insecure` says.
     pub listen: Vec<SocketAddr>,
+    /// For addresses beyond loopback; those on loopback, and the socket, stay plain.
+    pub tls: Option<ServerTls>,
+    /// Answer beyond loopback in the clear where there is no `tls`: to readers without a name, for what everybody on the
+    /// cluster may see. No token is taken and no secret sent there.
+    pub insecure: bool,
     /// All on one machine: hosts may publish loopback addresses.
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
@@ -118,6 +129,8 @@ pub struct Config {
     pub limits: Option<PathBuf>,
     /// The file that says who may see and do what; read again when it changes. `None`: everybody has its own services.
     pub rights: Option<PathBuf>,
+    /// Where every change and every refusal is written. `None`: nowhere.
+    pub audit: Option<AuditPlace>,
 }
 
 impl Config {
@@ -140,19 +153,38 @@ pub struct Controller {
     files: Vec<JoinHandle<()>>,
     look_again: watch_channel::Sender<u64>,
     socket: Option<SocketPlace>,
+    seal: Option<Arc<Seal>>,
     _data: DataDir,
 }
 
 impl Controller {
+    /// Looks at everything that can be looked at without taking anything: the options, and the files they name.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; a start would fail with it.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        let beyond = config.listen.iter().find(|a| !a.ip().is_loopback());
+        if let Some(address) = beyond
+            && config.tls.is_none()
+            && !config.insecure
+        {
+            return Err(StartError::NotLoopback { address: *address });
+        }
+        config.tls.clone().map(Seal::of).transpose()?;
+        Terms::new(&config.silence, config.single_host)?;
+        config.limits.as_deref().map(LimitsFile::open).transpose()?;
+        Ok(())
+    }
+
     /// Takes the data directory, reads the truth, shows the stored endpoints, and then listens.
     ///
     /// # Errors
     ///
     /// [`StartError`] says what is in the way; nothing listens then.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
-            return Err(StartError::NotLoopback { address: *address });
-        }
+        Self::check(&config)?;
+        let seal = config.tls.clone().map(Seal::of).transpose()?.map(Arc::new);
         let terms = Terms::new(&config.silence, config.single_host)?;
         let data = DataDir::take(&config.data)?;
         let (store, stored, lineage) = {
@@ -174,6 +206,8 @@ impl Controller {
             );
         }
         let key = TokenKey::of(data.path())?;
+        let audit = AuditLog::begin(config.audit.as_ref());
+        let audit = audit.map_err(|cause| StartError::audit(config.audit.as_ref(), &cause))?;
         let limits_file = config.limits.as_deref().map(LimitsFile::open);
         let (limits_file, limits) = limits_file.transpose()?.unzip();
         let rights_file = config.rights.as_deref().map(RightsFile::open);
@@ -227,9 +261,10 @@ impl Controller {
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             front: Mutex::new(front),
+            audit,
             texts: watch::Texts::default(),
         });
-        let opened = open(&config).await?;
+        let opened = open(&config, seal.as_ref()).await?;
         let (look_again, wished) = watch_channel::channel(0);
         let follow = Follow {
             wished,
@@ -262,6 +297,7 @@ impl Controller {
             files: limits.into_iter().chain(rights).collect(),
             look_again,
             socket: Some(opened.socket),
+            seal,
             _data: data,
         })
     }
@@ -289,6 +325,22 @@ impl Controller {
         self.look_again.send_modify(|number| *number += 1);
     }
 
+    /// Reads again what may change while it runs: certificate, key and CA of clients, and the files of limits and
+    /// rights; opens the audit
+    /// log by its name. Connections go on; what cannot be used as it is now stays as it was, and the log says so.
+    pub async fn reload(&self) {
+        self.look_at_files();
+        self.app.audit.reopen();
+        let Some(seal) = self.seal.clone() else {
+            tracing::info!("told to read everything again");
+            return;
+        };
+        match vital::blocking("certificate", move || seal.renew()).await {
+            Ok(()) => tracing::info!("told to read everything again; the certificate was read"),
+            Err(cause) => tracing::error!(%cause, "the certificate stays as it was"),
+        }
+    }
+
     /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
     /// written, and neither socket nor lock is left. Services go on.
     pub async fn stop(mut self) {
@@ -307,6 +359,8 @@ impl Controller {
         if let Some(socket) = self.socket.take() {
             socket.remove();
         }
+        let app = Arc::clone(&self.app);
+        vital::blocking("audit", move || app.audit.end()).await;
     }
 }
 
@@ -338,7 +392,7 @@ struct Opened {
     socket: SocketPlace,
 }
 
-async fn open(config: &Config) -> Result<Opened, StartError> {
+async fn open(config: &Config, seal: Option<&Arc<Seal>>) -> Result<Opened, StartError> {
     let (socket, listener) = SocketPlace::take(&config.socket)
         .map_err(|cause| StartError::socket(config.socket.clone(), cause))?;
     let mut opened = Opened {
@@ -349,8 +403,17 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
     for address in &config.listen {
         match listen_at(*address).await {
             Ok(Some((listener, address))) => {
-                opened.listeners.push(Listener::Tcp(listener));
-                opened.addresses.push(Target::Tcp(address.to_string()));
+                let text = address.to_string();
+                let (listener, target) = match seal {
+                    _ if address.ip().is_loopback() => (Listener::Tcp(listener), Target::Tcp(text)),
+                    Some(seal) => {
+                        let seal = Some(Arc::clone(seal));
+                        (Listener::Remote(listener, seal), Target::Tls(text))
+                    }
+                    None => (Listener::Remote(listener, None), Target::Tcp(text)),
+                };
+                opened.listeners.push(listener);
+                opened.addresses.push(target);
             }
             Ok(None) => tracing::info!(%address, "this machine has no IPv6; not listening there"),
             Err(cause) => {
@@ -399,6 +462,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod audit;
     mod backup;
     mod conditions;
     mod described;
@@ -416,6 +480,7 @@ mod tests {
     mod rest;
     mod services;
     mod shares;
+    mod tls;
     mod tokens;
     pub(crate) mod watch;
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
+use http::header;
 use http::request::Parts;
 use parking_lot::Mutex;
 use portreeve::identity::ServiceName;
@@ -16,6 +17,7 @@ use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
 use crate::app::App;
+use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
 use crate::secret::{Shown, TokenKind};
@@ -44,11 +46,11 @@ pub(crate) struct Asker {
 
 /// Who asks a question that may be held, for whoever holds it to ask again whether that still stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing(Arc<Mutex<Option<Noted>>>);
+pub(crate) struct Standing(Arc<Mutex<Option<Answered>>>);
 
-/// Who asked.
+/// Who is answered.
 #[derive(Clone, Debug)]
-struct Noted {
+struct Answered {
     credential: Credential,
     /// None: a host, which is nobody's.
     caller: Option<Arc<Caller>>,
@@ -58,7 +60,7 @@ impl Standing {
     /// Whether it is another now than who asked, or stands no more.
     pub(crate) async fn has_changed(&self, app: &App) -> bool {
         let noted = self.0.lock().clone();
-        let Some(Noted { credential, caller }) = noted else {
+        let Some(Answered { credential, caller }) = noted else {
             return false;
         };
         match (credential.caller(app).await, caller) {
@@ -74,7 +76,7 @@ impl Standing {
 /// Notes who asks, where the question may be held.
 fn note(parts: &Parts, credential: Credential, caller: Option<Arc<Caller>>) {
     if let Some(standing) = parts.extensions.get::<Standing>() {
-        *standing.0.lock() = Some(Noted { credential, caller });
+        *standing.0.lock() = Some(Answered { credential, caller });
     }
 }
 
@@ -91,6 +93,7 @@ impl Asker {
 
     /// Who it is, for changing something: a replica's token only reads, and so does a viewer.
     pub(crate) fn acting(self) -> Result<Caller, Refused> {
+        self.refuse_nobody()?;
         if matches!(self.credential, Credential::Replica(_)) {
             return Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and changes nothing",
@@ -107,6 +110,7 @@ impl Asker {
 
     /// Who it is, for doing something about tokens, and the token it came with, if it did.
     pub(crate) fn about_tokens(self) -> Result<(Caller, Option<TokenId>), Refused> {
+        self.refuse_nobody()?;
         if matches!(self.credential, Credential::Replica(_)) {
             return Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and knows nothing of tokens",
@@ -114,6 +118,15 @@ impl Asker {
         }
         let through = self.credential.id();
         Ok((Arc::unwrap_or_clone(self.caller), through))
+    }
+
+    fn refuse_nobody(&self) -> Result<(), Refused> {
+        if matches!(self.credential, Credential::Nobody) {
+            return Err(Refused::unauthenticated(
+                "over http:// to another machine nobody is known, and nothing is changed; ask at an https:// address with a token",
+            ));
+        }
+        Ok(())
     }
 
     /// Refuses who asks faster than one user may. Agents and admins are not bound: they speak for others.
@@ -159,6 +172,7 @@ impl FromRequestParts<Arc<App>> for Asker {
             None => by_peer(parts).await?,
         };
         let caller = credential.caller(app).await?;
+        Noted::beside(parts, &caller.user, credential.method(), credential.named());
         note(parts, credential.clone(), Some(Arc::clone(&caller)));
         let asker = Self { caller, credential };
         asker.within_rate(app)?;
@@ -173,6 +187,15 @@ async fn by_peer(parts: &Parts) -> Result<Credential, Refused> {
         Peer::Loopback { .. } => {
             refuse_foreign_pages(&parts.uri, &parts.headers)?;
             By::Loopback
+        }
+        Peer::Remote { tls: true, .. } => {
+            return Err(Refused::unauthenticated(
+                "over the network nobody is known without a token; send one as \"Authorization: Bearer TOKEN\"",
+            ));
+        }
+        Peer::Remote { tls: false, .. } => {
+            refuse_foreign_pages(&parts.uri, &parts.headers)?;
+            return Ok(Credential::Nobody);
         }
     };
     match peer.uid().await {
@@ -190,9 +213,13 @@ fn peer_of(parts: &Parts) -> Arc<Peer> {
 
 /// Refuses a token that came over a way on which others could read it.
 fn refuse_unsafe_way(parts: &Parts) -> Result<(), Refused> {
-    match *peer_of(parts) {
-        Peer::Unix { .. } | Peer::Loopback { .. } => Ok(()),
+    let clear = matches!(*peer_of(parts), Peer::Remote { tls: false, .. });
+    if clear && parts.headers.contains_key(header::AUTHORIZATION) {
+        return Err(Refused::unauthenticated(
+            "no token is taken over http:// from another machine: everybody on the way could read it. It counts as known to others now: revoke it, and use an https:// address",
+        ));
     }
+    Ok(())
 }
 
 /// `GET /whoami`.

@@ -27,6 +27,8 @@ pub(crate) enum Credential {
     Token(TokenId, SecretHash),
     /// A job's, which ends with its incarnation.
     Replica(Box<ReplicaToken>),
+    /// Nothing, over the network in the clear, where the site wishes that: it sees what everybody on the cluster may.
+    Nobody,
 }
 
 /// Where the kernel saw the account.
@@ -82,6 +84,7 @@ impl Credential {
                 }
             }
             Self::Token(..) => of_token(&*self.token(app)?, app).await,
+            Self::Nobody => Ok(app.accounts.nobody()),
             Self::Replica(token) => {
                 let owner = owner_of(token, app).ok_or_else(unknown_token)?;
                 // A job of root reads as root's jobs do, but is not root.
@@ -105,6 +108,15 @@ impl Credential {
         }
     }
 
+    /// What names the token in a log, if it is one: never what proves it.
+    pub(crate) fn named(&self) -> Option<String> {
+        match self {
+            Self::Token(id, _) | Self::Relayed { token: id, .. } => Some(id.to_string()),
+            Self::Replica(token) => Some(token.to_string()),
+            Self::Peer { .. } | Self::Nobody => None,
+        }
+    }
+
     /// Its words in `whoami`.
     pub(crate) const fn method(&self) -> &'static str {
         match self {
@@ -115,13 +127,14 @@ impl Credential {
             Self::Relayed { .. } => "agent",
             Self::Token(..) => "token",
             Self::Replica(_) => "replica token",
+            Self::Nobody => "none",
         }
     }
 
     fn token(&self, app: &App) -> Result<Arc<Token>, Refused> {
         let (id, hash) = match self {
             Self::Relayed { token, hash, .. } | Self::Token(token, hash) => (*token, *hash),
-            Self::Peer { .. } | Self::Replica(_) => return Err(unknown_token()),
+            Self::Peer { .. } | Self::Replica(_) | Self::Nobody => return Err(unknown_token()),
         };
         let token = app.shown.view.borrow().tokens.get(&id).map(Arc::clone);
         // Proved before; it may have another secret by now.

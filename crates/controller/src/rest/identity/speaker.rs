@@ -9,6 +9,7 @@ use portreeve::registry::TokenBearer;
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
+use crate::audit::Noted;
 use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
@@ -61,6 +62,9 @@ impl FromRequestParts<Arc<App>> for Agent {
         if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host && is_own_word) {
             let token = known(&shown, app)?;
             let host = token.host().cloned();
+            let named = host.as_ref().map(|host| format!("host {host}"));
+            let id = Some(shown.id.to_string());
+            Noted::beside(parts, &named.unwrap_or_default(), "host token", id);
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
             return Ok(Self { host });
         }
@@ -112,6 +116,8 @@ impl FromRequestParts<Arc<App>> for Joiner {
         };
         let shown = Shown::read(text).ok_or_else(unknown_token)?;
         let token = known(&shown, app)?;
+        let id = Some(shown.id.to_string());
+        Noted::beside(parts, "(a machine)", "join token", id);
         if matches!(token.bearer, TokenBearer::Join { .. }) {
             return Ok(Self(shown));
         }
