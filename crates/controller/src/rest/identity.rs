@@ -14,7 +14,7 @@ use portreeve_api::body::WhoAmI;
 
 use crate::account::groups_of_user;
 use crate::app::App;
-use crate::audit::Noted;
+use crate::audit::{Noted, Who};
 use crate::clock;
 use crate::peer::Peer;
 use crate::token::{Bearer, ReplicaToken};
@@ -156,8 +156,12 @@ impl FromRequestParts<Arc<App>> for Asker {
             Some(text) => by_token(&text, app).await?,
             None => by_peer(parts, app).await?,
         };
-        let token = asker.token.as_ref().map(ToString::to_string);
-        Noted::beside(parts, &asker.caller.user, asker.means.word(), token);
+        Noted::beside(parts, || Who {
+            user: asker.caller.user.clone(),
+            method: asker.means.word(),
+            token: asker.token.as_ref().map(ToString::to_string),
+            host: None,
+        });
         asker.within_rate(app)?;
         Ok(asker)
     }
