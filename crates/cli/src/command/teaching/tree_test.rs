@@ -333,7 +333,7 @@ fn every_option_says_what_it_is_for() {
 
 #[test]
 fn completions_and_pages_are_made_of_the_same_tree() {
-    let mut tree = tree();
+    let mut tree = crate::command::shell::for_people();
     for (shell, word) in [
         (clap_complete::Shell::Bash, "complete -F _portreeve"),
         (clap_complete::Shell::Zsh, "#compdef portreeve"),
@@ -345,6 +345,10 @@ fn completions_and_pages_are_made_of_the_same_tree() {
         for part in [word, "undrain", "allow-missing"] {
             assert!(text.contains(part), "{shell} has no {part}");
         }
+        assert!(
+            !text.contains("shim"),
+            "{shell} offers what is not for people"
+        );
     }
 }
 
