@@ -17,7 +17,7 @@ use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
 use crate::app::App;
-use crate::audit::{Noted, Who};
+use crate::audit::{self, Noted};
 use crate::clock;
 use crate::peer::Peer;
 use crate::secret::{Shown, TokenKind};
@@ -172,7 +172,7 @@ impl FromRequestParts<Arc<App>> for Asker {
             None => by_peer(parts).await?,
         };
         let caller = credential.caller(app).await?;
-        Noted::beside(parts, || Who {
+        Noted::beside(parts, || audit::Who {
             user: caller.user.clone(),
             method: credential.method(),
             token: credential.named(),
