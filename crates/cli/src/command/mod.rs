@@ -116,14 +116,23 @@ enum Command {
 impl Cli {
     /// Understands the arguments of this process; ends it with help, or with what is wrong about them.
     pub(crate) fn read() -> Self {
-        // Not those that are no text: they are refused below, in the colours of the others.
+        let matches = Self::tree().get_matches();
+        let read = Self::from_arg_matches(&matches).unwrap_or_else(|refused| refused.exit());
+        read.settle();
+        read
+    }
+
+    /// What arguments are held against: every command, with its help laid out for the terminal of this process.
+    pub(crate) fn tree() -> clap::Command {
+        // Not those that are no text: they are refused later, in the colours of the others.
         let words = std::env::args_os().filter_map(|word| word.into_string().ok());
         let width = terminal_width().unwrap_or(teaching::WIDEST);
-        let tree = teaching::tree_for(width).color(Colour::among(words).for_help());
-        let matches = tree.get_matches();
-        let read = Self::from_arg_matches(&matches).unwrap_or_else(|refused| refused.exit());
-        read.color.choose();
-        read
+        teaching::tree_for(width).color(Colour::among(words).for_help())
+    }
+
+    /// From here on this process writes as was wished.
+    pub(crate) fn settle(&self) {
+        self.color.choose();
     }
 
     /// Runs the command to its end.
