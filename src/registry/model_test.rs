@@ -45,6 +45,10 @@ struct Asked {
     ticket: u64,
     service: usize,
     wish: Wish,
+    /// Whether every end was heard of when it was asked, and so decided.
+    settled: bool,
+    /// What ended since: the command says nothing about these ends.
+    ended: Vec<ReplicaName>,
 }
 
 impl World {
@@ -154,6 +158,7 @@ impl World {
             self.fragile.insert(service);
         }
         let before = (!self.rig.slow).then(|| self.rig.everything());
+        let settled = self.is_heard();
         let ticket = self.rig.ask_later(&alice(), command);
         self.rig.settle();
         if let (Some(before), Some(Err(refusal))) = (before, self.rig.answers.get(&ticket)) {
@@ -168,6 +173,8 @@ impl World {
             ticket,
             service,
             wish,
+            settled,
+            ended: Vec::new(),
         });
     }
 
@@ -214,9 +221,11 @@ impl World {
                 continue;
             };
             if let Ok(Answer { changed: true, .. }) = answer {
-                let settled = self.is_heard();
                 self.plain
-                    .apply(asked.service, &asked.wish.meaning(), settled);
+                    .apply(asked.service, &asked.wish.meaning(), asked.settled);
+                for who in &asked.ended {
+                    self.plain.ended(asked.service, who);
+                }
             }
         }
         self.asked = open;
@@ -283,7 +292,12 @@ impl World {
             }
         });
         if what >= 5 && !is_stopping && !renews {
-            self.plain.ended(service_number(&who.service), &who);
+            let service = service_number(&who.service);
+            self.plain.ended(service, &who);
+            let asked = self.asked.iter_mut();
+            for asked in asked.filter(|it| it.service == service) {
+                asked.ended.push(who.clone());
+            }
         }
         self.deliver(host, &who);
         if self.machines[host].linked && !(0..=2).contains(&what) {

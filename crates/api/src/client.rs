@@ -20,6 +20,9 @@ use crate::tls::{TlsFault, TlsFiles, Trust};
 /// as it is, however far that clock is off.
 pub const SENT_HEADER: &str = "portreeve-sent";
 
+/// The uid of the account of its machine for which an agent asks.
+pub const ON_BEHALF_HEADER: &str = "portreeve-on-behalf";
+
 fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)

@@ -11,6 +11,8 @@ pub mod body;
 pub mod client;
 pub mod containment;
 mod flow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod host_limits;
 pub mod local;
 mod log_parts;
@@ -24,7 +26,8 @@ pub mod sockets;
 pub mod stream;
 mod target;
 pub mod tls;
+pub mod tokens;
 
-pub use client::{Client, ClientError, SENT_HEADER};
+pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};

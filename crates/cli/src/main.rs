@@ -11,8 +11,10 @@ mod connect;
 mod dev;
 mod exit;
 mod hello;
+mod kept_token;
 mod lean;
 mod listing;
+mod look;
 mod meant;
 mod names;
 mod output;
@@ -20,6 +22,7 @@ mod places;
 mod run;
 mod size;
 mod span;
+mod supervised;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,8 @@ mod remains;
 mod socket;
 mod wanted;
 
+#[cfg(fuzzing)]
+pub(crate) use line::read_lines;
 pub(crate) use listen::serve;
 pub(crate) use message::{Channels, Message};
 pub(crate) use moorage::Moorage;

@@ -29,6 +29,7 @@ use crate::output::{self, Format};
 use crate::places::{self, Places};
 use crate::size::Size;
 use crate::span::Span;
+use crate::supervised;
 
 /// Run the controller: the truth about services, ports and endpoints.
 ///
@@ -94,6 +95,10 @@ pub(crate) struct Controller {
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
     limits: Option<PathBuf>,
+    /// Who may see and do what: common_groups, and tables such as [default], [user.alice] and [group.staff] with role,
+    /// view and manage; a change holds within 5s
+    #[arg(long, value_name = "FILE")]
+    rights: Option<PathBuf>,
     /// Where every change and every refusal is written, a JSON object a line; by default audit.log in --data, in parts of
     /// 50 MB of which 3 are kept. A file named here is never cut: have logrotate move it
     #[arg(long, value_name = "FILE")]
@@ -182,10 +187,12 @@ impl Controller {
         for address in controller.addresses() {
             output::print(&format!("portreeve controller answers at {address}\n"))?;
         }
+        supervised::ready();
         while told.next().await == Word::Reload {
             look_again_at(file);
             controller.reload().await;
         }
+        supervised::stopping();
         controller.stop().await;
         Ok(())
     }
@@ -203,6 +210,7 @@ impl Controller {
             max_streams: self.max_streams.map(number),
             requests_per_second: Some(self.max_requests),
             limits: self.limits,
+            rights: self.rights,
             audit: Some(audit),
             data,
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
@@ -489,6 +497,7 @@ impl Agent {
             None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
         });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+        supervised::ready();
         let broken = loop {
             tokio::select! {
                 word = told.next() => match word {
@@ -498,6 +507,7 @@ impl Agent {
                 why = agent.broken() => break Some(why),
             }
         };
+        supervised::stopping();
         agent.stop().await;
         broken.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::plain(why)))
     }

@@ -12,7 +12,7 @@ use crate::world::{World, eventually, kill, names_in};
 const INSIDE: &str = "PORTREEVE_TEST_INSIDE_UNITS";
 
 /// Runs the test of this name again, where `systemd --user` can be started; its outcome is that of the caller.
-fn where_a_manager_can_be(test: &str) {
+pub(crate) fn where_a_manager_can_be(test: &str) {
     let required = std::env::var("PORTREEVE_REQUIRE_EXTERNAL").is_ok_and(|value| value == "1");
     let possible = nix::unistd::geteuid().is_root()
         && ["systemd", "systemd-run", "unshare"].iter().all(|program| {
@@ -48,18 +48,18 @@ fn where_a_manager_can_be(test: &str) {
     );
 }
 
-fn is_inside() -> bool {
+pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
 /// A world with its own `systemd --user`, which is killed with it.
-struct Managed {
+pub(crate) struct Managed {
     manager: Child,
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Managed {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = World::new().unwrap();
         let manager = Self::start(&world);
         let managed = Self { manager, world };
@@ -96,7 +96,7 @@ impl Managed {
         }
     }
 
-    fn systemctl(&self, arguments: &[&str]) -> String {
+    pub(crate) fn systemctl(&self, arguments: &[&str]) -> String {
         let mut command = self.world.command("systemctl");
         let output = command.arg("--user").args(arguments).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
