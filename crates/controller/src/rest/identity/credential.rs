@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use portreeve::identity::HostName;
 use portreeve::registry::{SecretHash, Token, TokenBearer, TokenId};
 use portreeve::rights::{Caller, Rights};
 use portreeve::time::{Utc, WallClock};
@@ -117,6 +118,14 @@ impl Credential {
         }
     }
 
+    /// The host whose agent tells of it.
+    pub(crate) fn relay(&self, app: &App) -> Option<HostName> {
+        match self {
+            Self::Relayed { .. } => self.token(app).ok()?.host().cloned(),
+            _ => None,
+        }
+    }
+
     /// Its words in `whoami`.
     pub(crate) const fn method(&self) -> &'static str {
         match self {
@@ -129,14 +138,6 @@ impl Credential {
             Self::Replica(_) => "replica token",
             Self::Nobody => "none",
         }
-    }
-
-    /// The host whose agent passed the question on, if one did.
-    pub(crate) fn passed_on_by(&self, app: &App) -> Option<String> {
-        let Self::Relayed { .. } = self else {
-            return None;
-        };
-        self.token(app).ok()?.host().map(ToString::to_string)
     }
 
     fn token(&self, app: &App) -> Result<Arc<Token>, Refused> {

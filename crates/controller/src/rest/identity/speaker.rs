@@ -9,7 +9,7 @@ use portreeve::registry::TokenBearer;
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
-use crate::audit::{Noted, Who};
+use crate::audit::Noted;
 use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
@@ -62,15 +62,12 @@ impl FromRequestParts<Arc<App>> for Agent {
         if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host && is_own_word) {
             let token = known(&shown, app)?;
             let host = token.host().cloned();
-            Noted::beside(parts, || {
-                let host = host.as_ref().map(ToString::to_string);
-                Who {
-                    user: format!("host {}", host.as_deref().unwrap_or_default()),
-                    method: "host token",
-                    token: Some(shown.id.to_string()),
-                    host,
-                }
-            });
+            let named = host.as_ref().map(|host| format!("host {host}"));
+            let id = Some(shown.id.to_string());
+            Noted::beside(parts, &named.unwrap_or_default(), "host token", id);
+            if let Some(host) = &host {
+                Noted::by_host(parts, host);
+            }
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
             return Ok(Self { host });
         }
@@ -122,12 +119,8 @@ impl FromRequestParts<Arc<App>> for Joiner {
         };
         let shown = Shown::read(text).ok_or_else(unknown_token)?;
         let token = known(&shown, app)?;
-        Noted::beside(parts, || Who {
-            user: "(a machine)".to_owned(),
-            method: "join token",
-            token: Some(shown.id.to_string()),
-            host: None,
-        });
+        let id = Some(shown.id.to_string());
+        Noted::beside(parts, "(a machine)", "join token", id);
         if matches!(token.bearer, TokenBearer::Join { .. }) {
             return Ok(Self(shown));
         }
