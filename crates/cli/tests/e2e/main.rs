@@ -46,6 +46,7 @@ mod standalone;
 mod steady;
 mod store;
 mod stranger;
+mod tokens;
 mod tour;
 mod tree;
 mod units;
