@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use portreeve::registry::AgentIdentity;
-use portreeve_api::Client;
 use portreeve_api::containment::{Choice, Ladder, NotPossible};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -113,7 +112,7 @@ impl Agent {
         let (observer, seen) = looked.await.expect("looking at the host does not panic");
         observed.send_replace(seen);
 
-        let client = Client::new(config.controller.clone());
+        let client = config.client();
         let capabilities = facts::capabilities(&ladder, config.backend);
         let channels = uplink::Channels {
             contact: ContactPage::of(&config.state, heeding_seen),

@@ -8,10 +8,11 @@ use portreeve::host_addr::{AddressRule, Reach};
 use portreeve::identity::HostName;
 use portreeve::port::PortRanges;
 use portreeve::registry::HostOwner;
-use portreeve_api::Target;
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ProcessIdentity};
 use portreeve_api::service_manager::BackendKind;
+use portreeve_api::tls::TlsFiles;
+use portreeve_api::{Client, Target};
 
 /// What an agent is told at its start. The default is that of a host of its own with the usual places.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,10 @@ pub struct Config {
     pub state: PathBuf,
     /// Where the controller answers.
     pub controller: Target,
+    /// Further addresses of it, tried in order where the first does not answer.
+    pub further_controllers: Vec<Target>,
+    /// What is believed and shown where it is spoken with over TLS; workers have the same.
+    pub tls: TlsFiles,
     /// Everything is on this host: loopback is published.
     pub single_host: bool,
     /// Numbers that "any" draws from.
@@ -73,6 +78,8 @@ impl Default for Config {
             host: "localhost".parse().expect("localhost is a host name"),
             state: "/var/lib/portreeve/agent".into(),
             controller: Target::Unix("/run/portreeve/controller.sock".into()),
+            further_controllers: Vec::new(),
+            tls: TlsFiles::default(),
             single_host: false,
             dynamic: ranges("20000-32767"),
             ephemeral: Ephemeral::default(),
@@ -99,6 +106,13 @@ fn ranges(text: &str) -> PortRanges {
 }
 
 impl Config {
+    /// A client of the controller.
+    pub(crate) fn client(&self) -> Client {
+        let client = Client::new(self.controller.clone());
+        let further = self.further_controllers.iter().cloned();
+        client.with_further(further).with_tls(self.tls.clone())
+    }
+
     pub(crate) const fn reach(&self) -> Reach {
         if self.single_host {
             Reach::SingleHost

@@ -1,5 +1,8 @@
-//! A thin client: one request, one connection, over a Unix socket or TCP.
+//! A thin client: one request, one connection, over a Unix socket, TCP or TLS.
 
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -11,6 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::Problem;
 use crate::flow::Flow;
 use crate::target::Target;
+use crate::tls::{TlsFault, TlsFiles, Trust};
 
 /// When a request was sent by the sender's clock, in milliseconds since 1970: what it tells of moments is then as old
 /// as it is, however far that clock is off.
@@ -21,11 +25,25 @@ fn unix_millis() -> u64 {
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Speaks with one controller.
-#[derive(Clone, Debug)]
+/// Speaks with one controller, or with the first that answers of several that stand for the same. Copies stay with the
+/// same one.
+#[derive(Clone)]
 pub struct Client {
-    target: Target,
+    targets: Arc<[Target]>,
+    /// Which of them answered last.
+    at: Arc<AtomicUsize>,
+    trust: Arc<Trust>,
     token: Option<String>,
+}
+
+/// Whoever prints one shows no secret.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("targets", &self.targets)
+            .field("token", &self.token.as_ref().map(|_| "..."))
+            .finish_non_exhaustive()
+    }
 }
 
 /// What came back.
@@ -47,11 +65,28 @@ impl Client {
 
     /// A client of `target` without a token.
     #[must_use]
-    pub const fn new(target: Target) -> Self {
+    pub fn new(target: Target) -> Self {
         Self {
-            target,
+            targets: [target].into(),
+            at: Arc::default(),
+            trust: Arc::default(),
             token: None,
         }
+    }
+
+    /// The same client with further addresses, tried in order where nobody answers at those before. A request that may
+    /// have reached one is never sent to another.
+    #[must_use]
+    pub fn with_further(mut self, further: impl IntoIterator<Item = Target>) -> Self {
+        self.targets = self.targets.iter().cloned().chain(further).collect();
+        self
+    }
+
+    /// The same client with these files for https.
+    #[must_use]
+    pub fn with_tls(mut self, files: TlsFiles) -> Self {
+        self.trust = Arc::new(Trust::of(files));
+        self
     }
 
     /// The same client with a bearer token.
@@ -61,10 +96,35 @@ impl Client {
         self
     }
 
-    /// Where it speaks to.
+    /// Where it speaks to: the address that answered last.
     #[must_use]
-    pub const fn target(&self) -> &Target {
-        &self.target
+    pub fn target(&self) -> &Target {
+        &self.targets[self.at.load(Ordering::Relaxed) % self.targets.len()]
+    }
+
+    /// Every address, in the order given.
+    #[must_use]
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// All addresses, the one that answered last before the others.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = (usize, &Target)> {
+        let first = self.at.load(Ordering::Relaxed);
+        let count = self.targets.len();
+        (0..count).map(move |nth| {
+            let place = (first + nth) % count;
+            (place, &self.targets[place])
+        })
+    }
+
+    /// The address at this place answers.
+    pub(crate) fn stay_at(&self, place: usize) {
+        self.at.store(place, Ordering::Relaxed);
     }
 
     /// `GET path` read as JSON.
@@ -238,7 +298,7 @@ impl Client {
     }
 
     fn late(&self, within: Duration) -> ClientError {
-        let target = self.target.clone();
+        let target = self.target().clone();
         ClientError::Timeout { target, within }
     }
 
@@ -248,7 +308,7 @@ impl Client {
             Ok(problem) => ClientError::Refused(Box::new(problem)),
             // What stands before a controller says so in its place.
             Err(_) if (502..=504).contains(&status.as_u16()) => ClientError::Unreachable {
-                target: self.target.clone(),
+                target: self.target().clone(),
                 reason: format!("HTTP {status}"),
             },
             Err(_) => self.garbled(format!("HTTP {status} without a reason")),
@@ -261,7 +321,7 @@ impl Client {
 
     fn garbled(&self, reason: String) -> ClientError {
         ClientError::Garbled {
-            target: self.target.clone(),
+            target: self.target().clone(),
             reason,
         }
     }
@@ -298,6 +358,22 @@ pub enum ClientError {
         target: Target,
         /// The system's words.
         reason: String,
+    },
+    /// Somebody answers, but not as TLS asks for; nothing was asked.
+    #[error("{target}: {fault}")]
+    Tls {
+        /// Where.
+        target: Target,
+        /// What is wrong.
+        fault: TlsFault,
+    },
+    /// A token is for the controller alone, and everybody on the way could read it.
+    #[error(
+        "no token is sent to {target}: it would go over the network in the clear; name the controller with https://"
+    )]
+    TokenInClear {
+        /// Where.
+        target: Target,
     },
     /// It refused; nothing changed.
     #[error("{}", .0.detail)]

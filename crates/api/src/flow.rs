@@ -4,16 +4,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::client::{Client, ClientError};
 use crate::target::Target;
+use crate::tls::{TlsFault, Trust};
 
 /// An answer whose body is read piece by piece. Dropped, its connection is closed.
 pub(crate) struct Flow {
@@ -49,9 +52,9 @@ impl Flow {
         client: &Client,
         request: Request<Full<Bytes>>,
     ) -> Result<Self, ClientError> {
-        let target = client.target();
+        let (target, wire) = connect(client, &request).await?;
         let cut = |cause| cut(target, &cause);
-        let wire = TokioIo::new(connect(target).await?);
+        let wire = TokioIo::new(wire);
         let (mut sender, connection) = handshake(wire).await.map_err(cut)?;
         let mut line = Line(Some(Box::pin(connection)));
         let answer = {
@@ -116,10 +119,17 @@ impl Flow {
 }
 
 fn cut(target: &Target, cause: &hyper::Error) -> ClientError {
-    ClientError::Unreachable {
-        target: target.clone(),
-        reason: cause.to_string(),
+    let target = target.clone();
+    // A controller that wants to know the client says so after the greeting, when something is asked.
+    if let Some(fault) = TlsFault::beneath(cause) {
+        return ClientError::Tls { target, fault };
     }
+    let reason = if cause.is_parse() && !target.is_tls() {
+        format!("{cause}; a port with TLS is named https://")
+    } else {
+        cause.to_string()
+    };
+    ClientError::Unreachable { target, reason }
 }
 
 /// What bytes go over.
@@ -127,27 +137,97 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-async fn connect(target: &Target) -> Result<Box<dyn Wire>, ClientError> {
+/// The first address of the client that answers, and the way to it.
+async fn connect<'a>(
+    client: &'a Client,
+    request: &Request<Full<Bytes>>,
+) -> Result<(&'a Target, Box<dyn Wire>), ClientError> {
+    let bears_token = request.headers().contains_key(header::AUTHORIZATION);
+    let mut failed: Option<ClientError> = None;
+    for (place, target) in client.in_turn() {
+        match connect_to(target, client.trust(), bears_token).await {
+            Ok(wire) => {
+                client.stay_at(place);
+                return Ok((target, wire));
+            }
+            Err(cause) => {
+                failed = Some(match failed {
+                    None => cause,
+                    Some(before) => both(before, cause),
+                });
+            }
+        }
+    }
+    Err(failed.expect("a client has at least one address"))
+}
+
+/// One error of two. What can be mended here is told rather than who is away.
+fn both(first: ClientError, second: ClientError) -> ClientError {
+    match (first, &second) {
+        (ClientError::Unreachable { target, reason }, ClientError::Unreachable { .. }) => {
+            let reason = format!("{reason}; {second}");
+            ClientError::Unreachable { target, reason }
+        }
+        (ClientError::Unreachable { .. }, _) => second,
+        (first, _) => first,
+    }
+}
+
+async fn connect_to(
+    target: &Target,
+    trust: &Trust,
+    bears_token: bool,
+) -> Result<Box<dyn Wire>, ClientError> {
+    let unreachable = |reason: String| {
+        let target = target.clone();
+        ClientError::Unreachable { target, reason }
+    };
+    let io = |cause: std::io::Error| unreachable(cause.to_string());
     let connect = async {
         let wire: Box<dyn Wire> = match target {
-            Target::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Target::Unix(path) => Box::new(UnixStream::connect(path).await.map_err(io)?),
             Target::Tcp(authority) => {
-                let stream = TcpStream::connect(authority).await?;
+                let stream = TcpStream::connect(authority).await.map_err(io)?;
+                let far = stream.peer_addr().map_err(io)?.ip().to_canonical();
+                if bears_token && !far.is_loopback() {
+                    let target = target.clone();
+                    return Err(ClientError::TokenInClear { target });
+                }
                 // Small requests and answers: waiting to fill a packet costs 40 ms each.
-                stream.set_nodelay(true)?;
+                stream.set_nodelay(true).map_err(io)?;
                 Box::new(stream)
             }
+            Target::Tls(authority) => {
+                let stream = TcpStream::connect(authority).await.map_err(io)?;
+                stream.set_nodelay(true).map_err(io)?;
+                let fault = |fault| {
+                    let target = target.clone();
+                    ClientError::Tls { target, fault }
+                };
+                let config = trust.config().map_err(|cause| fault(cause.into()))?;
+                let name = server_name(authority).map_err(unreachable)?;
+                let connected = TlsConnector::from(config).connect(name, stream).await;
+                Box::new(connected.map_err(|cause| match TlsFault::beneath(&cause) {
+                    Some(found) => fault(found),
+                    None => io(cause),
+                })?)
+            }
         };
-        Ok::<_, std::io::Error>(wire)
+        Ok(wire)
     };
-    let reason = match tokio::time::timeout(Client::CONNECT_TIMEOUT, connect).await {
-        Ok(Ok(wire)) => return Ok(wire),
-        Ok(Err(cause)) => cause.to_string(),
-        Err(_) => format!(
-            "no connection within {} s",
-            Client::CONNECT_TIMEOUT.as_secs()
-        ),
-    };
-    let target = target.clone();
-    Err(ClientError::Unreachable { target, reason })
+    let connected = tokio::time::timeout(Client::CONNECT_TIMEOUT, connect).await;
+    connected.unwrap_or_else(|_| {
+        let seconds = Client::CONNECT_TIMEOUT.as_secs();
+        Err(unreachable(format!("no connection within {seconds} s")))
+    })
+}
+
+/// Whom the certificate has to be for.
+fn server_name(authority: &str) -> Result<ServerName<'static>, String> {
+    let host = authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(bare.to_owned())
+        .map_err(|_| format!("{bare:?} is neither a host name nor an address"))
 }

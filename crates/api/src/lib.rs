@@ -23,6 +23,7 @@ pub mod site_profiles;
 pub mod sockets;
 pub mod stream;
 mod target;
+pub mod tls;
 
 pub use client::{Client, ClientError, SENT_HEADER};
 pub use problem::Problem;

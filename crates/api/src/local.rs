@@ -18,9 +18,10 @@ use serde::{Deserialize, Serialize};
 pub use crate::account::{Ids, JobUser, ParseIdsError};
 pub use crate::log_parts::LogBounds;
 
-use crate::Target;
 use crate::containment::Containment;
 use crate::service_manager::BackendKind;
+use crate::tls::TlsFiles;
+use crate::{Client, Target};
 
 /// The folder of one incarnation: `<state>/replicas/<service>~<index>~<incarnation>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +201,12 @@ pub struct Assignment {
     /// Where the controller answers; `None`: nobody but the scheduler that started the worker is told.
     #[serde(default)]
     pub controller: Option<Target>,
+    /// Further addresses of it, tried in order where the first does not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_controllers: Vec<Target>,
+    /// What is believed and shown where that is spoken with over TLS.
+    #[serde(default, skip_serializing_if = "TlsFiles::is_usual")]
+    pub tls: TlsFiles,
     /// What the worker and its job prove themselves with.
     pub tokens: Tokens,
     /// The boot in which it was written; in another one every run is lost.
@@ -223,6 +230,16 @@ pub struct Assignment {
     /// Numbers that replicas of this host are given: connections of ours begin on none of them.
     #[serde(default)]
     pub pool: PortRanges,
+}
+
+impl Assignment {
+    /// A client of its controller; `None` where nobody is told.
+    #[must_use]
+    pub fn client(&self) -> Option<Client> {
+        let client = Client::new(self.controller.clone()?);
+        let further = self.further_controllers.iter().cloned();
+        Some(client.with_further(further).with_tls(self.tls.clone()))
+    }
 }
 
 /// A process that cannot be mistaken for a later one with its number.

@@ -9,14 +9,24 @@ use std::str::FromStr;
 pub enum Target {
     /// A Unix socket on this machine.
     Unix(PathBuf),
-    /// `host:port`.
+    /// `host:port`, in the clear.
     Tcp(String),
+    /// `host:port`, over TLS.
+    Tls(String),
+}
+
+impl Target {
+    /// Whether it is spoken with over TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
 }
 
 impl FromStr for Target {
     type Err = ParseTargetError;
 
-    /// Reads `unix:/path`, `/path`, `http://host:port` or `host:port`.
+    /// Reads `unix:/path`, `/path`, `https://host:port`, `http://host:port` or `host:port`.
     fn from_str(text: &str) -> Result<Self, ParseTargetError> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(path.into()));
@@ -24,15 +34,21 @@ impl FromStr for Target {
         if text.starts_with('/') {
             return Ok(Self::Unix(text.into()));
         }
-        let authority = text
-            .strip_prefix("http://")
-            .unwrap_or(text)
-            .trim_end_matches('/');
+        let (authority, tls) = match text.strip_prefix("https://") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("http://").unwrap_or(text), false),
+        };
+        let authority = authority.trim_end_matches('/');
         match authority.rsplit_once(':') {
             Some((host, port))
                 if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() =>
             {
-                Ok(Self::Tcp(authority.to_owned()))
+                let authority = authority.to_owned();
+                Ok(if tls {
+                    Self::Tls(authority)
+                } else {
+                    Self::Tcp(authority)
+                })
             }
             _ => Err(ParseTargetError {
                 text: text.chars().take(64).collect(),
@@ -46,6 +62,7 @@ impl fmt::Display for Target {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(authority) => write!(f, "http://{authority}"),
+            Self::Tls(authority) => write!(f, "https://{authority}"),
         }
     }
 }
@@ -67,8 +84,55 @@ impl<'de> serde::Deserialize<'de> for Target {
 /// Not the address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no controller address: write unix:/path/to/controller.sock or http://host:port"
+    "{text:?} is no controller address: write unix:/path/to/controller.sock, https://host:port or http://host:port"
 )]
 pub struct ParseTargetError {
     text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_how_it_is_spoken_with_and_is_written_as_it_is_read() {
+        for (text, target, written) in [
+            (
+                "https://c:7373/",
+                Target::Tls("c:7373".into()),
+                "https://c:7373",
+            ),
+            (
+                "https://[::1]:1",
+                Target::Tls("[::1]:1".into()),
+                "https://[::1]:1",
+            ),
+            (
+                "http://c:7373",
+                Target::Tcp("c:7373".into()),
+                "http://c:7373",
+            ),
+            ("c:7373", Target::Tcp("c:7373".into()), "http://c:7373"),
+            (
+                "/run/c.sock",
+                Target::Unix("/run/c.sock".into()),
+                "unix:/run/c.sock",
+            ),
+        ] {
+            let read: Target = text.parse().unwrap();
+            assert_eq!(read, target, "{text}");
+            assert_eq!(read.to_string(), written);
+            assert_eq!(written.parse::<Target>().unwrap(), target);
+        }
+        for bad in [
+            "https://",
+            "https://c",
+            "https://c/x:1",
+            "ftp://c:1/",
+            "",
+            "c",
+        ] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
 }

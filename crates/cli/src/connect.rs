@@ -1,8 +1,9 @@
 //! Finds the controller a command speaks to, and the identity it speaks under.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use portreeve_api::tls::{OwnCertificate, TlsFiles};
 use portreeve_api::{Client, Target};
 
 use crate::exit::{Code, Failure};
@@ -11,17 +12,46 @@ use crate::places;
 /// Which controller, as whom.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Connect {
-    /// The controller: unix:/path/controller.sock or http://host:port
+    /// The controller: unix:/path/controller.sock, https://host:port or http://host:port; several addresses of the same,
+    /// separated by commas, are tried in order
     ///
     /// Without it: the one of this user, then the one of this machine, then 127.0.0.1:7373.
     #[arg(
         long,
         global = true,
         value_name = "ADDRESS",
+        value_delimiter = ',',
         env = "PORTREEVE_CONTROLLER",
         help_heading = "Connection"
     )]
-    pub(crate) controller: Option<Target>,
+    pub(crate) controller: Vec<Target>,
+    /// The certificates of CAs to believe over https://, PEM; by default the system's
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "PORTREEVE_CA_FILE",
+        help_heading = "Connection"
+    )]
+    pub(crate) ca: Option<PathBuf>,
+    /// A certificate to show to a controller that asks everybody for one, PEM; with --client-key
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "PORTREEVE_CLIENT_CERT_FILE",
+        help_heading = "Connection"
+    )]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// The key of --client-cert, PEM; refused if others may read it
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "PORTREEVE_CLIENT_KEY_FILE",
+        help_heading = "Connection"
+    )]
+    pub(crate) client_key: Option<PathBuf>,
     /// A file with a token to speak under; over a Unix socket you are who you are
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     pub(crate) token_file: Option<PathBuf>,
@@ -30,20 +60,17 @@ pub(crate) struct Connect {
 impl Connect {
     /// The client to use. Nothing is sent yet, but of several usual places the first with a socket is taken.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let target = match &self.controller {
-            Some(target) => target.clone(),
-            None => places::usual_targets()
-                .into_iter()
-                .find(|target| match target {
-                    Target::Unix(path) => path.exists() && places::is_trusted(path),
-                    Target::Tcp(_) => true,
-                })
-                .ok_or_else(|| Failure::new(Code::Unreachable, "no controller is known"))?,
+        let mut targets = match self.controller.as_slice() {
+            [] => vec![usual_target()?],
+            named => named.to_vec(),
         };
-        let file = self.token_file.clone().or_else(|| match &target {
-            // A job speaks for its owner over TCP; over a Unix socket the kernel says who it is.
-            Target::Tcp(_) => std::env::var_os("PORTREEVE_TOKEN_FILE").map(PathBuf::from),
-            Target::Unix(_) => None,
+        let file = self.token_file.clone().or_else(|| {
+            // A job speaks for its owner over the network; over a Unix socket the kernel says who it is.
+            let by_token = targets
+                .iter()
+                .any(|target| !matches!(target, Target::Unix(_)));
+            let named = by_token.then(|| std::env::var_os("PORTREEVE_TOKEN_FILE"))?;
+            named.map(PathBuf::from)
         });
         let token = match file {
             Some(file) => {
@@ -57,6 +84,41 @@ impl Connect {
             }
             None => None,
         };
-        Ok(Client::new(target).with_token(token))
+        let first = targets.remove(0);
+        let client = Client::new(first).with_further(targets);
+        Ok(client.with_tls(self.tls()?).with_token(token))
     }
+
+    /// What is believed and shown over https.
+    pub(crate) fn tls(&self) -> Result<TlsFiles, Failure> {
+        let own = match (&self.client_cert, &self.client_key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(OwnCertificate {
+                certificate: whole(certificate)?,
+                key: whole(key)?,
+            }),
+            _ => {
+                let words = "a certificate is shown with its key: name both --client-cert and --client-key, or neither";
+                return Err(Failure::new(Code::Usage, words));
+            }
+        };
+        let ca = self.ca.as_deref().map(whole).transpose()?;
+        Ok(TlsFiles { ca, own })
+    }
+}
+
+/// A worker is told of it, and works in another folder.
+fn whole(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(Failure::plain)
+}
+
+/// The controller where none is named.
+fn usual_target() -> Result<Target, Failure> {
+    places::usual_targets()
+        .into_iter()
+        .find(|target| match target {
+            Target::Unix(path) => path.exists() && places::is_trusted(path),
+            Target::Tcp(_) | Target::Tls(_) => true,
+        })
+        .ok_or_else(|| Failure::new(Code::Unreachable, "no controller is known"))
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use portreeve_api::ClientError;
+use portreeve_api::tls::TlsFault;
 
 use crate::output::tell;
 
@@ -104,6 +105,12 @@ impl From<ClientError> for Failure {
         let code = match &error {
             ClientError::Unreachable { .. } => Code::Unreachable,
             ClientError::Timeout { .. } => Code::Timeout,
+            ClientError::TokenInClear { .. }
+            | ClientError::Tls {
+                fault: TlsFault::CertificateWanted | TlsFault::CertificateRefused { .. },
+                ..
+            } => Code::NotAllowed,
+            ClientError::Tls { .. } => Code::Unreachable,
             ClientError::Refused(problem) => match problem.status {
                 401 | 403 => Code::NotAllowed,
                 404 => Code::NoSuchService,
@@ -111,7 +118,7 @@ impl From<ClientError> for Failure {
             },
             _ => Code::Failure,
         };
-        let hint = if code == Code::Unreachable {
+        let hint = if matches!(error, ClientError::Unreachable { .. }) {
             "; start one with `portreeve dev PROFILE` or `portreeve controller`, or name it with --controller"
         } else {
             ""

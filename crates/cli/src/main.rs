@@ -6,6 +6,7 @@
 )]
 
 mod command;
+mod config;
 mod connect;
 mod dev;
 mod exit;
@@ -23,15 +24,12 @@ mod supervised;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use command::Cli;
-
 fn main() -> ExitCode {
     // What a parent blocked would never be heard: neither Ctrl-C nor the TERM of a scheduler. Nothing is refused here
     // but an invalid argument.
     _ = nix::sys::signal::SigSet::empty().thread_set_mask();
-    let ended = lean::run(std::env::args_os().skip(1)).unwrap_or_else(|| Cli::parse().run());
+    let ended = lean::run(std::env::args_os().skip(1))
+        .unwrap_or_else(|| config::cli(std::env::args_os())?.run());
     match ended {
         Ok(code) => code,
         Err(failure) => failure.report(),

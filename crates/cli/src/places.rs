@@ -44,6 +44,22 @@ impl Places {
     }
 }
 
+/// Where configuration files are: root's, and what a site says for all of its users.
+pub(crate) const SYSTEM_CONFIG: &str = "/etc/portreeve";
+
+/// The folder of this user's configuration files.
+pub(crate) fn config() -> PathBuf {
+    if nix::unistd::geteuid().is_root() {
+        return SYSTEM_CONFIG.into();
+    }
+    let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    let home = || folder("HOME").unwrap_or_else(|| "/".into());
+    let config = folder("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    config
+        .unwrap_or_else(|| home().join(".config"))
+        .join("portreeve")
+}
+
 /// Where a site's profiles are: the folder named, else root's own.
 pub(crate) fn site_profiles(named: Option<PathBuf>) -> SiteFolder {
     const SYSTEM: &str = "/etc/portreeve/profiles";

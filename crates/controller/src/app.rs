@@ -10,9 +10,10 @@ use portreeve::identity::ServiceName;
 use portreeve::registry::{ServiceView, View};
 use portreeve::rights::Caller;
 use portreeve_api::site_profiles::SiteFolder;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::account::Accounts;
+use crate::audit::AuditLog;
 use crate::driver::Shown;
 use crate::limits::Limits;
 use crate::meters::Meters;
@@ -61,6 +62,10 @@ pub(crate) struct App {
     pub(crate) store_file: PathBuf,
     /// What watchers are told, written once for all of them.
     pub(crate) texts: Texts,
+    /// What was changed and refused.
+    pub(crate) audit: AuditLog,
+    /// Rung when the files that are read while it runs shall be read at once.
+    pub(crate) again: Notify,
     /// Who is listened to.
     pub(crate) front: Mutex<Front>,
 }

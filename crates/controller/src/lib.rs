@@ -19,10 +19,12 @@ use portreeve::registry::{self, Registry, Silence, Store};
 use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 mod account;
 mod app;
+mod audit;
 mod backup;
 mod clock;
 mod data_dir;
@@ -46,19 +48,23 @@ mod start_error;
 mod stop;
 mod store;
 mod tally;
+mod tls;
 mod token;
 mod vital;
 mod watch;
 
+pub use audit::AuditPlace;
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use door::{Door, Wanted};
 pub use limits::raise_open_files;
 pub use limits_file::LimitsError;
 pub use start_error::StartError;
 pub use store::RedbStore;
+pub use tls::ServerTls;
 
 use account::Accounts;
 use app::App;
+use audit::AuditLog;
 use data_dir::DataDir;
 use driver::Driver;
 use limits::Limits;
@@ -72,6 +78,7 @@ use share::Shares;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use tally::Tally;
+use tls::Seal;
 use token::TokenKey;
 
 /// What a controller needs to know.
@@ -81,8 +88,13 @@ pub struct Config {
     pub data: PathBuf,
     /// The Unix socket; its folder is made (0755) if it is not there.
     pub socket: PathBuf,
-    /// Loopback addresses to listen at; port 0 takes a free one.
+    /// Addresses to listen at; port 0 takes a free one. Beyond loopback only over TLS, or as `insecure` says.
     pub listen: Vec<SocketAddr>,
+    /// For addresses beyond loopback; those on loopback, and the socket, stay plain.
+    pub tls: Option<ServerTls>,
+    /// Answer beyond loopback in the clear where there is no `tls`: to readers without a name, for what everybody on the
+    /// cluster may see. No token is taken and no secret sent there.
+    pub insecure: bool,
     /// All on one machine: hosts may publish loopback addresses.
     pub single_host: bool,
     /// How long a freed port rests before another service gets it.
@@ -110,6 +122,8 @@ pub struct Config {
     pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
+    /// Where every change and every refusal is written. `None`: nowhere.
+    pub audit: Option<AuditPlace>,
 }
 
 impl Config {
@@ -130,19 +144,38 @@ pub struct Controller {
     driver: Option<JoinHandle<()>>,
     limits_file: Option<JoinHandle<()>>,
     socket: Option<SocketPlace>,
+    seal: Option<Arc<Seal>>,
     _data: DataDir,
 }
 
 impl Controller {
+    /// Looks at everything that can be looked at without taking anything: the options, and the files they name.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; a start would fail with it.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        let beyond = config.listen.iter().find(|a| !a.ip().is_loopback());
+        if let Some(address) = beyond
+            && config.tls.is_none()
+            && !config.insecure
+        {
+            return Err(StartError::NotLoopback { address: *address });
+        }
+        config.tls.clone().map(Seal::of).transpose()?;
+        Terms::new(&config.silence, config.single_host)?;
+        config.limits.as_deref().map(LimitsFile::open).transpose()?;
+        Ok(())
+    }
+
     /// Takes the data directory, reads the truth, shows the stored endpoints, and then listens.
     ///
     /// # Errors
     ///
     /// [`StartError`] says what is in the way; nothing listens then.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        if let Some(address) = config.listen.iter().find(|a| !a.ip().is_loopback()) {
-            return Err(StartError::NotLoopback { address: *address });
-        }
+        Self::check(&config)?;
+        let seal = config.tls.clone().map(Seal::of).transpose()?.map(Arc::new);
         let terms = Terms::new(&config.silence, config.single_host)?;
         let data = DataDir::take(&config.data)?;
         let (store, stored, lineage) = {
@@ -164,6 +197,8 @@ impl Controller {
             );
         }
         let key = TokenKey::of(data.path())?;
+        let audit = AuditLog::begin(config.audit.as_ref());
+        let audit = audit.map_err(|cause| StartError::audit(config.audit.as_ref(), &cause))?;
         let limits_file = config.limits.as_deref().map(LimitsFile::open);
         let (limits_file, limits) = limits_file.transpose()?.unzip();
         let registry = registry::Config {
@@ -212,13 +247,15 @@ impl Controller {
             site_profiles: config.site_profiles.clone(),
             stopping: stop,
             front: Mutex::new(front),
+            audit,
+            again: Notify::new(),
             texts: watch::Texts::default(),
         });
-        let opened = open(&config).await?;
+        let opened = open(&config, seal.as_ref()).await?;
         let limits_file = limits_file.map(|file| {
             vital::spawn(
                 "limits",
-                file.follow(app.queue.clone(), app.stopping.clone()),
+                file.follow(Arc::clone(&app), app.stopping.clone()),
             )
         });
         let (end, ended) = StopSwitch::new();
@@ -239,6 +276,7 @@ impl Controller {
             driver: Some(driver),
             limits_file,
             socket: Some(opened.socket),
+            seal,
             _data: data,
         })
     }
@@ -261,6 +299,21 @@ impl Controller {
         Door::of(Arc::clone(&self.app))
     }
 
+    /// Reads again what may change while it runs: certificate, key and CA of clients, and the file of limits; opens the audit
+    /// log by its name. Connections go on; what cannot be used as it is now stays as it was, and the log says so.
+    pub async fn reload(&self) {
+        self.app.again.notify_waiters();
+        self.app.audit.reopen();
+        let Some(seal) = self.seal.clone() else {
+            tracing::info!("told to read everything again");
+            return;
+        };
+        match vital::blocking("certificate", move || seal.renew()).await {
+            Ok(()) => tracing::info!("told to read everything again; the certificate was read"),
+            Err(cause) => tracing::error!(%cause, "the certificate stays as it was"),
+        }
+    }
+
     /// Ends in order: nothing new is let in, held questions are answered, connections finish, everything is
     /// written, and neither socket nor lock is left. Services go on.
     pub async fn stop(mut self) {
@@ -279,6 +332,8 @@ impl Controller {
         if let Some(socket) = self.socket.take() {
             socket.remove();
         }
+        let app = Arc::clone(&self.app);
+        vital::blocking("audit", move || app.audit.end()).await;
     }
 }
 
@@ -310,7 +365,7 @@ struct Opened {
     socket: SocketPlace,
 }
 
-async fn open(config: &Config) -> Result<Opened, StartError> {
+async fn open(config: &Config, seal: Option<&Arc<Seal>>) -> Result<Opened, StartError> {
     let (socket, listener) = SocketPlace::take(&config.socket)
         .map_err(|cause| StartError::socket(config.socket.clone(), cause))?;
     let mut opened = Opened {
@@ -321,8 +376,17 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
     for address in &config.listen {
         match listen_at(*address).await {
             Ok(Some((listener, address))) => {
-                opened.listeners.push(Listener::Tcp(listener));
-                opened.addresses.push(Target::Tcp(address.to_string()));
+                let text = address.to_string();
+                let (listener, target) = match seal {
+                    _ if address.ip().is_loopback() => (Listener::Tcp(listener), Target::Tcp(text)),
+                    Some(seal) => {
+                        let seal = Some(Arc::clone(seal));
+                        (Listener::Remote(listener, seal), Target::Tls(text))
+                    }
+                    None => (Listener::Remote(listener, None), Target::Tcp(text)),
+                };
+                opened.listeners.push(listener);
+                opened.addresses.push(target);
             }
             Ok(None) => tracing::info!(%address, "this machine has no IPv6; not listening there"),
             Err(cause) => {
@@ -371,6 +435,7 @@ mod site;
 #[cfg(test)]
 mod tests {
     mod attach;
+    mod audit;
     mod backup;
     mod conditions;
     mod described;
@@ -388,5 +453,6 @@ mod tests {
     mod rest;
     mod services;
     mod shares;
+    mod tls;
     pub(crate) mod watch;
 }

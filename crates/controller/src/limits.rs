@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::peer::Whose;
 use crate::share::Bounds;
 
 /// What one listener allows its peers.
@@ -76,8 +77,10 @@ impl Limits {
     }
 
     /// How many connections, streams aside, and how many streams there may be when this user wants one more.
-    pub(crate) fn of(&self, uid: Option<u32>) -> (Bounds, Bounds) {
-        if uid.is_some_and(|uid| uid == 0 || uid == self.own_uid) {
+    pub(crate) fn of(&self, whose: Whose) -> (Bounds, Bounds) {
+        if let Whose::Account(Some(uid)) = whose
+            && (uid == 0 || uid == self.own_uid)
+        {
             let all = |all| Bounds { each: all, all };
             return (all(self.connections), all(self.streams));
         }
@@ -144,11 +147,12 @@ mod tests {
     fn whoever_watches_leaves_room_for_agents_and_for_others() {
         let limits = Limits::of_account(7, Some(8_000), None);
         for agent in [0, 7] {
-            let (connections, streams) = limits.of(Some(agent));
+            let (connections, streams) = limits.of(Whose::Account(Some(agent)));
             assert_eq!((connections.each, connections.all), (8_000, 8_000));
             assert_eq!(streams.all, 6_000);
         }
-        for user in [Some(8), None] {
+        let machine = Whose::Machine(std::net::Ipv4Addr::LOCALHOST.into());
+        for user in [Whose::Account(Some(8)), Whose::Account(None), machine] {
             let (connections, streams) = limits.of(user);
             assert_eq!((connections.each, connections.all), (1_024, 7_000));
             assert_eq!((streams.each, streams.all), (3_000, 6_000));

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use portreeve::commit::Told;
@@ -16,7 +17,7 @@ use portreeve::registry::{Allowance, Input, Limits};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::queue::Queue;
+use crate::app::App;
 use crate::stop::Stop;
 use crate::vital;
 
@@ -69,11 +70,12 @@ impl LimitsFile {
     }
 
     /// Has the registry hold to the file as it is changed, until `stopping`.
-    pub(crate) async fn follow(mut self, queue: Queue, mut stopping: Stop) {
+    pub(crate) async fn follow(mut self, app: Arc<App>, mut stopping: Stop) {
         let mut broken = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOKED_AT_EVERY) => {}
+                () = app.again.notified() => {}
                 () = stopping.said() => return,
             }
             let path = self.path.clone();
@@ -91,7 +93,8 @@ impl LimitsFile {
             };
             match (read, text) {
                 (Ok(limits), Ok(text)) => {
-                    if queue
+                    if app
+                        .queue
                         .tell(Told::news(Input::Limits(Box::new(limits))))
                         .await
                         .is_err()

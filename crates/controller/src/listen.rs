@@ -18,17 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use portreeve_api::Problem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::impatient::Impatient;
 use crate::limits::Limits;
-use crate::peer::Peer;
+use crate::peer::{Peer, Whose};
 use crate::rest::Api;
 use crate::share::Shares;
 use crate::stop::Stop;
+use crate::tls::Seal;
 use crate::vital;
 use crate::watch::{Departed, Pace, Paced};
 
@@ -39,11 +40,20 @@ pub(crate) enum Listener {
     Unix(UnixListener),
     /// On loopback.
     Tcp(TcpListener),
+    /// Beyond loopback; without a seal in the clear, as the site wishes.
+    Remote(TcpListener, Option<Arc<Seal>>),
 }
 
 /// One connection's bytes.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + AsFd + Unpin + Send {}
 impl<W: AsyncRead + AsyncWrite + AsFd + Unpin + Send> Wire for W {}
+
+/// A connection as it was accepted.
+enum Arrived {
+    Open(Box<dyn Wire>),
+    /// It has to greet first.
+    Sealed(TcpStream, Arc<Seal>),
+}
 
 /// The most bytes of a request's head.
 const MAX_HEAD: usize = 64 << 10;
@@ -68,7 +78,9 @@ pub(crate) async fn serve(listener: Listener, api: Api, limits: Limits, mut stop
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((_, _)) if connections.len() >= most + TURNED_AWAY => {}
-                Ok((wire, _)) if connections.len() >= most => {
+                // Who has to greet first would cost more than the others to be told.
+                Ok((Arrived::Sealed(..), _)) if connections.len() >= most => {}
+                Ok((Arrived::Open(wire), _)) if connections.len() >= most => {
                     let refused = async { turn_away(wire, &too_many_connections()).await };
                     connections.spawn(vital::guarded("refusal", refused));
                 }
@@ -96,15 +108,19 @@ pub(crate) async fn serve(listener: Listener, api: Api, limits: Limits, mut stop
 struct Terms {
     api: Api,
     limits: Limits,
-    connections: Shares,
-    streams: Shares,
+    connections: Shares<Whose>,
+    streams: Shares<Whose>,
 }
 
 /// One connection from its first byte to its last: requests and answers, and then perhaps one stream.
-async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: Stop) {
-    let uid = peer.uid().await;
-    let (bounds, streams) = terms.limits.of(uid);
-    let Some(share) = terms.connections.take(uid, bounds) else {
+async fn connection(arrived: Arrived, peer: Peer, terms: Arc<Terms>, stop: Stop) {
+    let whose = peer.whose().await;
+    let (bounds, streams) = terms.limits.of(whose);
+    let share = terms.connections.take(whose, bounds);
+    let Some(wire) = open(arrived, &terms.limits, share.is_some()).await else {
+        return;
+    };
+    let Some(share) = share else {
         return turn_away(wire, &too_many_connections()).await;
     };
     let present = terms.api.meters().connections.enter();
@@ -113,7 +129,7 @@ async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: St
     let Some((wire, departed)) = conversation.await else {
         return;
     };
-    let Some(_share) = terms.streams.take(uid, streams) else {
+    let Some(_share) = terms.streams.take(whose, streams) else {
         return turn_away(wire, &too_many_streams()).await;
     };
     // A watcher counts among the streams alone: its user's workers still find room to speak.
@@ -122,13 +138,44 @@ async fn connection(wire: Box<dyn Wire>, peer: Peer, terms: Arc<Terms>, stop: St
     departed.run(wire, &terms.limits, stop).await;
 }
 
+/// What requests come over, after the greeting where there is one; `None`: there was none in time, or it was no good.
+async fn open(arrived: Arrived, limits: &Limits, has_share: bool) -> Option<Box<dyn Wire>> {
+    let (stream, seal) = match arrived {
+        Arrived::Open(wire) => return Some(wire),
+        Arrived::Sealed(stream, seal) => (stream, seal),
+    };
+    if !has_share {
+        return None;
+    }
+    let greeted = async {
+        let mut first = [0];
+        // Whoever speaks HTTP in the clear hears of it in the same language.
+        if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
+            turn_away(Box::new(stream), &not_sealed()).await;
+            return Ok(None);
+        }
+        seal.greet(stream).await.map(Some)
+    };
+    match tokio::time::timeout(limits.head_within, greeted).await {
+        Ok(Ok(sealed)) => sealed.map(|sealed| Box::new(sealed) as Box<dyn Wire>),
+        Ok(Err(cause)) => {
+            tracing::debug!(%cause, "a connection did not greet");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("a connection did not greet in time");
+            None
+        }
+    }
+}
+
 impl Listener {
-    async fn accept(&self) -> io::Result<(Box<dyn Wire>, Peer)> {
+    async fn accept(&self) -> io::Result<(Arrived, Peer)> {
         match self {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let uid = stream.peer_cred()?.uid();
-                Ok((Box::new(stream), Peer::Unix { uid }))
+                Ok((Arrived::Open(Box::new(stream)), Peer::Unix { uid }))
             }
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -136,7 +183,18 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 let local: SocketAddr = stream.local_addr()?;
                 let uid = OnceCell::new();
-                Ok((Box::new(stream), Peer::Loopback { peer, local, uid }))
+                let arrived = Arrived::Open(Box::new(stream));
+                Ok((arrived, Peer::Loopback { peer, local, uid }))
+            }
+            Self::Remote(listener, seal) => {
+                let (stream, address) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                let tls = seal.is_some();
+                let arrived = match seal {
+                    Some(seal) => Arrived::Sealed(stream, Arc::clone(seal)),
+                    None => Arrived::Open(Box::new(stream)),
+                };
+                Ok((arrived, Peer::Remote { address, tls }))
             }
         }
     }
@@ -217,6 +275,14 @@ fn too_many_streams() -> Problem {
         StatusCode::TOO_MANY_REQUESTS,
         "too_many_streams",
         "the controller has as many streams as it may have, of all or of you; one stream follows many services: GET /api/v1/watch",
+    )
+}
+
+fn not_sealed() -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "tls_wanted",
+        "this port speaks TLS: ask again at https:// with the same host and port",
     )
 }
 

@@ -73,6 +73,11 @@ impl Meters {
         Place((route * METHODS.len() + method.unwrap_or(others)) * STATUSES.len())
     }
 
+    /// The route of these counters, as it is written.
+    pub(crate) fn route(&self, place: Place) -> &str {
+        &self.labels[place.0 / STATUSES.len() / METHODS.len()]
+    }
+
     /// A request was answered.
     pub(crate) fn answered(&self, place: Place, status: StatusCode) {
         let others = STATUSES.len() - 1;

@@ -22,6 +22,21 @@ pub(crate) enum Peer {
         local: SocketAddr,
         uid: OnceCell<Option<u32>>,
     },
+    /// Beyond this machine, or not known to be on it: the kernel says nothing of who that is, only a token does.
+    Remote {
+        address: SocketAddr,
+        /// Whether nobody on the way reads or changes what is said. Without it no token is taken.
+        tls: bool,
+    },
+}
+
+/// Whose a connection is, as far as can be told before anything is said over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    /// An account's; all that cannot be found are one.
+    Account(Option<u32>),
+    /// Another machine's.
+    Machine(IpAddr),
 }
 
 impl Peer {
@@ -34,6 +49,15 @@ impl Peer {
                 let find = || vital::blocking("peer", move || find(peer, local));
                 *uid.get_or_init(find).await
             }
+            Self::Remote { .. } => None,
+        }
+    }
+
+    /// Whose share of what is bounded it takes.
+    pub(crate) async fn whose(&self) -> Whose {
+        match self {
+            Self::Remote { address, .. } => Whose::Machine(address.ip().to_canonical()),
+            _ => Whose::Account(self.uid().await),
         }
     }
 }

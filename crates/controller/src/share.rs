@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What is taken, by whose it is; for uids, those that are not known share one place.
+/// What is taken, by whose it is.
 #[derive(Debug)]
-pub(crate) struct Shares<K = Option<u32>>(Arc<Mutex<Taken<K>>>);
+pub(crate) struct Shares<K>(Arc<Mutex<Taken<K>>>);
 
 #[derive(Debug)]
 struct Taken<K> {
@@ -26,7 +26,7 @@ pub(crate) struct Bounds {
 
 /// One piece, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Share<K: Ord = Option<u32>> {
+pub(crate) struct Share<K: Ord> {
     shares: Shares<K>,
     by: K,
 }

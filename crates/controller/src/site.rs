@@ -82,7 +82,7 @@ impl Site {
         addresses
             .find_map(|address| match address {
                 Target::Tcp(address) => Some(address.clone()),
-                Target::Unix(_) => None,
+                Target::Unix(_) | Target::Tls(_) => None,
             })
             .unwrap()
     }
@@ -152,6 +152,9 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         data: folder.path().join("data"),
         socket: folder.path().join("run/controller.sock"),
         listen: vec!["127.0.0.1:0".parse().unwrap()],
+        tls: None,
+        insecure: false,
+        audit: None,
         single_host: true,
         cooling: Duration::from_secs(60),
         // What is told is shown before it is acknowledged.

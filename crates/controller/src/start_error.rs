@@ -7,7 +7,9 @@ use std::time::Duration;
 use portreeve::commit::GraceTooShort;
 use portreeve::registry::{LoadError, StoreError};
 use portreeve::time::Spelled;
+use portreeve_api::tls::TlsFileError;
 
+use crate::audit::AuditPlace;
 use crate::data_dir::TakeError;
 use crate::limits_file::LimitsError;
 use crate::socket::SocketError;
@@ -71,12 +73,16 @@ pub enum StartError {
     },
     /// Not an address of this machine alone.
     #[error(
-        "{address} can be reached from other machines, which needs authentication and TLS that this version does not have; listen at 127.0.0.1 or [::1]"
+        "{address} can be reached from other machines: name a certificate and its key with --tls-cert and --tls-key, or listen at 127.0.0.1 or [::1]; \
+         --insecure answers there in the clear, to readers without a name, and takes no token"
     )]
     NotLoopback {
         /// The address.
         address: SocketAddr,
     },
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
     /// A host would be given up whose agent was only started anew.
     #[error(
         "--host-grace {} gives up hosts that are well: an agent and its workers that start anew are heard of again after up to {}; \
@@ -92,6 +98,14 @@ pub enum StartError {
     /// The file of limits cannot be used.
     #[error("{0}")]
     Limits(#[from] LimitsError),
+    /// The audit log cannot be written.
+    #[error("the audit log {} cannot be written: {reason}; name another file with --audit-log", path.display())]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
     /// The system gave no randomness.
     #[error("no randomness from the system: {reason}")]
     Randomness {
@@ -142,6 +156,16 @@ impl From<KeyError> for StartError {
 }
 
 impl StartError {
+    /// An audit log that could not be opened.
+    pub(crate) fn audit(place: Option<&AuditPlace>, cause: &std::io::Error) -> Self {
+        let path = match place {
+            Some(AuditPlace::InParts(path) | AuditPlace::File(path)) => path.clone(),
+            None => PathBuf::new(),
+        };
+        let reason = cause.to_string();
+        Self::Audit { path, reason }
+    }
+
     /// A socket that could not be made at `path`.
     pub(crate) fn socket(path: PathBuf, cause: SocketError) -> Self {
         match cause {

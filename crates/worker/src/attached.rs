@@ -13,7 +13,7 @@ use portreeve::attendance::Ended;
 use portreeve::registry::Want;
 use portreeve::supervision::{ExitStatus, State, Status};
 use portreeve_api::local::{Assignment, ReplicaFolder, WorkerCommand};
-use portreeve_api::{Client, paths};
+use portreeve_api::paths;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
@@ -66,8 +66,8 @@ async fn work(berth: Berth, shim: ShimProgram) -> anyhow::Result<Outcome> {
         newest,
     } = berth;
     let desired = &assignment.desired;
-    let controller = assignment.controller.clone();
-    let client = Client::new(controller.context("an attached replica needs a controller")?);
+    let client = assignment.client();
+    let client = client.context("an attached replica needs a controller")?;
     let (token, shown) = watch::channel(assignment.tokens.worker.clone());
     let path = paths::status(&desired.service, desired.index, desired.incarnation);
     let sent = Arc::new(AtomicU64::new(0));

@@ -59,10 +59,7 @@ impl Job {
             port_addresses: port_addresses.clone(),
             scratch: text(&RunFolder::of(folder, run).scratch()),
             token_file: text(&folder.token()),
-            controller: assignment
-                .controller
-                .as_ref()
-                .map_or_else(String::new, ToString::to_string),
+            controller: controllers(assignment),
             env: passed_on(),
             working_dir: folder.path().to_owned(),
         };
@@ -91,6 +88,11 @@ impl Job {
         job.env.extend(ours);
         if assignment.controller.is_none() {
             job.env.remove(&format!("{}CONTROLLER", assignment.prefix));
+        }
+        if let Some(ca) = &assignment.tls.ca {
+            // A job believes whom its host does.
+            let name = format!("{}CA_FILE", assignment.prefix);
+            job.env.insert(name, ca.to_string_lossy().into_owned());
         }
         if let Some(port) = users_port {
             job.env.insert("PORT".into(), port);
@@ -230,6 +232,13 @@ impl Job {
             }
         }
     }
+}
+
+/// Every address of the controller, as `--controller` takes them.
+fn controllers(assignment: &Assignment) -> String {
+    let all = assignment.controller.iter();
+    let all = all.chain(&assignment.further_controllers);
+    all.map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Removes what earlier runs left: their folders with their scratch directories. The newest is kept.

@@ -11,7 +11,7 @@ use portreeve::attendance::{Attendance, Ended, Manner, Record, Standing};
 use portreeve::profile::OnCutOff;
 use portreeve::supervision::{Machine, Report, Status};
 use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
-use portreeve_api::{Client, paths};
+use portreeve_api::paths;
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -95,10 +95,10 @@ async fn work(folder: ReplicaFolder, shim: ShimProgram) -> anyhow::Result<()> {
     let (newest, told) = watch::channel(None);
     let (token, shown) = watch::channel(assignment.tokens.worker.clone());
     let sent = Arc::new(AtomicU64::new(0));
-    if let Some(controller) = assignment.controller.clone() {
+    if let Some(client) = assignment.client() {
         let desired = &assignment.desired;
         tokio::spawn(uplink::tell(
-            Client::new(controller),
+            client,
             paths::status(&desired.service, desired.index, desired.incarnation),
             told,
             shown,

@@ -479,6 +479,8 @@ impl Moorage {
             host_address: published.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             single_host: self.config.single_host && self.config.address.literal.is_none(),
             controller: Some(self.config.controller.clone()),
+            further_controllers: self.config.further_controllers.clone(),
+            tls: self.config.tls.clone(),
             tokens: replica.tokens,
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),

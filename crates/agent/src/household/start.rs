@@ -157,6 +157,8 @@ impl Household {
             // Of several hosts on one machine, each has a loopback address that a listener on another one does not serve.
             single_host: self.config.single_host && self.config.address.literal.is_none(),
             controller: Some(self.config.controller.clone()),
+            further_controllers: self.config.further_controllers.clone(),
+            tls: self.config.tls.clone(),
             tokens,
             boot_id: self.boot_id.clone(),
             lifeline: self.config.lifeline.clone(),

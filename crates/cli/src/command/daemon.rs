@@ -15,10 +15,14 @@ use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, So
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
-use portreeve_controller::{Config as ControllerConfig, Controller as ControllerDaemon};
+use portreeve_controller::{
+    AuditPlace, Config as ControllerConfig, Controller as ControllerDaemon, ServerTls,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::command::logging::LogOptions;
 use crate::command::{check, shutdown};
+use crate::config::ConfigFile;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::output::{self, Format};
@@ -29,7 +33,9 @@ use crate::supervised;
 
 /// Run the controller: the truth about services, ports and endpoints.
 ///
-/// Ends on SIGTERM, SIGHUP or Ctrl-C; services go on.
+/// Ends on SIGTERM or Ctrl-C; services go on. On SIGHUP it reads certificates, limits and the like again, and goes on.
+///
+/// Every option that stays can be set in /etc/portreeve/controller.toml (without root: ~/.config/portreeve), with _ for -.
 #[derive(Args, Debug)]
 pub(crate) struct Controller {
     /// Where the truth is kept; by default /var/lib/portreeve for root, else the user's state folder
@@ -38,9 +44,22 @@ pub(crate) struct Controller {
     /// Where the socket is made; by default /run/portreeve for root, else the user's runtime folder
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
-    /// Addresses to listen on; loopback only
+    /// Addresses to listen on; beyond loopback with --tls-cert and --tls-key, or --insecure
     #[arg(long, value_name = "ADDRESS", default_values = places::LISTEN)]
     listen: Vec<SocketAddr>,
+    /// The certificate for addresses beyond loopback, and those between it and its CA, PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert, PEM; refused if others may read it
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Have everybody beyond loopback show a certificate of one of these CAs, PEM
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Answer beyond loopback in the clear: to readers without a name, what everybody on the cluster may see; no token is
+    /// taken there, so agents on other hosts need https://
+    #[arg(long, conflicts_with = "tls_cert", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true, action = clap::ArgAction::Set, value_name = "BOOL", hide_possible_values = true)]
+    insecure: bool,
     /// How long a freed port rests
     #[arg(long, value_name = "TIME", default_value = "60s")]
     cooling: Span,
@@ -55,7 +74,7 @@ pub(crate) struct Controller {
     #[arg(long)]
     new_epoch: bool,
     /// All on one machine: loopback addresses are published
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true, action = clap::ArgAction::Set, value_name = "BOOL", hide_possible_values = true)]
     single_host: bool,
     #[command(flatten)]
     networks: NetworkOptions,
@@ -76,6 +95,15 @@ pub(crate) struct Controller {
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
     limits: Option<PathBuf>,
+    /// Where every change and every refusal is written, a JSON object a line; by default audit.log in --data, in parts of
+    /// 50 MB of which 3 are kept. A file named here is never cut: have logrotate move it
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogOptions,
+    /// Only check the configuration file, the options and the files they name; starts nothing
+    #[arg(long)]
+    check_config: bool,
 }
 
 /// A window for changes of readiness.
@@ -102,7 +130,7 @@ struct SilenceOptions {
     #[arg(long, value_name = "TIME", default_value = "90s")]
     host_grace: Span,
     /// Take the endpoints of suspect hosts off the lists at once
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true, action = clap::ArgAction::Set, value_name = "BOOL", hide_possible_values = true)]
     withdraw_suspect: bool,
 }
 
@@ -137,20 +165,51 @@ impl NetworkOptions {
 }
 
 impl Controller {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
-        log_to_stderr();
+    pub(crate) async fn run(self, file: Option<&ConfigFile>) -> Result<(), Failure> {
+        let check = self.check_config;
+        if !check {
+            self.log.begin();
+        }
+        let config = self.config()?;
+        if check {
+            ControllerDaemon::check(&config).map_err(Failure::plain)?;
+            return say_checked(file);
+        }
         portreeve_controller::raise_open_files();
         let mut told = Told::listen()?;
+        let controller = ControllerDaemon::start(config)
+            .await
+            .map_err(Failure::plain)?;
+        for address in controller.addresses() {
+            output::print(&format!("portreeve controller answers at {address}\n"))?;
+        }
+        while told.next().await == Word::Reload {
+            look_again_at(file);
+            controller.reload().await;
+        }
+        controller.stop().await;
+        Ok(())
+    }
+
+    fn config(self) -> Result<ControllerConfig, Failure> {
         let places = Places::here();
         let number = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
-        let config = ControllerConfig {
+        let data = self.data.unwrap_or(places.data);
+        let audit = match self.audit_log {
+            Some(path) => AuditPlace::File(path),
+            None => AuditPlace::InParts(data.join("audit.log")),
+        };
+        Ok(ControllerConfig {
             max_connections: self.max_connections.map(number),
             max_streams: self.max_streams.map(number),
             requests_per_second: Some(self.max_requests),
             limits: self.limits,
-            data: self.data.unwrap_or(places.data),
+            audit: Some(audit),
+            data,
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),
             listen: self.listen,
+            tls: tls_of(self.tls_cert, self.tls_key, self.tls_client_ca)?,
+            insecure: self.insecure,
             single_host: self.single_host,
             cooling: self.cooling.0,
             coalesce: self.coalesce.0,
@@ -158,6 +217,7 @@ impl Controller {
             new_epoch: self.new_epoch,
             networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),
+<<<<<<< HEAD
         };
         let controller = ControllerDaemon::start(config)
             .await
@@ -170,7 +230,34 @@ impl Controller {
         supervised::stopping();
         controller.stop().await;
         Ok(())
+=======
+        })
+>>>>>>> 4b737b440bfc941ffa68290786dbfc1d4402735f
     }
+}
+
+/// The files of TLS: a certificate with its key, or nothing.
+fn tls_of(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<ServerTls>, Failure> {
+    // Not by rules of the options: a part may stand in the file, and another on the command line.
+    let words = match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            return Ok(Some(ServerTls {
+                certificate,
+                key,
+                client_ca,
+            }));
+        }
+        (None, None) if client_ca.is_none() => return Ok(None),
+        (None, None) => {
+            "--tls-client-ca asks for certificates over TLS, which needs --tls-cert and --tls-key"
+        }
+        _ => "a certificate is shown with its key: name both --tls-cert and --tls-key, or neither",
+    };
+    Err(Failure::new(Code::Usage, words))
 }
 
 /// What a host offers; shared by `agent` and `dev`.
@@ -304,7 +391,9 @@ pub(crate) fn system_host_name() -> Result<HostName, String> {
 
 /// Run the agent of this host: it reports the host's ports and starts a worker per replica.
 ///
-/// Ends on SIGTERM, SIGHUP or Ctrl-C and touches no service; started again it adopts what runs.
+/// Ends on SIGTERM or Ctrl-C and touches no service; started again it adopts what runs.
+///
+/// Every option that stays can be set in /etc/portreeve/agent.toml (without root: ~/.config/portreeve), with _ for -.
 #[derive(Args, Debug)]
 pub(crate) struct Agent {
     #[command(flatten)]
@@ -313,7 +402,7 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// All on one machine: the loopback address is published
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true, action = clap::ArgAction::Set, value_name = "BOOL", hide_possible_values = true)]
     single_host: bool,
     /// Which address is published: words separated by commas
     ///
@@ -356,18 +445,35 @@ pub(crate) struct Agent {
     /// Where `portreeve run` of other schedulers' jobs and --shutdown ask; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
     #[arg(long, value_name = "SOCKET")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogOptions,
+    /// Only check the configuration file and the options; asks nobody and starts nothing
+    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown"])]
+    check_config: bool,
 }
 
 impl Agent {
-    pub(crate) async fn run(self, connect: &Connect) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(
+        self,
+        connect: &Connect,
+        file: Option<&ConfigFile>,
+    ) -> Result<ExitCode, Failure> {
         if self.shutdown {
             let usual = || places::agent_socket(&Places::here().run);
             let socket = self.socket.unwrap_or_else(usual);
             return shutdown::run(&socket, self.timeout.0, self.output).await;
         }
+        if self.check_config {
+            self.options.host_name()?;
+            let tls = connect.tls()?;
+            tls.check().map_err(Failure::plain)?;
+            connect.client()?;
+            say_checked(file)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let checks = self.check || self.check_address;
         if !checks {
-            log_to_stderr();
+            self.log.begin();
         }
         let mut told = Told::listen()?;
         let state = self
@@ -384,6 +490,8 @@ impl Agent {
         }
         let client = connect.client()?;
         config.controller = client.target().clone();
+        config.further_controllers = client.targets()[1..].to_vec();
+        config.tls = connect.tls()?;
         if self.check {
             let backend = self.options.backend.find().await;
             if let Ok(found) = &backend {
@@ -397,10 +505,21 @@ impl Agent {
             None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
         });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+<<<<<<< HEAD
         supervised::ready();
         let broken = tokio::select! {
             () = told.stop() => None,
             why = agent.broken() => Some(why),
+=======
+        let broken = loop {
+            tokio::select! {
+                word = told.next() => match word {
+                    Word::Stop => break None,
+                    Word::Reload => look_again_at(file),
+                },
+                why = agent.broken() => break Some(why),
+            }
+>>>>>>> 4b737b440bfc941ffa68290786dbfc1d4402735f
         };
         supervised::stopping();
         agent.stop().await;
@@ -476,11 +595,20 @@ impl Shim {
     }
 }
 
-/// The signals that end a daemon. Made first of all, so that none that comes early kills it unprepared.
+/// The signals that a daemon hears. Made first of all, so that none that comes early kills it unprepared.
 pub(crate) struct Told {
     term: Signal,
     interrupt: Signal,
     hangup: Signal,
+}
+
+/// What a daemon was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// SIGTERM or Ctrl-C.
+    Stop,
+    /// SIGHUP.
+    Reload,
 }
 
 impl Told {
@@ -489,38 +617,52 @@ impl Told {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            // A terminal that is closed.
             hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Returns at the first SIGTERM, Ctrl-C or hang-up since [`Told::listen`].
-    pub(crate) async fn stop(&mut self) {
+    /// The next word since [`Told::listen`], for a daemon that nobody has at a terminal.
+    pub(crate) async fn next(&mut self) -> Word {
         tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = self.term.recv() => Word::Stop,
+            _ = self.interrupt.recv() => Word::Stop,
+            _ = self.hangup.recv() => Word::Reload,
+        }
+    }
+
+    /// Returns at the first SIGTERM, Ctrl-C or hang-up since [`Told::listen`]: that of a terminal that is closed.
+    pub(crate) async fn stop(&mut self) {
+        self.next().await;
+    }
+}
+
+/// Says which settings of the file hold only after a restart, if there are such.
+fn look_again_at(file: Option<&ConfigFile>) {
+    let Some(file) = file else {
+        return;
+    };
+    let path = file.path().display();
+    match file.changed() {
+        Ok(keys) if keys.is_empty() => {}
+        Ok(keys) => {
+            let keys = keys.join(", ");
+            tracing::warn!(%path, "these settings changed in the file and hold after a restart: {keys}");
+        }
+        Err(cause) => {
+            tracing::error!(%cause, "the file cannot be used as it is now; what was read at the start holds")
         }
     }
 }
 
-/// Log lines go to standard error; `PORTREEVE_LOG=debug` says more.
-pub(crate) fn log_to_stderr() {
-    log_by("info", std::io::stderr);
-}
-
-/// Log lines go to what `writer` makes, by default from this level on.
-pub(crate) fn log_by<W>(level: &str, writer: W)
-where
-    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
-{
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PORTREEVE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(writer)
-        .with_target(false)
-        // It would say on standard error that a line is lost, and die where that is full or closed as well.
-        .log_internal_errors(false)
-        .init();
+/// What a check says of the file, on standard output.
+fn say_checked(file: Option<&ConfigFile>) -> Result<(), Failure> {
+    let words = match file {
+        Some(file) => format!(
+            "{}: {} settings, all fine\n",
+            file.path().display(),
+            file.len()
+        ),
+        None => "no configuration file; the options are fine\n".to_owned(),
+    };
+    Ok(output::print(&words)?)
 }

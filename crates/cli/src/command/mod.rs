@@ -9,6 +9,7 @@ mod every_page;
 mod explain;
 mod host;
 mod hosts;
+pub(crate) mod logging;
 mod logs;
 mod ports;
 mod probe;
@@ -23,10 +24,12 @@ mod why;
 pub(crate) mod worker;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::config::ConfigFile;
 use crate::connect::Connect;
 use crate::dev::Dev;
 use crate::exit::Failure;
@@ -48,6 +51,13 @@ use crate::run::Run;
 pub(crate) struct Cli {
     #[command(flatten)]
     connect: Connect,
+    /// A file with options, TOML; by default controller.toml, agent.toml or, for all others, client.toml in /etc/portreeve
+    /// (without root in ~/.config/portreeve). A flag or a variable of the environment wins over it
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    config: Option<PathBuf>,
+    /// What was read of it.
+    #[arg(skip)]
+    file: Option<ConfigFile>,
     #[command(subcommand)]
     command: Command,
 }
@@ -92,6 +102,11 @@ enum Command {
 }
 
 impl Cli {
+    /// The command goes by this file.
+    pub(crate) fn keep_file(&mut self, file: Option<ConfigFile>) {
+        self.file = file;
+    }
+
     /// Runs the command to its end.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let connect = &self.connect;
@@ -122,8 +137,10 @@ impl Cli {
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
             Command::Backup(backup) => on_one_core(backup.run(connect)).map(done),
             Command::Restore(restore) => restore.run().map(done),
-            Command::Controller(controller) => on_all_cores(controller.run()).map(done),
-            Command::Agent(agent) => on_one_core(agent.run(connect)),
+            Command::Controller(controller) => {
+                on_all_cores(controller.run(self.file.as_ref())).map(done)
+            }
+            Command::Agent(agent) => on_one_core(agent.run(connect, self.file.as_ref())),
             Command::Worker(worker) => worker.run(),
             Command::Shim(shim) => shim.run().map(done),
             Command::Probe(probe) => on_one_core(probe.run()),

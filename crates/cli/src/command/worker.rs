@@ -12,13 +12,15 @@ use portreeve::supervision::Final;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, Ids, LogBounds, ReplicaFolder, Tokens};
 use portreeve_api::site_profiles::first_bytes;
+use portreeve_api::tls::TlsFiles;
 use portreeve_worker::alone::{self, Alone, AloneError, GrantFile};
 
 use crate::exit::{Code, Failure};
 use crate::output::tell;
 use crate::places::{self, Places};
 
-use super::daemon::{BackendOption, log_to_stderr, system_host_name};
+use super::daemon::{BackendOption, system_host_name};
+use super::logging::log_to_stderr;
 use super::on_one_core;
 use super::submit::Draft;
 
@@ -197,6 +199,8 @@ fn assignment(
         host_address: grant.host_address,
         single_host: grant.single_host,
         controller: None,
+        further_controllers: Vec::new(),
+        tls: TlsFiles::default(),
         tokens: Tokens {
             worker: String::new(),
             job: String::new(),

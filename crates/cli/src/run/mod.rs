@@ -23,7 +23,7 @@ use portreeve_worker::{Berth, Outcome, run_attached};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::command::daemon::log_by;
+use crate::command::logging::log_by;
 use crate::command::submit::{Draft, Flags};
 use crate::exit::{Code, Failure};
 use crate::places::{self, Places};

@@ -10,6 +10,7 @@ mod addresses;
 mod alike;
 mod bad_profiles;
 mod cluster;
+mod configured;
 mod conflicts;
 mod crashes;
 mod crowds;

@@ -17,7 +17,9 @@ use portreeve_api::Problem;
 use tower::ServiceExt;
 
 use crate::app::App;
+use crate::audit::{Call, Noted, Outcome};
 use crate::meters::Meters;
+use crate::peer::Peer;
 use crate::vital;
 use crate::watch;
 
@@ -77,6 +79,23 @@ impl Api {
         &self.app.meters
     }
 
+    /// What the audit log may have to say of the request; `None`: there is no such log.
+    fn noted(&self, request: &mut Request, head: bool) -> Option<Call> {
+        if !self.app.audit.is_kept() {
+            return None;
+        }
+        let noted = Arc::new(Noted::default());
+        request.extensions_mut().insert(Arc::clone(&noted));
+        let method = request.method();
+        let method = if head { &Method::HEAD } else { method };
+        Some(Call {
+            method: method.clone(),
+            uri: request.uri().clone(),
+            peer: request.extensions().get::<Arc<Peer>>().map(Arc::clone),
+            noted,
+        })
+    }
+
     /// Serves one request.
     pub(crate) async fn answer(&self, mut request: Request) -> Response {
         let app = &self.app;
@@ -89,12 +108,25 @@ impl Api {
         let reads = *request.method() == Method::GET;
         let takes_gzip = reads && takes_gzip(request.headers());
         let place = app.meters.place(request.method(), request.uri().path());
+        let call = self.noted(&mut request, head);
         // Before the snapshots that the answer is made of: they are at least as new.
         let revision = app.shown.table.revision();
         // Around the routes, not a layer of each: that would be made anew, in boxes, for every request.
         let answer = self.routes.clone().oneshot(request).await;
         let mut response = answer.unwrap_or_else(|never| match never {});
         app.meters.answered(place, response.status());
+        if let Some(call) = call {
+            let problem = response.extensions().get::<Box<Problem>>();
+            let outcome = Outcome {
+                route: app.meters.route(place),
+                status: response.status(),
+                code: problem.map(|problem| problem.code.as_str()),
+                request: &number,
+            };
+            if let Some(line) = call.line(outcome).await {
+                app.audit.add(line);
+            }
+        }
         if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {
             app.meters.refused(&problem.code);
             response = refusal(response, *problem, &number);

@@ -14,6 +14,7 @@ use portreeve_api::body::WhoAmI;
 
 use crate::account::groups_of_user;
 use crate::app::App;
+use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
 use crate::token::{Bearer, ReplicaToken};
@@ -37,9 +38,38 @@ enum Means {
     Socket,
     Loopback,
     Token,
+    /// Over the network in the clear: nobody.
+    Nobody,
+}
+
+impl Means {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Socket => "unix socket",
+            Self::Loopback => "loopback peer",
+            Self::Token => "token",
+            Self::Nobody => "none",
+        }
+    }
 }
 
 impl Asker {
+    /// Who asks over the network in the clear, where the site wishes that: it sees what everybody on the cluster may.
+    fn nameless() -> Self {
+        let nobody = Caller {
+            // No account and no token has such a name, and so it owns nothing.
+            user: "(nobody)".to_owned(),
+            uid: None,
+            groups: Vec::new(),
+            admin: false,
+        };
+        Self {
+            caller: Arc::new(nobody),
+            means: Means::Nobody,
+            token: None,
+        }
+    }
+
     /// Who it is, for reading.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
@@ -56,6 +86,9 @@ impl Asker {
             Means::Socket | Means::Loopback => Ok(Arc::unwrap_or_clone(self.caller)),
             Means::Token => Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and changes nothing",
+            )),
+            Means::Nobody => Err(Refused::unauthenticated(
+                "over http:// to another machine nobody is known, and nothing is changed; ask at an https:// address with a token",
             )),
         }
     }
@@ -106,12 +139,7 @@ impl Asker {
 /// `GET /whoami`.
 pub(crate) async fn whoami(asker: Asker) -> Response {
     json(&WhoAmI {
-        method: match asker.means {
-            Means::Socket => "unix socket",
-            Means::Loopback => "loopback peer",
-            Means::Token => "token",
-        }
-        .to_owned(),
+        method: asker.means.word().to_owned(),
         view_scope: asker.caller.view_scope().to_owned(),
         admin: asker.caller.admin,
         user: asker.caller.user.clone(),
@@ -123,10 +151,13 @@ impl FromRequestParts<Arc<App>> for Asker {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        refuse_token_in_clear(parts)?;
         let asker = match bearer(&parts.headers)? {
             Some(text) => by_token(&text, app).await?,
             None => by_peer(parts, app).await?,
         };
+        let token = asker.token.as_ref().map(ToString::to_string);
+        Noted::beside(parts, &asker.caller.user, asker.means.word(), token);
         asker.within_rate(app)?;
         Ok(asker)
     }
@@ -140,6 +171,15 @@ async fn by_peer(parts: &Parts, app: &App) -> Result<Asker, Refused> {
         Peer::Loopback { .. } => {
             refuse_foreign_pages(&parts.uri, &parts.headers)?;
             Means::Loopback
+        }
+        Peer::Remote { tls: true, .. } => {
+            return Err(Refused::unauthenticated(
+                "over the network nobody is known without a token; send one as \"Authorization: Bearer TOKEN\"",
+            ));
+        }
+        Peer::Remote { tls: false, .. } => {
+            refuse_foreign_pages(&parts.uri, &parts.headers)?;
+            return Ok(Asker::nameless());
         }
     };
     let Some(uid) = peer.uid().await else {
@@ -165,6 +205,7 @@ impl FromRequestParts<Arc<App>> for Speaker {
         let State(app) = State::<Arc<App>>::from_request_parts(parts, app)
             .await
             .unwrap_or_else(|never| match never {});
+        refuse_token_in_clear(parts)?;
         let text = bearer(&parts.headers)?;
         let token = text.as_deref().and_then(|text| app.key.verify(text));
         match token.ok_or_else(unknown_token)? {
@@ -213,6 +254,18 @@ fn unknown_token() -> Refused {
     Refused::unauthenticated(
         "the token is not known here, or its replica is not the newest; a job finds its own in the file that PORTREEVE_TOKEN_FILE names",
     )
+}
+
+/// A token that came over the network in the clear is everybody's: it is taken from nobody there.
+fn refuse_token_in_clear(parts: &Parts) -> Result<(), Refused> {
+    let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::as_ref);
+    let clear = matches!(peer, Some(Peer::Remote { tls: false, .. }));
+    if clear && parts.headers.contains_key(header::AUTHORIZATION) {
+        return Err(Refused::unauthenticated(
+            "no token is taken over http:// from another machine: everybody on the way could read it. It counts as known to others now: revoke it, and use an https:// address",
+        ));
+    }
+    Ok(())
 }
 
 /// The bearer token, if there is one.

@@ -20,6 +20,7 @@ use portreeve_api::containment::Containment;
 use portreeve_api::host_limits::{Contact, HostLimits};
 use portreeve_api::local::{LogBounds, LogStream, Tokens, WorkerCommand};
 use portreeve_api::service_manager::BackendKind;
+use portreeve_api::tls::TlsFiles;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -181,6 +182,8 @@ fn assignment(case: &Case) -> Assignment {
         host_address: [127, 0, 0, 1].into(),
         single_host: true,
         controller: None,
+        further_controllers: Vec::new(),
+        tls: TlsFiles::default(),
         tokens: Tokens {
             worker: String::new(),
             job: String::new(),

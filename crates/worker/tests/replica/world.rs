@@ -23,6 +23,7 @@ use portreeve_api::local::{
 };
 
 use portreeve_api::service_manager::BackendKind;
+use portreeve_api::tls::TlsFiles;
 
 use crate::controller::Controller;
 
@@ -106,6 +107,8 @@ impl World {
             host_address: [127, 0, 0, 1].into(),
             single_host: true,
             controller: Some(controller.target()),
+            further_controllers: Vec::new(),
+            tls: TlsFiles::default(),
             tokens: Tokens {
                 worker: "token-of-web".into(),
                 job: "token-of-its-job".into(),

@@ -15,7 +15,8 @@ use portreeve_controller::{Config, Controller, Door, Wanted};
 use portreeve_sim::{Asker, Fleet, Lease, PersonNo, Question, Reply, Said, Scenario, WantedOfHost};
 use tokio::sync::mpsc;
 
-use crate::command::daemon::{Told, log_by};
+use crate::command::daemon::Told;
+use crate::command::logging::log_by;
 use crate::exit::Failure;
 use crate::output::print;
 use crate::places;
@@ -42,6 +43,9 @@ pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failu
         data: home.path().join("controller"),
         socket: places::socket(&place.run_dir),
         listen: place.listen,
+        tls: None,
+        insecure: false,
+        audit: None,
         single_host: false,
         cooling: site.cooling,
         coalesce: site.coalesce,

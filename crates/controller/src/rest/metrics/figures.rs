@@ -188,6 +188,16 @@ fn traffic(families: &mut Families, app: &App) {
         "Requests that were refused since the start, by the code of the problem",
         by("code", &meters.refusals()),
     );
+    families.counter(
+        "portreeve_audit_lines",
+        "Lines of the audit log that were written since the start",
+        number(app.audit.written()),
+    );
+    families.counter(
+        "portreeve_audit_lost_lines",
+        "Lines of the audit log that were lost since the start: on a full disk, or faster than it could be written",
+        number(app.audit.lost()),
+    );
 }
 
 fn by(label: &'static str, counts: &Counts) -> Vec<Sample> {
