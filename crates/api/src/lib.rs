@@ -15,6 +15,7 @@ pub mod host_limits;
 pub mod local;
 mod log_parts;
 pub mod moment;
+mod pass;
 pub mod paths;
 mod problem;
 pub mod removal;
@@ -25,6 +26,7 @@ pub mod stream;
 mod target;
 pub mod tls;
 
-pub use client::{Client, ClientError, SENT_HEADER};
+pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};
+pub use pass::Passed;
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};

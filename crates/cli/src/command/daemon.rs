@@ -183,10 +183,12 @@ impl Controller {
         for address in controller.addresses() {
             output::print(&format!("portreeve controller answers at {address}\n"))?;
         }
+        supervised::ready();
         while told.next().await == Word::Reload {
             look_again_at(file);
             controller.reload().await;
         }
+        supervised::stopping();
         controller.stop().await;
         Ok(())
     }
@@ -217,22 +219,7 @@ impl Controller {
             new_epoch: self.new_epoch,
             networks: self.networks.read()?,
             site_profiles: places::site_profiles(self.site_profiles),
-<<<<<<< HEAD
-        };
-        let controller = ControllerDaemon::start(config)
-            .await
-            .map_err(Failure::plain)?;
-        for address in controller.addresses() {
-            output::print(&format!("portreeve controller answers at {address}\n"))?;
-        }
-        supervised::ready();
-        told.stop().await;
-        supervised::stopping();
-        controller.stop().await;
-        Ok(())
-=======
         })
->>>>>>> 4b737b440bfc941ffa68290786dbfc1d4402735f
     }
 }
 
@@ -505,12 +492,7 @@ impl Agent {
             None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
         });
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
-<<<<<<< HEAD
         supervised::ready();
-        let broken = tokio::select! {
-            () = told.stop() => None,
-            why = agent.broken() => Some(why),
-=======
         let broken = loop {
             tokio::select! {
                 word = told.next() => match word {
@@ -519,7 +501,6 @@ impl Agent {
                 },
                 why = agent.broken() => break Some(why),
             }
->>>>>>> 4b737b440bfc941ffa68290786dbfc1d4402735f
         };
         supervised::stopping();
         agent.stop().await;
