@@ -11,7 +11,7 @@ use portreeve::attendance::{Attendance, Ended, Manner, Record, Standing};
 use portreeve::profile::OnCutOff;
 use portreeve::supervision::{Machine, Report, Status};
 use portreeve_api::local::{Assignment, Ids, ProcessIdentity, ReplicaFolder};
-use portreeve_api::paths;
+use portreeve_api::{paths, tls};
 use rustix::fs::FlockOperation;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -42,6 +42,10 @@ use crate::uplink;
 /// record cannot be read. Nothing was started and a living service was left alone.
 pub fn run(folder: ReplicaFolder, user: Option<&Ids>) -> anyhow::Result<()> {
     if let Some(ids) = user {
+        // The user could not read its key, and must not.
+        if let Some(cause) = tls::keep_own().err() {
+            tracing::warn!(%cause, "the controller is shown no certificate");
+        }
         account::become_user(ids)?;
     }
     let program = ShimProgram::current().context("the path of this program cannot be read")?;

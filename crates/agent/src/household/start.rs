@@ -132,6 +132,7 @@ impl Household {
         let place = self.folder_of(name);
         let program = self.config.worker_program.clone();
         let written = assignment.clone();
+        let own = self.config.tls.own.clone();
         let launched = tokio::task::spawn_blocking(move || {
             if written.user.is_some() {
                 owner::reach(place.path().parent().unwrap_or(place.path()))?;
@@ -141,7 +142,7 @@ impl Household {
             let owner = written.user.as_ref();
             let owner = owner.map(|user| (user.ids.uid, user.ids.gid));
             held.prepare(owner).map_err(Launch::Group)?;
-            let worker = Worker::start(&program, &place, written.user.as_ref());
+            let worker = Worker::start(&program, &place, written.user.as_ref(), own.as_ref());
             let worker = worker.map_err(Launch::Start)?;
             admit(&worker, held);
             Ok::<_, Launch>(worker)

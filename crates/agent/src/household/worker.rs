@@ -13,6 +13,7 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use nix::sys::signal::SigSet;
 use portreeve_api::host_limits::HostLimits;
 use portreeve_api::local::{JobUser, ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
+use portreeve_api::tls::{self, OwnCertificate};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
@@ -34,7 +35,8 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts `program worker --folder DIR` in a session of its own, so that neither a terminal nor the end
     /// of the agent reaches it. For another user it is also told whom to become, by its arguments: what
-    /// stands in the folder is that user's to change.
+    /// stands in the folder is that user's to change. And it is told which certificate it shows to the controller, whose key
+    /// it reads before it becomes that user, who could not.
     ///
     /// # Errors
     ///
@@ -43,6 +45,7 @@ impl Worker {
         program: &Path,
         replica: &ReplicaFolder,
         user: Option<&JobUser>,
+        own: Option<&OwnCertificate>,
     ) -> Result<Self, Errno> {
         let system = |cause: io::Error| Errno::from_raw(cause.raw_os_error().unwrap_or(0));
         // It has nothing to read but the limits that it shares with the other workers of this host.
@@ -80,7 +83,7 @@ impl Worker {
             arguments.push(c"--as".to_owned());
             arguments.push(text(user.ids.to_string().as_ref())?);
         }
-        let environment = environment(user).into_iter().map(|(name, value)| {
+        let environment = environment(user, own).into_iter().map(|(name, value)| {
             text(&[name.as_os_str(), value.as_os_str()].join(OsStr::new("=")))
         });
         let environment = environment.collect::<Result<Vec<_>, _>>()?;
@@ -144,7 +147,7 @@ impl Worker {
 }
 
 /// What a worker inherits: for another user nothing that tells of the agent's own account.
-fn environment(user: Option<&JobUser>) -> Vec<(OsString, OsString)> {
+fn environment(user: Option<&JobUser>, own: Option<&OwnCertificate>) -> Vec<(OsString, OsString)> {
     /// Of the machine, not of an account.
     const PASSED_ON: [&str; 5] = ["PATH", "LANG", "TZ", "PORTREEVE_LOG", "RUST_BACKTRACE"];
     let Some(user) = user else {
@@ -160,7 +163,14 @@ fn environment(user: Option<&JobUser>) -> Vec<(OsString, OsString)> {
         ("SHELL", user.shell.as_os_str()),
     ];
     let account = account.map(|(name, value)| (name.into(), value.to_owned()));
-    passed_on.chain(account).collect()
+    let own = own.into_iter().flat_map(|own| {
+        let files = [
+            (tls::CERTIFICATE_VARIABLE, &own.certificate),
+            (tls::KEY_VARIABLE, &own.key),
+        ];
+        files.map(|(name, path)| (name.into(), path.clone().into_os_string()))
+    });
+    passed_on.chain(account).chain(own).collect()
 }
 
 /// Whether the process runs as nobody but these. A user can give a process of another any look but this.
@@ -239,7 +249,7 @@ mod tests {
         io::Write::write_all(&mut file.open(&program).unwrap(), script.as_bytes()).unwrap();
 
         assert!(search(&replica).is_none());
-        let worker = Worker::start(&program, &replica, None).unwrap();
+        let worker = Worker::start(&program, &replica, None, None).unwrap();
         let owner = Owner::own();
         let identity = ProcessIdentity::of(worker.pid).unwrap();
         // The kernel lets the parent go on a moment before it shows the new command line.
@@ -274,7 +284,7 @@ mod tests {
     fn a_program_that_is_missing_is_told_and_leaves_no_process() {
         let place = tempfile::tempdir().unwrap();
         let replica = ReplicaFolder::at(place.path());
-        let refused = Worker::start(Path::new("/nowhere/portreeve"), &replica, None);
+        let refused = Worker::start(Path::new("/nowhere/portreeve"), &replica, None, None);
         assert_eq!(refused.unwrap_err(), Errno::ENOENT);
     }
 }

@@ -112,7 +112,8 @@ impl TlsFault {
 
 fn of_certificate(cause: &CertificateError) -> TlsFault {
     match cause {
-        CertificateError::UnknownIssuer => TlsFault::UnknownIssuer,
+        // Another CA of the same name is another CA.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::UnknownIssuer,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFault::Expired,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             TlsFault::NotYetValid

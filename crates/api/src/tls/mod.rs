@@ -5,10 +5,12 @@
 
 mod fault;
 mod file;
+mod kept;
 mod trust;
 
 pub use fault::TlsFault;
 pub use file::{TlsFileError, certificates, private_key};
+pub use kept::{CERTIFICATE_VARIABLE, KEY_VARIABLE, keep_own};
 pub use trust::{OwnCertificate, TlsFiles};
 
 pub(crate) use trust::Trust;

@@ -8,7 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
 
-use super::file::{TlsFileError, certificates, private_key};
+use super::file::{TlsFileError, certificates};
+use super::kept;
 
 /// The files a client needs over https; the usual ones where nothing is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,8 +117,8 @@ fn config(files: &TlsFiles) -> Result<ClientConfig, TlsFileError> {
     let Some(own) = &files.own else {
         return Ok(builder.with_no_client_auth());
     };
-    let shown = certificates(&own.certificate)?;
-    let made = builder.with_client_auth_cert(shown, private_key(&own.key)?);
+    let (shown, key) = kept::own(own)?;
+    let made = builder.with_client_auth_cert(shown, key);
     made.map_err(|cause| TlsFileError::Mismatched {
         certificate: own.certificate.clone(),
         key: own.key.clone(),

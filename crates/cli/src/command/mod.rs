@@ -17,6 +17,7 @@ pub(crate) mod services;
 pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
+pub(crate) mod told;
 mod verbs;
 mod wait;
 mod watch;

@@ -20,8 +20,9 @@ use portreeve_api::body::{Answer, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 
-use crate::command::daemon::{HostOptions, NetworkOptions, Told, agent_config};
+use crate::command::daemon::{HostOptions, NetworkOptions, agent_config};
 use crate::command::submit::Draft;
+use crate::command::told::Told;
 use crate::exit::{Code, Failure};
 use crate::output::tell;
 use crate::places::{self, Places};

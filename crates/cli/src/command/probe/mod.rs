@@ -16,7 +16,7 @@ use portreeve_worker::probe::{
 };
 use serde::Serialize;
 
-use super::daemon::Told;
+use super::told::Told;
 use crate::exit::{Code, Failure};
 use crate::output::{Format, print, print_json};
 use crate::span::Span;

@@ -15,8 +15,8 @@ use portreeve_controller::{Config, Controller, Door, Wanted};
 use portreeve_sim::{Asker, Fleet, Lease, PersonNo, Question, Reply, Said, Scenario, WantedOfHost};
 use tokio::sync::mpsc;
 
-use crate::command::daemon::Told;
 use crate::command::logging::log_by;
+use crate::command::told::Told;
 use crate::exit::Failure;
 use crate::output::print;
 use crate::places;
