@@ -84,7 +84,10 @@ impl Agent {
         };
         let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
-        let socket = take(config.socket.as_ref(), "`portreeve run` cannot be used here")?;
+        let socket = take(
+            config.socket.as_ref(),
+            "`portreeve run` cannot be used here",
+        )?;
         let relaying = take(config.relay.as_ref(), "nobody here is asked for")?;
         let (to_moorage, moorage_inbox) = mpsc::channel(INBOX);
         let (attached_granted, attached_seen) = watch::channel(Granted::new());

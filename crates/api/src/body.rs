@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::Tokens;
 
+use portreeve::identity::HostName;
 use portreeve::profile::EffectiveValue;
 use portreeve::supervision::Forecast;
 use portreeve::time::WallClock;
 
+pub use crate::tokens::{JoinAsk, Joined, TokenAsk, TokenList, TokenMade, TokenView};
 pub use portreeve::registry::{
     AgentIdentity, Answer, CauseSum, Desired, DrainView, EventView, FitView, HolderView, HostFacts,
     HostFit, HostPorts, HostRanges, HostSums, HostView, PortCounts, PortHistory, PortView,
@@ -352,12 +354,27 @@ pub struct Counters {
 pub struct WhoAmI {
     /// The account.
     pub user: String,
-    /// How it was found: `unix socket`, `loopback peer` or `token`.
+    /// How it was found: `unix socket`, `loopback peer`, `agent`, `token`, `jwt`, `host token` or `replica token`.
     pub method: String,
-    /// What it may see.
+    /// `viewer`, `user`, `operator` or `admin`; `host` for a host's token.
+    #[serde(default)]
+    pub role: String,
+    /// Whose services it sees: `own`, `group`, `group:NAME` or `all`.
     pub view_scope: String,
+    /// Whose services it manages; `none`: nobody's.
+    #[serde(default)]
+    pub manage_scope: String,
     /// Whether it may manage every service.
     pub admin: bool,
+    /// When what it is known by ends, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<WallClock>,
+    /// The id of the token that it came with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The host that it speaks for, if it is a host's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
     /// The controller's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<WallClock>,

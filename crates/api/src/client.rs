@@ -1,8 +1,8 @@
 //! A thin client: one request, one connection, over a Unix socket, TCP or TLS.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;

@@ -25,6 +25,7 @@ pub mod sockets;
 pub mod stream;
 mod target;
 pub mod tls;
+pub mod tokens;
 
 pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};
 pub use pass::Passed;

@@ -63,7 +63,9 @@ impl Client {
             parts.headers.remove(name);
         }
         parts.headers.insert(header::AUTHORIZATION, bearer);
-        parts.headers.insert(ON_BEHALF_HEADER, HeaderValue::from(uid));
+        parts
+            .headers
+            .insert(ON_BEHALF_HEADER, HeaderValue::from(uid));
         let host = HeaderValue::from_static("portreeve");
         parts.headers.insert(header::HOST, host);
         let flow = Flow::begin(self, Request::from_parts(parts, body)).await;
@@ -73,7 +75,10 @@ impl Client {
             *response.headers_mut() = std::mem::take(&mut flow.headers);
             strip_named_by_connection(response.headers_mut());
             // The length stays: an answer to HEAD has it without a body.
-            for name in OF_A_CONNECTION.iter().filter(|it| *it != header::CONTENT_LENGTH) {
+            for name in OF_A_CONNECTION
+                .iter()
+                .filter(|it| *it != header::CONTENT_LENGTH)
+            {
                 response.headers_mut().remove(name);
             }
             response.map(|()| Passed(flow))

@@ -126,6 +126,30 @@ pub fn log_piece(host: &HostName, read: u64) -> String {
     format!("{ROOT}/hosts/{host}/reads/{read}")
 }
 
+/// The tokens of the caller; a new one is posted there.
+#[must_use]
+pub fn tokens() -> String {
+    format!("{ROOT}/tokens")
+}
+
+/// One token.
+#[must_use]
+pub fn token(id: &dyn Display) -> String {
+    format!("{ROOT}/tokens/{id}")
+}
+
+/// Where a token gets another text.
+#[must_use]
+pub fn rotate_token(id: &dyn Display) -> String {
+    format!("{ROOT}/tokens/{id}/rotate")
+}
+
+/// Where a machine trades a token for its host's.
+#[must_use]
+pub fn join() -> String {
+    format!("{ROOT}/join")
+}
+
 /// Who the caller is.
 #[must_use]
 pub fn whoami() -> String {

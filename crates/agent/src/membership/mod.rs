@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use crate::config::{Config, TokenPlaces};
-pub(crate) use token_file::{TokenFileError, read};
 use token_file::Draft;
+pub(crate) use token_file::{TokenFileError, read};
 
 /// How long the controller may take to answer who joins.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -262,7 +262,9 @@ pub enum JoinError {
         path: PathBuf,
     },
     /// The controller sees who asks.
-    #[error("the controller is on this machine and sees who asks: no token is needed, and none is replaced")]
+    #[error(
+        "the controller is on this machine and sees who asks: no token is needed, and none is replaced"
+    )]
     Unneeded,
     /// The file of a token.
     #[error(transparent)]

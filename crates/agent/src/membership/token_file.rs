@@ -68,7 +68,11 @@ impl Draft {
                 _ => {}
             }
             let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).open(&beside)
+            options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&beside)
         };
         let file = made().map_err(|cause| TokenFileError::System {
             path: beside.clone(),
@@ -189,7 +193,10 @@ mod tests {
         assert_eq!(read(&path).unwrap().as_deref(), Some("prj1.a.b"));
         for text in ["", "\n", "two words", "[table]\nx = 1\n"] {
             fs::write(&path, text).unwrap();
-            assert!(matches!(read(&path), Err(TokenFileError::NoToken { .. })), "{text:?}");
+            assert!(
+                matches!(read(&path), Err(TokenFileError::NoToken { .. })),
+                "{text:?}"
+            );
         }
     }
 }
