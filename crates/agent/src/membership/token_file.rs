@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// A longer file is none of a token.
 const MOST_BYTES: u64 = 4096;
-/// Others may read or write, or the group may write.
-const TOO_WIDE: u32 = 0o027;
+/// Others than the owner may read or write.
+const TOO_WIDE: u32 = 0o077;
 
 /// The token in the file; `None`: there is no file.
 ///
@@ -184,12 +184,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("join-token");
         fs::write(&path, "prj1.a.b\n").unwrap();
-        for mode in [0o604, 0o660, 0o602] {
+        for mode in [0o604, 0o640, 0o602] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let words = read(&path).unwrap_err().to_string();
             assert!(words.contains("chmod 600"), "{words}");
         }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(read(&path).unwrap().as_deref(), Some("prj1.a.b"));
         for text in ["", "\n", "two words", "[table]\nx = 1\n"] {
             fs::write(&path, text).unwrap();
