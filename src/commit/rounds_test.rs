@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
 use crate::registry::rig::{alice, config, exit, facts, name, now, starting, submission, web};
 use crate::registry::{Answer, Config, HostVerb, MemoryStore, ReplicaReport, Store};
+use crate::rights::Rights;
 use crate::supervision::{Final, State};
 
 use super::*;
@@ -120,7 +121,7 @@ impl Play {
         self.asked += 1;
         let mut by = alice();
         // Whom no limit holds.
-        by.admin = true;
+        by.rights = Rights::ADMIN;
         let mut steps = Vec::new();
         self.rounds
             .command(self.at, by, command, self.asked, &mut steps);

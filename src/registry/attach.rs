@@ -150,7 +150,7 @@ impl Registry {
                 },
             });
         };
-        if !by.may_see(&service.owner.user, &service.profile().visibility) {
+        if !by.may_see(service.holding()) {
             return Err(unfit(
                 "the name is taken in this namespace; choose another with --name",
             ));
@@ -245,8 +245,8 @@ impl Registry {
         let request = profile.request();
         let now = self.now.mono;
         let known = self.truth.services.find(&berth.id.service);
-        let owner = known.map_or(by, |service| &service.owner);
-        let claim = Self::claim(berth.id.service, owner, &attachment.service, profile);
+        let owner = known.map_or_else(|| by.owner(), |service| service.owner.clone());
+        let claim = Self::claim(berth.id.service, &owner, &attachment.service, profile);
         let usages = self.usages_for([&claim]);
         let no_room = |reason: String| Refusal::NoRoom {
             service: attachment.service.clone(),

@@ -2,7 +2,7 @@
 
 use crate::endpoints::EndpointState;
 use crate::port::Protocol;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, caller, exit, name, profile, submission, web, with_port};
@@ -350,7 +350,7 @@ fn only_the_account_of_a_service_brings_replicas_along() {
     let bob = rig.ask_as(&caller("bob"), attachment(&seen, "n1", None, "b"));
     assert!(matches!(bob, Err(Refusal::NotAllowed { .. })), "{bob:?}");
     let mut root = caller("root");
-    (root.admin, root.uid) = (true, Some(0));
+    (root.rights, root.uid) = (Rights::ADMIN, Some(0));
     let refused = rig.ask_as(&root, attachment(&seen, "n1", None, "c"));
     assert!(refused.unwrap_err().to_string().contains("uid 1000"));
     let elsewhere = rig.ask_as(&caller("bob"), attachment(&web("new", 1), "n1", None, "d"));

@@ -14,6 +14,11 @@ use super::{Answer, Command, Refusal};
 impl Registry {
     /// Does what is asked, or says why not; then nothing changed.
     pub(super) fn command(&mut self, by: &Caller, command: Command) -> Result<Answer, Refusal> {
+        if !by.may_change() && !command.is_for_viewers() {
+            return Err(Refusal::ViewersChangeNothing {
+                user: by.user.clone(),
+            });
+        }
         match command {
             Command::Submit(submission) => self.submit(by, submission),
             Command::Scale { service, replicas } => self.scale(by, &service, replicas),
@@ -31,6 +36,7 @@ impl Registry {
                 self.command(by, *command)
             }
             Command::Host { host, verb } => self.host_command(by, &host, verb),
+            Command::Token(order) => self.token_command(by, *order),
         }
     }
 
@@ -236,11 +242,11 @@ impl Registry {
             .and_then(|id| self.truth.services.find(id));
         let owner = |service: &Service| service.owner.user.clone();
         let service = service
-            .filter(|it| by.may_see(&it.owner.user, &it.profile().visibility))
+            .filter(|it| by.may_see(it.holding()))
             .ok_or_else(|| Refusal::NoSuchService {
                 service: name.clone(),
             })?;
-        if by.may_manage(&service.owner.user) {
+        if by.may_manage(service.holding()) {
             Ok(service)
         } else {
             Err(Refusal::NotAllowed {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::allocator::{HostSet, Need};
 use crate::identity::{Incarnation, NetworkName, ReplicaId, ServiceId};
 use crate::profile::{PlacementRule, Profile, Replicas};
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 
 use super::drain::NOWHERE;
 use super::machine::Registry;
@@ -149,12 +149,7 @@ impl Registry {
 
     /// Why a replica has no place on another host, in a few words that name no holder.
     pub(super) fn why_nowhere(&mut self, key: ReplicaKey, crowd: &Crowd) -> String {
-        let nobody = Caller {
-            user: String::new(),
-            uid: None,
-            groups: Vec::new(),
-            admin: false,
-        };
+        let nobody = Caller::new(String::new(), None, Vec::new(), Rights::VIEWER);
         match self.nowhere(key, &nobody, crowd) {
             Some((_, 1..)) => format!("{NOWHERE}: others that move before it take the room"),
             Some((told, 0)) => format!("{NOWHERE}: {}", told.short),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, caller, exit, facts, name, web, with_port};
@@ -13,10 +13,7 @@ use super::{
 };
 
 pub(super) fn root() -> Caller {
-    Caller {
-        admin: true,
-        ..caller("root")
-    }
+    caller("root").with_rights(Rights::ADMIN)
 }
 
 pub(super) fn order(rig: &mut Rig, host: &str, verb: HostVerb) -> Result<Answer, Refusal> {
@@ -567,7 +564,7 @@ fn a_report_of_the_host_leaves_its_drain_alone() {
 }
 
 #[test]
-fn orders_about_hosts_are_for_admins_and_known_hosts() {
+fn orders_about_hosts_are_for_operators_and_known_hosts() {
     let mut rig = three_on_n1();
     let n1 = || "n1".parse().unwrap();
     for verb in [
@@ -585,7 +582,10 @@ fn orders_about_hosts_are_for_admins_and_known_hosts() {
                 verb: verb.clone(),
             })
             .unwrap_err();
-        assert!(matches!(refused, Refusal::AdminsOnly { .. }), "{refused}");
+        assert!(
+            matches!(refused, Refusal::OperatorsOnly { .. }),
+            "{refused}"
+        );
         let unknown = order(&mut rig, "n9", verb).unwrap_err();
         assert!(matches!(unknown, Refusal::NoSuchHost { .. }), "{unknown}");
     }
@@ -597,6 +597,6 @@ fn orders_about_hosts_are_for_admins_and_known_hosts() {
         })
         .unwrap_err()
         .to_string(),
-        "alice may not undrain host n1: that is for admins, root and the controller's account"
+        "alice may not undrain host n1: that is for operators and admins, such as root and the controller's account"
     );
 }

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoints::ServiceUpdate;
 use crate::identity::{HostName, ServiceName};
+use crate::time::{Utc, WallClock};
 
 use super::Desired;
+use super::TokenId;
 use super::limits::LimitReached;
 use super::store::Batch;
 
@@ -158,14 +160,72 @@ pub enum Refusal {
     },
     /// Orders about hosts are for those who run them.
     #[error(
-        "{user} may not {action} host {host}: that is for admins, root and the controller's account"
+        "{user} may not {action} host {host}: that is for operators and admins, such as root and the controller's account"
     )]
-    AdminsOnly {
+    OperatorsOnly {
         /// Who asked.
         user: String,
         /// The verb.
         action: &'static str,
         /// Which host.
+        host: HostName,
+    },
+    /// Somebody who only reads.
+    #[error("{user} is a viewer here, and changes nothing; ask an admin for the role user")]
+    ViewersChangeNothing {
+        /// Who asked.
+        user: String,
+    },
+    /// There is none of this id, or it is not the asker's: the same answer.
+    #[error("no token {id} of yours; `portreeve token list` lists them")]
+    NoSuchToken {
+        /// The id asked for.
+        id: TokenId,
+    },
+    /// The asker may not do that with tokens.
+    #[error("{user} may not {reason}")]
+    TokenNotAllowed {
+        /// Who asked.
+        user: String,
+        /// What, and what to do.
+        reason: String,
+    },
+    /// There are as many as may be.
+    #[error(
+        "{whose} has {most} tokens, and may have no more; `portreeve token revoke` ends those that are not used"
+    )]
+    TooManyTokens {
+        /// Whose.
+        whose: String,
+        /// How many.
+        most: usize,
+    },
+    /// Its time is over.
+    #[error(
+        "the token ended at {}, and here it is {}; where that is not the time, mend the clock, else ask for another token",
+        Utc(*at),
+        Utc(*now)
+    )]
+    TokenOver {
+        /// When it ended.
+        at: WallClock,
+        /// What the clock says.
+        now: WallClock,
+    },
+    /// It let as many machines join as it may.
+    #[error(
+        "token {id} let as many machines join as it may; `portreeve token create --kind join --uses N` makes another"
+    )]
+    TokenUsedUp {
+        /// Which.
+        id: TokenId,
+    },
+    /// Another machine has the name.
+    #[error(
+        "host {host} joined before, from another machine; stop that one's agent, and join with --replace if this one takes the name"
+    )]
+    HostJoined {
+        /// The name.
         host: HostName,
     },
     /// The order does not fit the host.

@@ -53,7 +53,7 @@ impl Registry {
                 let known = self.names.get(service).copied();
                 let known = known.filter(|id| {
                     let service = self.truth.services.find(id);
-                    service.is_some_and(|it| by.may_manage(&it.owner.user))
+                    service.is_some_and(|it| by.may_manage(it.holding()))
                 });
                 let desired = self.wanted_copies(profile);
                 self.fit_within_limits(by, service, profile, desired)?;
@@ -136,12 +136,12 @@ impl Registry {
         self.waits.held.clear();
         let crowd = self.crowd();
         let known = self.truth.services.find(&id);
-        let owner = known.map_or(by, |service| &service.owner);
+        let owner = known.map_or_else(|| by.owner(), |service| service.owner.clone());
         let waiting =
             replica.and_then(|index| Some((index, self.truth.replicas.find(&(id, index))?)));
         let claim = match known.zip(waiting) {
             Some((service, (index, replica))) => Self::claim_of(service, index, replica),
-            None => Self::claim(id, owner, name, profile),
+            None => Self::claim(id, &owner, name, profile),
         };
         let usages = self.usages_for([&claim]);
         let limited = usages.reached_on(&claim, |host| self.host_name(host));

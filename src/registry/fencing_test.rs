@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::endpoints::EndpointState;
 use crate::identity::{Run, ServiceId};
 use crate::port_pool::PortGrant;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{Final, State};
 
 use super::loss_test::{at, back, cluster, graced, held, host_state, other, pass};
@@ -16,10 +16,7 @@ use super::{
 };
 
 fn root() -> Caller {
-    Caller {
-        admin: true,
-        ..caller("root")
-    }
+    caller("root").with_rights(Rights::ADMIN)
 }
 
 fn order(rig: &mut Rig, host: &str, verb: HostVerb) -> Result<Answer, Refusal> {
@@ -539,7 +536,7 @@ fn only_admins_speak_about_hosts() {
     let verb = HostVerb::Down { fenced: false };
     let host = "n1".parse().unwrap();
     let refused = rig.ask(Command::Host { host, verb }).unwrap_err();
-    assert!(matches!(refused, Refusal::AdminsOnly { .. }));
+    assert!(matches!(refused, Refusal::OperatorsOnly { .. }));
 }
 
 /// Found by the model: what was told of a replica that was about to be given up was kept for its return alone, so that

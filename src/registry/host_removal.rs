@@ -69,6 +69,7 @@ impl Registry {
             self.truth.resting.remove(number);
         }
         self.pools.remove_host(host);
+        self.revoke_tokens_of(&name);
         self.drains.note(host, None, self.now);
         self.shrink_to_hosts();
         self.waits.wake();

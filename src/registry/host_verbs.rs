@@ -8,7 +8,7 @@ use crate::rights::Caller;
 use super::machine::Registry;
 use super::{Answer, Refusal};
 
-/// What an operator can order about a host. For admins only.
+/// What an operator can order about a host. For operators only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostVerb {
     /// Give it nothing new and move what runs there; a drain under way takes the new pace.
@@ -82,8 +82,8 @@ impl Registry {
         host: &HostName,
         verb: HostVerb,
     ) -> Result<Answer, Refusal> {
-        if !by.admin {
-            return Err(Refusal::AdminsOnly {
+        if !by.may_operate() {
+            return Err(Refusal::OperatorsOnly {
                 user: by.user.clone(),
                 action: verb.word(),
                 host: host.clone(),

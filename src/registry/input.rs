@@ -18,6 +18,7 @@ use super::host_verbs::HostVerb;
 use super::limits::Limits;
 use super::precondition::Precondition;
 use super::seats::AgentIdentity;
+use super::tokens::TokenOrder;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -101,7 +102,9 @@ pub enum Command {
         /// Which service.
         service: ServiceName,
     },
-    /// Order something about a host; for admins.
+    /// Make, renew, revoke or trade a token.
+    Token(Box<TokenOrder>),
+    /// Order something about a host; for operators.
     Host {
         /// Which host.
         host: HostName,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::Final;
 
 use super::drain_test::order;
@@ -227,7 +227,7 @@ fn what_an_admin_submits_counts_for_nobody() {
     let mut rig = rig(allowed(|it| it.ports = 0));
     rig.join("n1");
     let root = Caller {
-        admin: true,
+        rights: Rights::ADMIN,
         uid: Some(0),
         ..caller("root")
     };

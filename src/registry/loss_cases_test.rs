@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{Final, State};
 use crate::time::WallClock;
 
@@ -13,10 +13,7 @@ use super::unknown::{UNKNOWN_KEPT, UNKNOWN_NAMED};
 use super::{Command, DrainPace, HostFacts, HostVerb, Input, ReplicaReport};
 
 fn root() -> Caller {
-    Caller {
-        admin: true,
-        ..caller("root")
-    }
+    caller("root").with_rights(Rights::ADMIN)
 }
 
 fn ended(of: &ReplicaReport) -> ReplicaReport {

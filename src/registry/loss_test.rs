@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::endpoints::EndpointState;
-use crate::rights::Caller;
+use crate::rights::Rights;
 use crate::supervision::{Final, State};
 
 use super::records::Phase;
@@ -716,10 +716,7 @@ fn a_silent_host_is_given_up_while_the_store_still_writes_that_an_operator_decla
         host: host_name,
         verb,
     };
-    let admin = Caller {
-        admin: true,
-        ..caller("root")
-    };
+    let admin = caller("root").with_rights(Rights::ADMIN);
     let ticket = rig.ask_later(&admin, command);
     rig.settle();
     pass(&mut rig, 60, &[&other]);

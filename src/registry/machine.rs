@@ -237,6 +237,7 @@ impl Registry {
         self.forget_removed(out);
         self.count_drained();
         self.show_truth(out);
+        self.show_tokens();
         out.extend(sent.answers());
         self.send_orders(sent.orders, out);
         self.take_deferred(out);

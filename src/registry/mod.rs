@@ -10,6 +10,7 @@
 //!   is `unknown` there (`fencing`). Hosts shut down by themselves (`host_shutdown`).
 //! * **News** is what hosts tell (`hosts`, `news`), and their silence (`contact`). It is told to both forms, shown at once, and never undone. What a lost host may still
 //!   run keeps its numbers (`stranded`).
+//! * People and hosts prove themselves with `tokens` (`token_records`).
 //! * What was is kept, bounded by `retention`: events (`event_log`) and who had which number (`port_history`).
 //! * A decision looks at what is, not at what just happened: one that could not be stored is made again.
 //! * Readers (`show`, `views`, `publish`) and hosts (`orders`) are served from the durable form with the newest news; `audit` looks at what decisions see.
@@ -73,6 +74,8 @@ mod submit;
 mod survey;
 mod take_up;
 mod teller;
+mod token_records;
+mod tokens;
 mod tombstones;
 mod touched;
 mod truth;
@@ -107,6 +110,8 @@ pub use roster::{Named, Roster};
 pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
+pub use token_records::{ParseTokenIdError, SecretHash, Token, TokenBearer, TokenId};
+pub use tokens::{Joining, NewToken, TokenOrder, TokenVerb};
 pub use tombstones::Removed;
 pub use view::{Desired, EventView, ReplicaView, ServiceView, View};
 
@@ -166,5 +171,7 @@ mod store_test;
 mod stranded_test;
 #[cfg(test)]
 mod survey_test;
+#[cfg(test)]
+mod tokens_test;
 #[cfg(test)]
 mod witness;

@@ -289,6 +289,7 @@ impl Registry {
             service: service.name.clone(),
             index: by.index,
             owner: service.owner.user.clone(),
+            groups: service.owner.groups.clone(),
             visibility: service.profile().visibility.clone(),
         })
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{HostId, HostName, Incarnation, ReplicaId, ServiceName};
 use crate::port::{Port, PortName, PortRange, Protocol};
 use crate::port_pool::PortState;
-use crate::rights::Caller;
+use crate::rights::{Caller, Holding};
 use crate::time::WallClock;
 
 use super::machine::Registry;
@@ -201,8 +201,8 @@ impl Registry {
     /// What stands: by the service's present visibility; of a deleted one only who submitted it knows.
     fn may_see_tenure(&self, reader: &Caller, key: &TenureKey, tenure: &Tenure) -> bool {
         match self.truth.services.find(&key.replica.service) {
-            Some(service) => reader.may_see(&service.owner.user, &service.profile().visibility),
-            None => reader.may_manage(&tenure.user),
+            Some(service) => reader.may_see(service.holding()),
+            None => reader.may_manage(Holding::private_of(&tenure.user)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::Final;
 use crate::time::WallClock;
 
@@ -10,10 +10,7 @@ use super::rig::{Rig, alice, caller, exit, name, profile, web, with_port};
 use super::{Attachment, Command, HistoryQuestion, PortHistory, TenureView, tables};
 
 fn admin() -> Caller {
-    Caller {
-        admin: true,
-        ..caller("root")
-    }
+    caller("root").with_rights(Rights::ADMIN)
 }
 
 fn history(rig: &Rig, reader: &Caller, asked: HistoryQuestion) -> PortHistory {

@@ -50,10 +50,7 @@ impl Registry {
         };
         let id = self.names.get(name);
         let service = id.and_then(|id| self.truth.services.find(id));
-        reader.admin
-            || service.is_some_and(|service| {
-                reader.may_see(&service.owner.user, &service.profile().visibility)
-            })
+        reader.sees_all() || service.is_some_and(|service| reader.may_see(service.holding()))
     }
 
     /// How many numbers are in which state, by what is shown of them.

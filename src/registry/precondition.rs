@@ -20,7 +20,7 @@ pub struct Precondition {
 }
 
 impl Command {
-    /// The service it is about; none: it is about a host.
+    /// The service it is about; none: it is about a host or a token.
     #[must_use]
     pub const fn service(&self) -> Option<&ServiceName> {
         match self {
@@ -33,7 +33,7 @@ impl Command {
             | Self::Kill { service, .. }
             | Self::Delete { service } => Some(service),
             Self::OnlyIf { command, .. } => command.service(),
-            Self::Host { .. } => None,
+            Self::Host { .. } | Self::Token(_) => None,
         }
     }
 }
@@ -52,8 +52,8 @@ impl Registry {
         };
         let known = self.names.get(name);
         let known = known.and_then(|id| self.truth.services.find(id));
-        let seen = known.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));
-        if seen.is_some_and(|it| !by.may_manage(&it.owner.user)) {
+        let seen = known.filter(|it| by.may_see(it.holding()));
+        if seen.is_some_and(|it| !by.may_manage(it.holding())) {
             return Ok(());
         }
         if seen.is_none() && !matches!(command, Command::Submit(_)) {

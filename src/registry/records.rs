@@ -12,7 +12,7 @@ use crate::port::PortRange;
 use crate::port_pool::PortGrant;
 use crate::profile::{Profile, Source};
 use crate::residency::ReplicaName;
-use crate::rights::Caller;
+use crate::rights::{Holding, Owner};
 use crate::supervision::{Failure, Leaving, Status};
 use crate::time::WallClock;
 
@@ -43,7 +43,7 @@ pub(super) struct Service {
     pub(super) id: ServiceId,
     pub(super) name: ServiceName,
     /// Who submitted it, with the rights of that moment.
-    pub(super) owner: Caller,
+    pub(super) owner: Owner,
     /// The account's number on the hosts.
     pub(super) uid: u32,
     /// Profiles by generation: the newest, and those that replicas still run.
@@ -99,6 +99,15 @@ const fn is_zero(value: &u32) -> bool {
 }
 
 impl Service {
+    /// What its rights are decided by.
+    pub(super) fn holding(&self) -> Holding<'_> {
+        Holding {
+            owner: &self.owner.user,
+            groups: &self.owner.groups,
+            visibility: &self.profile().visibility,
+        }
+    }
+
     /// Notes that no incarnation from `from` to before `to` was given here.
     pub(super) fn skip(&mut self, from: u32, to: u32) {
         leave_out(&mut self.skipped, from, to);

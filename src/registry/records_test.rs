@@ -12,6 +12,7 @@ use crate::identity::{HostId, Incarnation, Run, ServiceId};
 use crate::port::{Port, PortRange, Protocol};
 use crate::port_pool::{GrantedPort, PortGrant};
 use crate::profile::Source;
+use crate::rights::{Rights, Role, Scope};
 use crate::supervision::{
     ExitStatus, Failure, Final, Leaving, Reason, StartFailure, State, Status,
 };
@@ -26,7 +27,10 @@ use super::records::{
 use super::rig::{alice, facts, foreign, name, profile, web};
 use super::truth::Truth;
 use super::witness::Witness;
-use super::{EventView, HostOwner, ReportedAddress, Stored, UnusableAddress};
+use super::{
+    EventView, HostOwner, ReportedAddress, SecretHash, Stored, Token, TokenBearer, TokenId,
+    UnusableAddress,
+};
 
 thread_local! {
     /// What the samples of this test had.
@@ -51,6 +55,7 @@ fn no_field_and_no_variant_of_a_stored_record_lacks_a_sample_that_survives() {
     replicas_survive_in_every_phase_and_state();
     hosts_survive();
     what_is_stranded_survives();
+    tokens_survive_whomever_they_speak_for();
     SEEN.with(|seen| {
         let mut missing = seen.missing();
         // They are in records of their own.
@@ -81,6 +86,7 @@ fn every_table_has_samples(seen: &Witness) {
         stranded,
         host_events,
         history,
+        tokens,
     } = Truth::load(&Stored::default()).unwrap();
     has(&meta, seen);
     has(&tombstones, seen);
@@ -92,6 +98,7 @@ fn every_table_has_samples(seen: &Witness) {
     has(&stranded, seen);
     has(&host_events, seen);
     has(&history, seen);
+    has(&tokens, seen);
 }
 
 const fn at(ms: u64) -> WallClock {
@@ -226,7 +233,7 @@ fn services_survive_with_every_profile_that_is_in_use() {
     let mut service = Service {
         id: ServiceId(5),
         name: name("web"),
-        owner: alice(),
+        owner: alice().owner(),
         uid: 1001,
         profiles,
         source: None,
@@ -483,4 +490,53 @@ fn garbage_is_no_record() {
     }
     let newer = decode::<Meta>(b"{\"format\":7,\"record\":null}");
     assert_eq!(newer, Err(DecodeError::Newer(7)));
+}
+
+#[test]
+fn tokens_survive_whomever_they_speak_for() {
+    let mut token = Token {
+        hash: SecretHash([0xa5; 32]),
+        bearer: TokenBearer::User {
+            user: "alice".into(),
+            uid: Some(1000),
+            rights: Rights {
+                role: Role::Viewer,
+                view: "group,group:bio".parse().unwrap(),
+                manage: Scope::Own,
+            },
+        },
+        by: alice().with_rights(Rights::ADMIN).owner(),
+        created: at(1),
+        expires: Some(at(2)),
+        parent: Some(TokenId(7)),
+        label: Some("prometheus".into()),
+    };
+    survives(&token);
+    for role in Role::ALL {
+        for scope in ["own", "group", "group:chem", "all"] {
+            let scope: Scope = scope.parse().unwrap();
+            token.bearer = TokenBearer::User {
+                user: "alice".into(),
+                uid: None,
+                rights: Rights {
+                    role,
+                    view: scope.clone(),
+                    manage: scope,
+                },
+            };
+            survives(&token);
+        }
+    }
+    token.bearer = TokenBearer::Join {
+        uses_left: 200,
+        relay: true,
+    };
+    (token.expires, token.parent, token.label) = (None, None, None);
+    survives(&token);
+    token.bearer = TokenBearer::Host {
+        host: "n1".parse().unwrap(),
+        machine: "4f1c".into(),
+        relay: true,
+    };
+    survives(&token);
 }

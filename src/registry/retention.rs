@@ -1,4 +1,5 @@
-//! How long what is over is kept: services that ended 7 days, events 30, who had which port 90.
+//! How long what is over is kept: services that ended 7 days, events 30, who had which port 90, tokens 30
+//! after they are over.
 //!
 //! Looked at once an hour as long as there is something that grows old, and from what is stored alone, so that a start
 //! or a refused batch delays it and nothing more. What is old is told by the wall clock, which may be wrong for a
@@ -60,6 +61,7 @@ impl Registry {
         }
         self.expire_history(now.wall);
         self.expire_events(now.wall);
+        self.expire_tokens(now.wall);
         let mut ended = self.ended_before(now.wall.before(ENDED_KEPT_FOR));
         let is_more = ended.len() > FORGOTTEN_AT_ONCE;
         ended.truncate(FORGOTTEN_AT_ONCE);
@@ -98,6 +100,8 @@ impl Registry {
 
     fn has_aging(&self) -> bool {
         let mut services = self.truth.services.iter();
-        self.has_past_tenures() || services.any(|(_, it)| self.ended_at(it).is_some())
+        self.has_past_tenures()
+            || self.has_aging_tokens()
+            || services.any(|(_, it)| self.ended_at(it).is_some())
     }
 }

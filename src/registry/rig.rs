@@ -7,7 +7,7 @@ use crate::endpoints::{Change, Endpoint, EndpointState, ServiceEndpoints, Servic
 use crate::identity::{HostName, Incarnation, Run, ServiceName};
 use crate::port_pool::Foreign;
 use crate::profile::Profile;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{ExitStatus, Failure, Final, Reason, State, Status};
 use crate::time::{Monotonic, Now, WallClock};
 
@@ -417,12 +417,7 @@ pub(crate) fn alice() -> Caller {
 }
 
 pub(super) fn caller(user: &str) -> Caller {
-    Caller {
-        user: user.into(),
-        uid: Some(1000),
-        groups: vec!["chem".into()],
-        admin: false,
-    }
+    Caller::new(user.into(), Some(1000), vec!["chem".into()], Rights::USER)
 }
 
 pub(super) fn profile(toml: &str) -> Profile {

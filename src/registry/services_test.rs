@@ -1,7 +1,7 @@
 //! What owners ask for, and what they are told.
 
 use crate::endpoints::EndpointState;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::{Final, State};
 
 use super::rig::{Rig, alice, caller, exit, failure, name, submission, web, with_port};
@@ -319,10 +319,7 @@ fn what_one_may_not_see_is_answered_like_what_does_not_exist() {
         refused.to_string(),
         "bob may not scale open.alice: it belongs to alice"
     );
-    let admin = Caller {
-        admin: true,
-        ..caller("root")
-    };
+    let admin = caller("root").with_rights(Rights::ADMIN);
     assert!(rig.ask_as(&admin, scale("open", 0)).unwrap().changed);
 }
 

@@ -12,7 +12,7 @@ use super::stale::Stale;
 use super::touched::Touched;
 use super::truth::MetaKey;
 use super::windows::{WITHDRAWN_WITHIN, Windows};
-use super::{Effect, HostView, ServiceView, View};
+use super::{Effect, HostView, ServiceView, TokenId, View};
 
 /// What was shown last, and what may differ from it.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ pub(super) struct Shown {
     pub(super) hosts_seen: BTreeSet<HostId>,
     /// Hosts whose wanted set changed by what they told.
     pub(super) orders: BTreeSet<HostId>,
+    /// Tokens to be looked at with the next durable batch.
+    pub(super) tokens: BTreeSet<TokenId>,
     /// Which services are shown as they were stored.
     pub(super) stale: Stale,
 }
@@ -198,5 +200,7 @@ impl Registry {
 
 /// Whether others may see the service now.
 fn decides_otherwise(before: &ServiceView, now: &ServiceView) -> bool {
-    before.owner != now.owner || before.profile.visibility != now.profile.visibility
+    before.owner != now.owner
+        || before.owner_groups != now.owner_groups
+        || before.profile.visibility != now.profile.visibility
 }

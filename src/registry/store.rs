@@ -74,8 +74,10 @@ pub mod tables {
     pub const PORT_HISTORY: &str = "port-history";
     /// Numbers of lost hosts that stay held.
     pub const STRANDED: &str = "stranded";
+    /// Tokens of people and hosts, by what their secrets hash to.
+    pub const TOKENS: &str = "tokens";
     /// All of them.
-    pub const ALL: [&str; 9] = [
+    pub const ALL: [&str; 10] = [
         META,
         SERVICES,
         REPLICAS,
@@ -85,6 +87,7 @@ pub mod tables {
         HOST_EVENTS,
         PORT_HISTORY,
         STRANDED,
+        TOKENS,
     ];
 }
 

@@ -37,7 +37,7 @@ impl Registry {
         }
         let known = self.names.get(&name);
         let service = known.and_then(|id| self.truth.services.find(id));
-        let seen = service.filter(|it| by.may_see(&it.owner.user, &it.profile().visibility));
+        let seen = service.filter(|it| by.may_see(it.holding()));
         if seen.is_none() && !by.may_submit_into(name.namespace()) {
             // The same whether the name is taken there or not.
             return Err(Refusal::NotAllowed {
@@ -257,7 +257,7 @@ impl Registry {
         let mut service = Service {
             id,
             name: name.clone(),
-            owner: by.clone(),
+            owner: by.owner(),
             uid,
             profiles: std::collections::BTreeMap::from([(0, Arc::new(profile))]),
             source: source.map(Arc::new),

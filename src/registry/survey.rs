@@ -10,7 +10,7 @@ use crate::host_addr::Prefix;
 use crate::identity::{HostName, NetworkName, ReplicaId, ServiceName, Visibility};
 use crate::port::PortRanges;
 use crate::port_pool::{Cause, CauseCode, WhyPort};
-use crate::rights::Caller;
+use crate::rights::{Caller, Holding};
 use crate::time::Monotonic;
 
 use super::limits::LimitReached;
@@ -108,7 +108,18 @@ pub(super) struct Holder {
     pub(super) service: ServiceName,
     pub(super) index: u32,
     pub(super) owner: String,
+    pub(super) groups: Vec<String>,
     pub(super) visibility: Visibility,
+}
+
+impl Holder {
+    pub(super) fn holding(&self) -> Holding<'_> {
+        Holding {
+            owner: &self.owner,
+            groups: &self.groups,
+            visibility: &self.visibility,
+        }
+    }
 }
 
 /// A cause as a word; those of the allocator with their number in the C header.

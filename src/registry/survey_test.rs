@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::port::PortRanges;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::Final;
 
 use super::rig::{Rig, alice, caller, facts, foreign, name, profile, submission, web, with_port};
@@ -357,10 +357,7 @@ fn a_holder_is_named_to_readers_by_their_own_rights() {
     rig.submit(&with_port("next", 1, "8888")).unwrap();
     let view = rig.registry.view();
     let next = &view.services[&name("next")];
-    let admin = Caller {
-        admin: true,
-        ..caller("root")
-    };
+    let admin = caller("root").with_rights(Rights::ADMIN);
     for (reader, holder) in [
         (alice(), "a service of another user"),
         (admin, "nb.bob replica 0"),

@@ -77,6 +77,7 @@ impl Registry {
         self.shown.last_order = self.shown.revision;
         let rights = self.meta().rights;
         Arc::make_mut(&mut self.shown.view).rights = rights;
+        self.take_up_tokens();
         self.drop_old_names();
         for (id, host) in self.truth.known_hosts() {
             self.host_names.insert(host.name().clone(), *id);
@@ -215,6 +216,7 @@ impl Registry {
         let sees_otherwise = |before: Option<&Service>, now: Option<&Service>| {
             before.zip(now).is_some_and(|(before, now)| {
                 before.owner.user != now.owner.user
+                    || before.owner.groups != now.owner.groups
                     || before.profile().visibility != now.profile().visibility
             })
         };

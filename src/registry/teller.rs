@@ -233,7 +233,7 @@ impl Teller<'_> {
     /// The holder, if the reader may know it.
     fn seen<'a>(&self, it: &'a Obstacle) -> Option<&'a Holder> {
         let holder = it.holder.as_ref();
-        holder.filter(|holder| self.reader.may_see(&holder.owner, &holder.visibility))
+        holder.filter(|holder| self.reader.may_see(holder.holding()))
     }
 
     fn holder(&self, it: &Obstacle) -> String {

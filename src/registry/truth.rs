@@ -14,7 +14,7 @@ use super::records::{
     DecodeError, FORMAT, Host, Meta, Replica, Resting, Service, Stranded, Tenure, Tombstone,
     decode, encode,
 };
-use super::{EventView, LoadError, Stored, Write, tables};
+use super::{EventView, LoadError, Stored, Token, TokenId, Write, tables};
 
 /// A replica whatever its incarnation: its service and index.
 pub(super) type ReplicaKey = (ServiceId, u32);
@@ -32,6 +32,7 @@ pub(super) struct Truth {
     pub(super) stranded: Ledger<TenureKey, Stranded>,
     pub(super) host_events: Ledger<(HostId, u64), EventView>,
     pub(super) history: Ledger<TenureKey, Tenure>,
+    pub(super) tokens: Ledger<TokenId, Token>,
 }
 
 impl Truth {
@@ -48,6 +49,7 @@ impl Truth {
             stranded: Ledger::new(read(stored, tables::STRANDED)?),
             host_events: Ledger::new(read(stored, tables::HOST_EVENTS)?),
             history: Ledger::new(read(stored, tables::PORT_HISTORY)?),
+            tokens: Ledger::new(read(stored, tables::TOKENS)?),
         })
     }
 
@@ -63,6 +65,7 @@ impl Truth {
             || self.stranded.is_changed()
             || self.host_events.is_changed()
             || self.history.is_changed()
+            || self.tokens.is_changed()
     }
 
     /// Whether news waits for the next batch.
@@ -77,6 +80,7 @@ impl Truth {
             || self.stranded.has_news()
             || self.host_events.has_news()
             || self.history.has_news()
+            || self.tokens.has_news()
     }
 
     /// Everything that is not durable yet.
@@ -92,6 +96,7 @@ impl Truth {
         write(tables::STRANDED, &mut self.stranded, &mut writes);
         write(tables::HOST_EVENTS, &mut self.host_events, &mut writes);
         write(tables::PORT_HISTORY, &mut self.history, &mut writes);
+        write(tables::TOKENS, &mut self.tokens, &mut writes);
         writes
     }
 
@@ -120,6 +125,7 @@ impl Truth {
         all(tables::STRANDED, &self.stranded, &mut writes);
         all(tables::HOST_EVENTS, &self.host_events, &mut writes);
         all(tables::PORT_HISTORY, &self.history, &mut writes);
+        all(tables::TOKENS, &self.tokens, &mut writes);
         writes
     }
 
@@ -135,6 +141,7 @@ impl Truth {
         self.stranded.commit();
         self.host_events.commit();
         self.history.commit();
+        self.tokens.commit();
     }
 
     /// The batch of the last [`Truth::take_writes`] is not durable and never will be.
@@ -148,6 +155,7 @@ impl Truth {
         self.events.revert();
         self.host_events.revert();
         self.history.revert();
+        self.tokens.revert();
         self.stranded.revert();
     }
 
@@ -291,6 +299,16 @@ impl StoredKey for (HostId, u64) {
     fn read(text: &str) -> Option<Self> {
         let (host, number) = text.split_once('/')?;
         Some((HostId::read(host)?, number.parse().ok()?))
+    }
+}
+
+impl StoredKey for TokenId {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::identity::{HostId, HostName, ServiceId, ServiceName};
 use crate::port_pool::Want;
 use crate::profile::{Profile, Replicas};
-use crate::rights::Caller;
+use crate::rights::{Caller, Owner};
 
 use super::Refusal;
 use super::limits::{Allowance, Claimant, LimitReached, Limited, Limits};
@@ -191,7 +191,7 @@ impl Registry {
     /// What a replica of this profile would count as.
     pub(super) fn claim(
         service: ServiceId,
-        owner: &Caller,
+        owner: &Owner,
         name: &ServiceName,
         profile: &Profile,
     ) -> Claim {
@@ -344,8 +344,8 @@ impl Registry {
         name: &ServiceName,
         each: impl Fn(&Allowance, &Usage) -> [(Limited, u32, u32, u32); N],
     ) -> Result<(), Refusal> {
-        let owner = self.managed_by(by, name).map_or(by, |it| &it.owner);
-        let whose = claimants(owner, name);
+        let owner = self.managed_by(by, name).map(|it| it.owner.clone());
+        let whose = claimants(&owner.unwrap_or_else(|| by.owner()), name);
         match self.usages(&whose).find(&whose, each) {
             Some(limit) => Err(Refusal::BeyondLimit {
                 service: name.clone(),
@@ -359,7 +359,7 @@ impl Registry {
     /// follows.
     fn managed_by(&self, by: &Caller, name: &ServiceName) -> Option<&Service> {
         let known = self.truth.services.find(self.names.get(name)?);
-        known.filter(|service| by.may_manage(&service.owner.user))
+        known.filter(|service| by.may_manage(service.holding()))
     }
 
     /// What the replica counts as once it runs the newest profile elsewhere: nothing more than it does, numbers on
@@ -420,7 +420,7 @@ fn numbers_of(profile: &Profile) -> u32 {
 }
 
 /// For whom a service of this name and owner counts: nobody, the user, or the user and the group.
-fn claimants(owner: &Caller, name: &ServiceName) -> Vec<Claimant> {
+fn claimants(owner: &Owner, name: &ServiceName) -> Vec<Claimant> {
     let user = (!owner.admin).then(|| Claimant::User(owner.user.clone()));
     let group = owner.group_of(name.namespace());
     let group = group.map(|group| Claimant::Group(group.to_owned()));

@@ -12,7 +12,7 @@ use crate::port::{PortName, PortRange};
 use crate::port_pool::PortGrant;
 use crate::profile::Profile;
 use crate::residency::{ReplicaName, Want};
-use crate::rights::Caller;
+use crate::rights::{Caller, Holding};
 use crate::supervision::{Failure, Status};
 use crate::time::{Monotonic, WallClock};
 
@@ -22,6 +22,7 @@ use super::placement::Reason;
 use super::reasons::{HostSums, ReasonView};
 use super::replica_list::ReplicaList;
 use super::roster::{Named, Roster};
+use super::token_records::{Token, TokenId};
 
 /// Everything at one moment; built anew for what changed, shared for the rest.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +35,14 @@ pub struct View {
     pub hosts: Roster<HostView>,
     /// The revision at which a service last left it.
     pub removed: u64,
-    /// The revision at which it last changed who may see a service that was there before: its owner or visibility.
+    /// The revision at which it last changed who may see a service that was there before: its owner, whose groups, or its visibility.
     pub rights: u64,
     /// Rises when a service that was stale is not any more; no revision moves with it.
     pub synced: u64,
+    /// The tokens that there are. Never told as they are: each to whom it concerns.
+    pub tokens: Arc<BTreeMap<TokenId, Arc<Token>>>,
+    /// Rises with every change of the tokens; no revision moves with it.
+    pub access: u64,
     /// Services that are shown as they were stored: a host of theirs has not told everything since this start.
     pub(super) stale: Arc<BTreeSet<ServiceName>>,
 }
@@ -88,6 +93,9 @@ pub struct ServiceView {
     /// Who may see it beside the owner is in the profile; the id is for logs.
     pub id: ServiceId,
     /// When its hosts were last heard of.
+    /// The groups of who submitted it.
+    #[serde(skip)]
+    pub(super) owner_groups: Arc<[String]>,
     #[serde(skip)]
     pub(super) heard: HeardOf,
     /// The tag of its definition.
@@ -227,6 +235,16 @@ impl ReplicaView {
 }
 
 impl ServiceView {
+    /// What its rights are decided by.
+    #[must_use]
+    pub fn holding(&self) -> Holding<'_> {
+        Holding {
+            owner: &self.owner,
+            groups: &self.owner_groups,
+            visibility: &self.profile.visibility,
+        }
+    }
+
     /// How old what is known of its replicas may be at `now`: since the one of their hosts that has been silent
     /// for longest was heard of; zero without a host. Cost: a nanosecond or so for each host.
     #[must_use]

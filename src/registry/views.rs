@@ -52,6 +52,7 @@ impl Registry {
         let view = ServiceView {
             service: service.name.clone(),
             owner: service.owner.user.clone(),
+            owner_groups: service.owner.groups.as_slice().into(),
             state: state.to_owned(),
             desired: service.desired,
             ready: u32::try_from(ready).unwrap_or(u32::MAX),
@@ -67,7 +68,7 @@ impl Registry {
             heard: self.heard_of(replicas),
             definition: self.definition(service),
         };
-        view.told_as_found(&service.owner)
+        view.told_as_found(&service.owner.as_reader())
     }
 
     /// When the hosts of these replicas were last heard of.

@@ -7,6 +7,7 @@ use portreeve_api::tls::{OwnCertificate, TlsFiles};
 use portreeve_api::{Client, Target};
 
 use crate::exit::{Code, Failure};
+use crate::kept_token;
 use crate::places;
 
 /// Which controller, as whom.
@@ -52,7 +53,8 @@ pub(crate) struct Connect {
         help_heading = "Connection"
     )]
     pub(crate) client_key: Option<PathBuf>,
-    /// A file with a token to speak under; over a Unix socket you are who you are
+    /// A file with a token to speak under, which nobody else may read; over a Unix socket you are who you are, and without
+    /// one the token of `portreeve login` is taken
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -64,24 +66,15 @@ impl Connect {
             [] => vec![usual_target()?],
             named => named.to_vec(),
         };
-        let file = self.token_file.clone().or_else(|| {
-            // A job speaks for its owner over the network; over a Unix socket the kernel says who it is.
-            let by_token = targets
-                .iter()
-                .any(|target| !matches!(target, Target::Unix(_)));
-            let named = by_token.then(|| std::env::var_os("PORTREEVE_TOKEN_FILE"))?;
-            named.map(PathBuf::from)
-        });
-        let token = match file {
-            Some(file) => {
-                let text = std::fs::read_to_string(&file).map_err(|cause| {
-                    Failure::new(
-                        Code::NotAllowed,
-                        format!("token file {}: {cause}", file.display()),
-                    )
-                })?;
-                Some(text.trim().to_owned())
-            }
+        // A token speaks over the network; over a Unix socket the kernel says who it is, unless somebody wishes otherwise.
+        let by_token = targets
+            .iter()
+            .any(|target| !matches!(target, Target::Unix(_)));
+        let of_job = by_token.then(|| std::env::var_os("PORTREEVE_TOKEN_FILE"));
+        let of_job = of_job.flatten().map(PathBuf::from);
+        let token = match self.token_file.clone().or(of_job) {
+            Some(file) => Some(kept_token::read(&file)?),
+            None if by_token => kept_token::of_login()?,
             None => None,
         };
         let first = targets.remove(0);

@@ -11,6 +11,7 @@ mod connect;
 mod dev;
 mod exit;
 mod hello;
+mod kept_token;
 mod lean;
 mod listing;
 mod meant;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use portreeve::commit::{Front, Terms};
@@ -10,10 +11,11 @@ use portreeve::identity::ServiceName;
 use portreeve::registry::{ServiceView, View};
 use portreeve::rights::Caller;
 use portreeve_api::site_profiles::SiteFolder;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::account::Accounts;
 use crate::audit::AuditLog;
+use crate::bindings::Bindings;
 use crate::driver::Shown;
 use crate::limits::Limits;
 use crate::meters::Meters;
@@ -38,6 +40,8 @@ pub(crate) struct App {
     pub(crate) reads: Reads,
     pub(crate) heard: Heard,
     pub(crate) accounts: Accounts,
+    /// The revision at which other rights were bound: what somebody saw up to it is not known.
+    pub(crate) bound_at: AtomicU64,
     /// Lists that are read in pages.
     pub(crate) pages: Pages<Wanted>,
     /// The same of hosts.
@@ -64,13 +68,19 @@ pub(crate) struct App {
     pub(crate) texts: Texts,
     /// What was changed and refused.
     pub(crate) audit: AuditLog,
-    /// Rung when the files that are read while it runs shall be read at once.
-    pub(crate) again: Notify,
     /// Who is listened to.
     pub(crate) front: Mutex<Front>,
 }
 
 impl App {
+    /// Other rights hold from now on; who is listened to or watches is asked for again.
+    pub(crate) fn bind(&self, bindings: Bindings) {
+        self.accounts.bind(bindings);
+        let now = self.shown.table.revision();
+        self.bound_at.store(now, Ordering::Release);
+        self.shown.access.send_modify(|number| *number += 1);
+    }
+
     /// A service that exists for `caller`; what is hidden is refused like what is unknown.
     pub(crate) fn visible(
         &self,
@@ -112,7 +122,7 @@ pub(crate) fn visible_in(
     name: &ServiceName,
 ) -> Result<Arc<ServiceView>, Refused> {
     let service = view.services.get(name);
-    let service = service.filter(|s| caller.may_see(&s.owner, &s.profile.visibility));
+    let service = service.filter(|s| caller.may_see(s.holding()));
     service
         .map(Arc::clone)
         .ok_or_else(|| Refused::no_such_service(name))

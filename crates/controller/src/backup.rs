@@ -74,10 +74,14 @@ impl Backup {
     /// What a store of this format holds, as a backup.
     pub(crate) fn of(
         store_format: u32,
-        stored: Stored,
+        mut stored: Stored,
         secret: Option<[u8; TokenKey::LENGTH]>,
         now: WallClock,
     ) -> Self {
+        if secret.is_none() {
+            // What a token hashes to is not its secret, but nobody's business either.
+            stored.tables.remove(tables::TOKENS);
+        }
         Self {
             head: BackupHead {
                 portreeve_backup: BackupHead::FORM,

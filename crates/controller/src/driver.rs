@@ -29,6 +29,8 @@ pub(crate) struct Shown {
     pub(crate) synced: watch::Sender<u64>,
     /// The revision at which it last changed who may see a service, after the view says so.
     pub(crate) rights: watch::Sender<u64>,
+    /// Rises when a token is made, renewed or revoked, after the view says so, and when other rights are bound.
+    pub(crate) access: watch::Sender<u64>,
     pub(crate) desks: Desks,
     /// Commits that were made durable.
     pub(crate) commits: AtomicU64,
@@ -92,6 +94,7 @@ impl Driver {
             removed: AtomicU64::new(view.revision),
             synced: watch::Sender::new(view.synced),
             rights: watch::Sender::new(view.rights),
+            access: watch::Sender::new(0),
             view: watch::Sender::new(view),
             desks: Desks::default(),
             commits: AtomicU64::new(0),
@@ -352,16 +355,21 @@ impl Driver {
 
 impl Shown {
     fn show(&self, view: Arc<View>) {
-        let (synced, rights) = (view.synced, view.rights);
+        let (synced, rights, access) = (view.synced, view.rights, view.access);
+        let mut other_tokens = false;
         self.removed.fetch_max(view.removed, Ordering::Release);
         self.view.send_if_modified(|shown| {
             // That a host was heard of again is shown, but nobody waits for it.
             let wakes = shown.revision != view.revision;
+            other_tokens = shown.access != access;
             *shown = view;
             wakes
         });
         move_to(&self.synced, synced);
         move_to(&self.rights, rights);
+        if other_tokens {
+            self.access.send_modify(|number| *number += 1);
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use portreeve::commit::Told;
 use portreeve::identity::{HostName, ServiceName};
 use portreeve::profile::Profile;
 use portreeve::registry::{self, Batch, Command, Input, MemoryStore, ReplicaReport, Submission};
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::supervision::State;
 
 use super::*;
@@ -72,12 +72,7 @@ async fn driven() -> Driven {
 }
 
 fn submit(name: &str) -> (Caller, Command) {
-    let by = Caller {
-        user: "alice".into(),
-        uid: Some(1000),
-        groups: Vec::new(),
-        admin: false,
-    };
+    let by = Caller::new("alice".into(), Some(1000), Vec::new(), Rights::USER);
     let profile = Profile::from_toml(&profile(name, 1)).unwrap().profile;
     let submission = Submission {
         service: format!("{name}.alice").parse().unwrap(),

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,13 +19,14 @@ use portreeve::registry::{self, Registry, Silence, Store};
 use portreeve_api::Target;
 use portreeve_api::site_profiles::SiteFolder;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::watch as watch_channel;
 use tokio::task::JoinHandle;
 
 mod account;
 mod app;
 mod audit;
 mod backup;
+mod bindings;
 mod clock;
 mod data_dir;
 mod desk;
@@ -42,7 +43,9 @@ mod queue;
 mod rate;
 mod reads;
 mod rest;
+mod secret;
 mod share;
+mod site_file;
 mod socket;
 mod start_error;
 mod stop;
@@ -57,7 +60,7 @@ pub use audit::AuditPlace;
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use door::{Door, Wanted};
 pub use limits::raise_open_files;
-pub use limits_file::LimitsError;
+pub use site_file::SiteFileError;
 pub use start_error::StartError;
 pub use store::RedbStore;
 pub use tls::ServerTls;
@@ -65,6 +68,7 @@ pub use tls::ServerTls;
 use account::Accounts;
 use app::App;
 use audit::AuditLog;
+use bindings::RightsFile;
 use data_dir::DataDir;
 use driver::Driver;
 use limits::Limits;
@@ -75,6 +79,7 @@ use meters::Meters;
 use rate::Rates;
 use reads::Reads;
 use share::Shares;
+use site_file::Follow;
 use socket::SocketPlace;
 use stop::StopSwitch;
 use tally::Tally;
@@ -122,6 +127,8 @@ pub struct Config {
     pub requests_per_second: Option<u32>,
     /// The file that says how much users and groups may hold; read again when it changes. `None`: what is usual.
     pub limits: Option<PathBuf>,
+    /// The file that says who may see and do what; read again when it changes. `None`: everybody has its own services.
+    pub rights: Option<PathBuf>,
     /// Where every change and every refusal is written. `None`: nowhere.
     pub audit: Option<AuditPlace>,
 }
@@ -142,7 +149,9 @@ pub struct Controller {
     end: StopSwitch,
     listeners: Vec<JoinHandle<()>>,
     driver: Option<JoinHandle<()>>,
-    limits_file: Option<JoinHandle<()>>,
+    /// What looks at the site's files.
+    files: Vec<JoinHandle<()>>,
+    look_again: watch_channel::Sender<u64>,
     socket: Option<SocketPlace>,
     seal: Option<Arc<Seal>>,
     _data: DataDir,
@@ -201,6 +210,8 @@ impl Controller {
         let audit = audit.map_err(|cause| StartError::audit(config.audit.as_ref(), &cause))?;
         let limits_file = config.limits.as_deref().map(LimitsFile::open);
         let (limits_file, limits) = limits_file.transpose()?.unzip();
+        let rights_file = config.rights.as_deref().map(RightsFile::open);
+        let (rights_file, bindings) = rights_file.transpose()?.unzip();
         let registry = registry::Config {
             limits: limits.unwrap_or_default(),
             cooling: config.cooling,
@@ -226,12 +237,15 @@ impl Controller {
         let (stopping, stop) = StopSwitch::new();
         warn_of_broken(&config.site_profiles).await;
         let own_uid = nix::unistd::geteuid().as_raw();
+        // What the file said before this start is not known.
+        let bound_at = rights_file.as_ref().map_or(0, |_| shown.table.revision());
         let app = Arc::new(App {
             shown,
             queue,
             reads: Reads::default(),
             heard: rest::counters::Heard::default(),
-            accounts: Accounts::new(own_uid),
+            accounts: Accounts::new(own_uid, bindings.unwrap_or_default()),
+            bound_at: AtomicU64::new(bound_at),
             pages: rest::pages::Pages::default(),
             host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
@@ -248,15 +262,21 @@ impl Controller {
             stopping: stop,
             front: Mutex::new(front),
             audit,
-            again: Notify::new(),
             texts: watch::Texts::default(),
         });
         let opened = open(&config, seal.as_ref()).await?;
-        let limits_file = limits_file.map(|file| {
-            vital::spawn(
-                "limits",
-                file.follow(Arc::clone(&app), app.stopping.clone()),
-            )
+        let (look_again, wished) = watch_channel::channel(0);
+        let follow = Follow {
+            wished,
+            stopping: app.stopping.clone(),
+        };
+        let limits = limits_file.map(|file| {
+            let followed = file.follow(app.queue.clone(), follow.clone());
+            vital::spawn("limits", followed)
+        });
+        let rights = rights_file.map(|file| {
+            let followed = file.follow(Arc::clone(&app), follow);
+            vital::spawn("rights", followed)
         });
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
@@ -274,7 +294,8 @@ impl Controller {
             stopping,
             end,
             driver: Some(driver),
-            limits_file,
+            files: limits.into_iter().chain(rights).collect(),
+            look_again,
             socket: Some(opened.socket),
             seal,
             _data: data,
@@ -299,10 +320,16 @@ impl Controller {
         Door::of(Arc::clone(&self.app))
     }
 
-    /// Reads again what may change while it runs: certificate, key and CA of clients, and the file of limits; opens the audit
+    /// Looks at the site's files of limits and rights now, not within 5 s.
+    pub fn look_at_files(&self) {
+        self.look_again.send_modify(|number| *number += 1);
+    }
+
+    /// Reads again what may change while it runs: certificate, key and CA of clients, and the files of limits and
+    /// rights; opens the audit
     /// log by its name. Connections go on; what cannot be used as it is now stays as it was, and the log says so.
     pub async fn reload(&self) {
-        self.app.again.notify_waiters();
+        self.look_at_files();
         self.app.audit.reopen();
         let Some(seal) = self.seal.clone() else {
             tracing::info!("told to read everything again");
@@ -322,7 +349,7 @@ impl Controller {
             // A task that panicked has ended the process.
             let _ = listener.await;
         }
-        if let Some(follows) = self.limits_file.take() {
+        for follows in std::mem::take(&mut self.files) {
             let _ = follows.await;
         }
         self.end.stop();
@@ -339,7 +366,7 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        let others = self.driver.iter().chain(&self.limits_file);
+        let others = self.driver.iter().chain(&self.files);
         for task in self.listeners.iter().chain(others) {
             task.abort();
         }
@@ -454,5 +481,6 @@ mod tests {
     mod services;
     mod shares;
     mod tls;
+    mod tokens;
     pub(crate) mod watch;
 }

@@ -4,133 +4,40 @@
 //! the log says where it is wrong.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::Path;
 
 use portreeve::commit::Told;
 use portreeve::registry::{Allowance, Input, Limits};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::app::App;
-use crate::stop::Stop;
-use crate::vital;
+use crate::queue::Queue;
+use crate::site_file::{Follow, Problems, SiteFile, SiteFileError, unless};
 
-/// A longer file is none of limits.
-const MOST_BYTES: u64 = 1 << 20;
-/// The most errors told of one file.
-const MOST_ERRORS: usize = 20;
-/// How often it is looked at: after at most this long a change holds.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5_000 });
 /// The table for those who are not named.
 const DEFAULT: &str = "default";
 
-/// Why a file of limits cannot be used: everything that is wrong with it, a line each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitsError {
-    path: PathBuf,
-    /// `line:column: ` and what is wrong; without a place where the file as a whole cannot be read.
-    problems: Vec<String>,
-}
-
-impl std::error::Error for LimitsError {}
-
-impl fmt::Display for LimitsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, problem) in self.problems.iter().enumerate() {
-            let end = if nth == 0 { "" } else { "\n" };
-            write!(f, "{end}{}:{problem}", self.path.display())?;
-        }
-        Ok(())
-    }
-}
-
-/// The file, and what it said when it was last read.
+/// The file of limits.
 #[derive(Debug)]
-pub(crate) struct LimitsFile {
-    path: PathBuf,
-    text: String,
-}
+pub(crate) struct LimitsFile(SiteFile);
 
 impl LimitsFile {
     /// Reads the file.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Limits), LimitsError> {
-        let path = path.to_owned();
-        let text = text_of(&path)?;
-        let limits = read(&text).map_err(|problems| LimitsError {
-            path: path.clone(),
-            problems,
-        })?;
-        Ok((Self { path, text }, limits))
+    pub(crate) fn open(path: &Path) -> Result<(Self, Limits), SiteFileError> {
+        let (file, limits) = SiteFile::open(path, "limits", read)?;
+        Ok((Self(file), limits))
     }
 
-    /// Has the registry hold to the file as it is changed, until `stopping`.
-    pub(crate) async fn follow(mut self, app: Arc<App>, mut stopping: Stop) {
-        let mut broken = None;
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(LOOKED_AT_EVERY) => {}
-                () = app.again.notified() => {}
-                () = stopping.said() => return,
-            }
-            let path = self.path.clone();
-            let text = vital::blocking("limits", move || text_of(&path)).await;
-            let read = match &text {
-                Ok(text) if *text == self.text => {
-                    broken = None;
-                    continue;
-                }
-                Ok(text) => read(text).map_err(|problems| LimitsError {
-                    path: self.path.clone(),
-                    problems,
-                }),
-                Err(cause) => Err(cause.clone()),
-            };
-            match (read, text) {
-                (Ok(limits), Ok(text)) => {
-                    if app
-                        .queue
-                        .tell(Told::news(Input::Limits(Box::new(limits))))
-                        .await
-                        .is_err()
-                    {
-                        return;
-                    }
-                    tracing::info!(path = %self.path.display(), "other limits hold");
-                    (self.text, broken) = (text, None);
-                }
-                // Said once for each form in which it is wrong.
-                (Err(cause), _) if broken.as_ref() != Some(&cause) => {
-                    tracing::error!(%cause, "the limits stay as they were");
-                    broken = Some(cause);
-                }
-                _ => {}
+    /// Has the registry hold to the file as it is changed.
+    pub(crate) async fn follow(mut self, queue: Queue, mut follow: Follow) {
+        while let Some(limits) = self.0.next(read, &mut follow).await {
+            let told = Told::news(Input::Limits(Box::new(limits)));
+            if queue.tell(told).await.is_err() {
+                return;
             }
         }
     }
 }
-
-fn text_of(path: &Path) -> Result<String, LimitsError> {
-    let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
-    let problem = match read {
-        Ok(_) if text.len() as u64 > MOST_BYTES => "it is longer than 1 MiB".to_owned(),
-        Ok(_) => return Ok(text),
-        Err(cause) => cause.to_string(),
-    };
-    Err(LimitsError {
-        path: path.to_owned(),
-        problems: vec![format!(" {problem}")],
-    })
-}
-
-type Problems = Vec<(Range<usize>, String)>;
 
 /// The limits, or everything that is wrong, a line each.
 fn read(text: &str) -> Result<Limits, Vec<String>> {
@@ -143,18 +50,7 @@ fn read(text: &str) -> Result<Limits, Vec<String>> {
             Limits::default()
         }
     };
-    if problems.is_empty() {
-        return Ok(limits);
-    }
-    problems.sort_by_key(|(at, _)| at.start);
-    let further = problems.len().saturating_sub(MOST_ERRORS);
-    problems.truncate(MOST_ERRORS);
-    let told = problems.into_iter().map(|(at, problem)| {
-        let (line, column) = place(text, at.start);
-        format!("{line}:{column}: {problem}")
-    });
-    let further = (further > 0).then(|| format!(" and {further} more"));
-    Err(told.chain(further).collect())
+    unless(text, problems, limits)
 }
 
 fn all(table: &DeTable<'_>, problems: &mut Problems) -> Limits {
@@ -233,18 +129,6 @@ fn number(value: &DeValue<'_>) -> Option<u32> {
     }
 }
 
-/// Line and column in characters, from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
-    (line, column)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,7 +181,7 @@ mod tests {
     fn a_file_of_nothing_but_errors_is_told_in_part() {
         let text: String = (0..100).map(|nth| format!("x{nth} = 1\n")).collect();
         let told = read(&text).unwrap_err();
-        assert_eq!(told.len(), MOST_ERRORS + 1);
+        assert_eq!(told.len(), 21);
         assert_eq!(told.last().unwrap(), " and 80 more");
     }
 

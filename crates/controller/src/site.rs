@@ -166,6 +166,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         max_streams: None,
         requests_per_second: None,
         limits: None,
+        rights: None,
     }
 }
 

@@ -11,7 +11,7 @@ use portreeve_api::tls::TlsFileError;
 
 use crate::audit::AuditPlace;
 use crate::data_dir::TakeError;
-use crate::limits_file::LimitsError;
+use crate::site_file::SiteFileError;
 use crate::socket::SocketError;
 use crate::token::KeyError;
 
@@ -95,9 +95,9 @@ pub enum StartError {
         /// The longest silence of a host that is well, part by part.
         parts: Box<[(&'static str, Duration)]>,
     },
-    /// The file of limits cannot be used.
+    /// The file of limits or of rights cannot be used.
     #[error("{0}")]
-    Limits(#[from] LimitsError),
+    SiteFile(#[from] SiteFileError),
     /// The audit log cannot be written.
     #[error("the audit log {} cannot be written: {reason}; name another file with --audit-log", path.display())]
     Audit {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::time::{Monotonic, WallClock};
 
 use crate::cluster::act::{Act, HostAct, PersonAct, Planned};
@@ -133,12 +133,7 @@ fn service(no: usize) -> ServiceSpec {
     ServiceSpec {
         profile: Arc::new(profile),
         // One each, so that nobody reaches a limit.
-        owner: Caller {
-            user: format!("user{no}"),
-            uid: Some(1000),
-            groups: Vec::new(),
-            admin: false,
-        },
+        owner: Caller::new(format!("user{no}"), Some(1000), Vec::new(), Rights::USER),
         scripts: BTreeMap::new(),
     }
 }

@@ -7,7 +7,7 @@ use crate::identity::{HostName, ServiceName};
 use crate::port::Port;
 use crate::port_pool::{PortGrant, Side};
 use crate::residency::ReplicaName;
-use crate::rights::Caller;
+use crate::rights::{Caller, Rights};
 use crate::supervision::State;
 
 use super::super::Effect;
@@ -231,8 +231,5 @@ pub(super) fn numbers(grant: &PortGrant) -> impl Iterator<Item = (Side, Port)> {
 
 /// Sees and may do everything.
 pub(super) fn operator() -> Caller {
-    Caller {
-        admin: true,
-        ..caller("root")
-    }
+    caller("root").with_rights(Rights::ADMIN)
 }

@@ -95,6 +95,10 @@ pub(crate) struct Controller {
     /// ports_per_host, ports, replicas and services; a change holds within 5s and ends nothing
     #[arg(long, value_name = "FILE")]
     limits: Option<PathBuf>,
+    /// Who may see and do what: common_groups, and tables such as [default], [user.alice] and [group.staff] with role,
+    /// view and manage; a change holds within 5s
+    #[arg(long, value_name = "FILE")]
+    rights: Option<PathBuf>,
     /// Where every change and every refusal is written, a JSON object a line; by default audit.log in --data, in parts of
     /// 50 MB of which 3 are kept. A file named here is never cut: have logrotate move it
     #[arg(long, value_name = "FILE")]
@@ -206,6 +210,7 @@ impl Controller {
             max_streams: self.max_streams.map(number),
             requests_per_second: Some(self.max_requests),
             limits: self.limits,
+            rights: self.rights,
             audit: Some(audit),
             data,
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),

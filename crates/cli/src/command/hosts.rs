@@ -135,10 +135,12 @@ impl Whoami {
         if self.output == Format::Json {
             return print_json(&who);
         }
-        let role = if who.admin { "admin" } else { "user" };
+        let ends = who
+            .expires_at
+            .map_or_else(String::new, |at| format!(", until {}", moment(at)));
         print(&format!(
-            "{} ({role}, by {}, sees {})\n",
-            who.user, who.method, who.view_scope
+            "{} ({}, by {}, sees {}, manages {}{ends})\n",
+            who.user, who.role, who.method, who.view_scope, who.manage_scope
         ))
     }
 }

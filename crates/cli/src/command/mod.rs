@@ -17,6 +17,7 @@ pub(crate) mod services;
 pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
+mod token;
 pub(crate) mod told;
 mod verbs;
 mod wait;
@@ -89,6 +90,9 @@ enum Command {
     Host(host::Host),
     Ports(ports::Ports),
     Whoami(hosts::Whoami),
+    Login(token::Login),
+    Logout(token::Logout),
+    Token(token::Token),
     Backup(backup::Backup),
     Restore(backup::Restore),
     Controller(daemon::Controller),
@@ -136,6 +140,9 @@ impl Cli {
             Command::Host(host) => on_one_core(host.run(connect)).map(done),
             Command::Ports(ports) => on_one_core(ports.run(connect)).map(done),
             Command::Whoami(whoami) => on_one_core(whoami.run(connect)).map(done),
+            Command::Login(login) => on_one_core(login.run(connect)).map(done),
+            Command::Logout(logout) => on_one_core(logout.run(connect)).map(done),
+            Command::Token(token) => on_one_core(token.run(connect)).map(done),
             Command::Backup(backup) => on_one_core(backup.run(connect)).map(done),
             Command::Restore(restore) => restore.run().map(done),
             Command::Controller(controller) => {

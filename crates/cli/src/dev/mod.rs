@@ -96,6 +96,7 @@ impl Dev {
             max_streams: None,
             requests_per_second: None,
             limits: None,
+            rights: None,
             networks,
             site_profiles: places::site_profiles(self.site_profiles.clone()),
         });

@@ -9,7 +9,7 @@ use portreeve::registry::{
     Batch, BatchNumber, Command, Config, Effect, HostFacts, Input, Registry, ReplicaReport, Store,
     Stored, Submission, Ticket, Write, tables,
 };
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::supervision::{State, Status};
 use portreeve::time::{Monotonic, Now, WallClock};
 use portreeve_controller::RedbStore;
@@ -101,12 +101,7 @@ impl Life {
         self.tickets += 1;
         Input::Command {
             ticket: Ticket(self.tickets),
-            by: Caller {
-                user: "alice".into(),
-                uid: Some(1000),
-                groups: Vec::new(),
-                admin: true,
-            },
+            by: Caller::new("alice".into(), Some(1000), Vec::new(), Rights::ADMIN),
             command,
         }
     }

@@ -36,6 +36,7 @@ fn config(folder: &Path) -> Config {
         max_streams: None,
         requests_per_second: None,
         limits: None,
+        rights: None,
     }
 }
 

@@ -25,7 +25,7 @@ use crate::token::{Bearer, ReplicaToken};
 use super::answer::json;
 use super::body;
 use super::counters;
-use super::identity::{Asker, Speaker};
+use super::identity::{Agent, Speaker};
 use super::names::Names;
 use super::query::Query;
 use super::refused::Refused;
@@ -33,13 +33,13 @@ use super::refused::Refused;
 /// `PUT /hosts/{host}/report`.
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    asker.agent()?;
-    counters::count(&app.heard.reports);
     let host = names.host()?;
+    agent.of(&host)?;
+    counters::count(&app.heard.reports);
     let sent = sent(&request);
     let facts = body::json(request, body::MAX_REPORT).await?;
     Ok(json(&app.report(&host, facts, sent).await?))
@@ -48,13 +48,13 @@ pub(crate) async fn report(
 /// `POST /hosts/{host}/lease`.
 pub(crate) async fn lease(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    asker.agent()?;
-    counters::count(&app.heard.leases);
     let host = names.host()?;
+    agent.of(&host)?;
+    counters::count(&app.heard.leases);
     let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
     let lease = app.lease(host, agent.as_ref(), skew_ms).await?;
     Ok(json(&lease))
@@ -63,12 +63,12 @@ pub(crate) async fn lease(
 /// `POST /hosts/{host}/shutdown`: answered once it is decided, so that what the agent ends then is told as what it is.
 pub(crate) async fn shutdown(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    asker.agent()?;
     let host = names.host()?;
+    agent.of(&host)?;
     let LeaseAsk { agent, .. } = body::json(request, body::MAX).await?;
     Ok(json(&app.shutdown(host, agent.as_ref()).await?))
 }
@@ -76,28 +76,28 @@ pub(crate) async fn shutdown(
 /// `GET /hosts/{host}/desired`.
 pub(crate) async fn desired(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     mut query: Query,
 ) -> Result<Response, Refused> {
     let since = query.read("since", "a revision: write the number of the last set")?;
-    let agent: Option<AgentIdentity> = query.read("agent", "as MACHINE/BOOT/FOLDER")?;
+    let identity: Option<AgentIdentity> = query.read("agent", "as MACHINE/BOOT/FOLDER")?;
     query.end()?;
-    asker.agent()?;
     let host = names.host()?;
-    let handout = app.desired(&host, agent.as_ref(), since).await?;
+    agent.of(&host)?;
+    let handout = app.desired(&host, identity.as_ref(), since).await?;
     Ok(json(&as_set(&app, handout)))
 }
 
 /// `PUT /hosts/{host}/reads/{read}`.
 pub(crate) async fn log_piece(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    asker.agent()?;
     let host = names.host()?;
+    agent.of(&host)?;
     let number = names.number("read")?;
     let headers = request.headers();
     let incarnation = number_in(headers, LOG_INCARNATION_HEADER);

@@ -11,7 +11,6 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use portreeve::identity::ServiceName;
 use portreeve::registry::{Attachment, Command};
-use portreeve::rights::Caller;
 use portreeve_api::attach::{Ask, Attached, ProfileForm, Relayed};
 use portreeve_api::body::DesiredReplica;
 
@@ -20,7 +19,7 @@ use crate::app::App;
 use super::agents::tokens;
 use super::answer::json;
 use super::body::{self, MediaType};
-use super::identity::Asker;
+use super::identity::Agent;
 use super::names::Names;
 use super::refused::Refused;
 use super::{profile, services};
@@ -33,21 +32,16 @@ const MAX_ASK: usize = 4 << 20;
 /// `POST /hosts/{host}/attach`.
 pub(crate) async fn attach(
     State(app): State<Arc<App>>,
-    asker: Asker,
+    agent: Agent,
     names: Names,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
-    asker.agent()?;
     let host = names.host()?;
+    agent.of(&host)?;
     let Relayed { uid, ask } = body::json(request, MAX_ASK).await?;
     is_short("key", &ask.key)?;
     ask.job.iter().try_for_each(|job| is_short("job", job))?;
-    let account = app.accounts.of_uid(uid).await;
-    let caller = Caller {
-        // Root of a host is nobody in particular here.
-        admin: false,
-        ..Caller::clone(&account)
-    };
+    let caller = agent.relays(&app, uid).await;
     let Ask {
         profile: text,
         form,

@@ -27,7 +27,7 @@ pub(crate) async fn make(
     let with_secrets = query.flag("secrets")?;
     query.end()?;
     let caller = asker.acting()?;
-    if !caller.admin {
+    if !caller.is_admin() {
         return Err(Refused::forbidden(format!(
             "{} may not make a backup, which has what every user submitted: ask as root or as the controller's account",
             caller.user

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -25,6 +26,8 @@ use crate::watch;
 
 use super::accept::Form;
 use super::answer::stamp;
+use super::identity::Standing;
+use super::query::AtOnce;
 
 /// The number of a request, in the log and in a refusal of it.
 static REQUEST_HEADER: HeaderName = HeaderName::from_static("portreeve-request");
@@ -33,6 +36,9 @@ pub(crate) static REVISION_HEADER: HeaderName = HeaderName::from_static("portree
 static EPOCH_HEADER: HeaderName = HeaderName::from_static("portreeve-epoch");
 /// How old, in milliseconds, the controller's knowledge of the hosts is that the answer speaks of.
 pub(crate) static SYNCED_HEADER: HeaderName = HeaderName::from_static("portreeve-synced");
+
+/// Who asks a question that is held is looked at again so often: the groups of an account change without a word.
+const LOOKED_AT_AGAIN: Duration = Duration::from_secs(15);
 
 /// Shorter answers are not worth packing.
 const GZIP_ABOVE: u64 = 1 << 10;
@@ -79,6 +85,38 @@ impl Api {
         &self.app.meters
     }
 
+    async fn route(&self, request: Request) -> Response {
+        let answer = self.routes.clone().oneshot(request).await;
+        answer.unwrap_or_else(|never| match never {})
+    }
+
+    /// Serves a question that may be held, for as long as its asker is who it was: one whose token is revoked, or whose
+    /// rights are other ones, is asked anew and answered at once.
+    async fn held(&self, request: Request) -> Response {
+        let app = &self.app;
+        let (mut parts, _) = request.into_parts();
+        let mut again = parts.clone();
+        let standing = Standing::default();
+        parts.extensions.insert(standing.clone());
+        let mut access = app.shown.access.subscribe();
+        {
+            let answer = self.route(Request::from_parts(parts, Body::empty()));
+            let mut answer = std::pin::pin!(answer);
+            loop {
+                tokio::select! {
+                    response = &mut answer => return response,
+                    _ = access.changed() => {}
+                    () = tokio::time::sleep(LOOKED_AT_AGAIN) => {}
+                }
+                if standing.has_changed(app).await {
+                    break;
+                }
+            }
+        }
+        again.extensions.insert(AtOnce);
+        self.route(Request::from_parts(again, Body::empty())).await
+    }
+
     /// What the audit log may have to say of the request; `None`: there is no such log.
     fn noted(&self, request: &mut Request, head: bool) -> Option<Call> {
         if !self.app.audit.is_kept() {
@@ -112,8 +150,11 @@ impl Api {
         // Before the snapshots that the answer is made of: they are at least as new.
         let revision = app.shown.table.revision();
         // Around the routes, not a layer of each: that would be made anew, in boxes, for every request.
-        let answer = self.routes.clone().oneshot(request).await;
-        let mut response = answer.unwrap_or_else(|never| match never {});
+        let mut response = if reads && may_be_held(&request) {
+            self.held(request).await
+        } else {
+            self.route(request).await
+        };
         app.meters.answered(place, response.status());
         if let Some(call) = call {
             let problem = response.extensions().get::<Box<Problem>>();
@@ -155,6 +196,16 @@ impl Api {
         }
         response
     }
+}
+
+/// Whether a question can be held: it says so, or it is one that always is.
+fn may_be_held(request: &Request) -> bool {
+    let uri = request.uri();
+    let query = uri.query().unwrap_or_default();
+    query.contains("wait")
+        || query.contains("revision")
+        || uri.path().ends_with("/desired")
+        || request.headers().contains_key("prefer")
 }
 
 /// The problem as the body.

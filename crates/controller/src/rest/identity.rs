@@ -1,114 +1,138 @@
-//! Who asks: proved by the kernel or by a signed token, never by what the request says of itself.
+//! Who asks: proved by the kernel or by a token, never by what the request says of itself.
+//!
+//! What somebody is known by is a [`Credential`]; who that is, and what it may, is asked anew for each request, and
+//! again while one is held. Agents, workers and machines that join are their own kinds (`speaker`).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
+use http::header;
 use http::request::Parts;
-use http::{HeaderMap, Uri, header};
+use parking_lot::Mutex;
 use portreeve::identity::ServiceName;
-use portreeve::rights::Caller;
+use portreeve::registry::TokenId;
+use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
-use crate::account::groups_of_user;
 use crate::app::App;
 use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
-use crate::token::{Bearer, ReplicaToken};
+use crate::secret::{Shown, TokenKind};
 
 use super::answer::json;
 use super::names::Names;
 use super::refused::Refused;
 
+mod bearer;
+mod browser;
+mod credential;
+mod speaker;
+
+use bearer::{bearer, on_behalf};
+use browser::refuse_foreign_pages;
+use credential::By;
+pub(crate) use credential::{Credential, expired, unknown_token};
+pub(crate) use speaker::{Agent, Joiner, Speaker};
+
 /// Somebody with a name.
 #[derive(Debug)]
 pub(crate) struct Asker {
     caller: Arc<Caller>,
-    means: Means,
-    /// The token that spoke for it.
-    token: Option<ReplicaToken>,
+    credential: Credential,
 }
 
-/// How the name was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    Socket,
-    Loopback,
-    Token,
-    /// Over the network in the clear: nobody.
-    Nobody,
+/// Who asks a question that may be held, for whoever holds it to ask again whether that still stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing(Arc<Mutex<Option<Answered>>>);
+
+/// Who is answered.
+#[derive(Clone, Debug)]
+struct Answered {
+    credential: Credential,
+    /// None: a host, which is nobody's.
+    caller: Option<Arc<Caller>>,
 }
 
-impl Means {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Socket => "unix socket",
-            Self::Loopback => "loopback peer",
-            Self::Token => "token",
-            Self::Nobody => "none",
+impl Standing {
+    /// Whether it is another now than who asked, or stands no more.
+    pub(crate) async fn has_changed(&self, app: &App) -> bool {
+        let noted = self.0.lock().clone();
+        let Some(Answered { credential, caller }) = noted else {
+            return false;
+        };
+        match (credential.caller(app).await, caller) {
+            (Ok(now), Some(caller)) => now != caller,
+            // A host's is nobody's: only whether it stands counts.
+            (Err(refused), None) => refused.is_unauthenticated(),
+            (Ok(_), None) => false,
+            (Err(_), Some(_)) => true,
         }
+    }
+}
+
+/// Notes who asks, where the question may be held.
+fn note(parts: &Parts, credential: Credential, caller: Option<Arc<Caller>>) {
+    if let Some(standing) = parts.extensions.get::<Standing>() {
+        *standing.0.lock() = Some(Answered { credential, caller });
     }
 }
 
 impl Asker {
-    /// Who asks over the network in the clear, where the site wishes that: it sees what everybody on the cluster may.
-    fn nameless() -> Self {
-        let nobody = Caller {
-            // No account and no token has such a name, and so it owns nothing.
-            user: "(nobody)".to_owned(),
-            uid: None,
-            groups: Vec::new(),
-            admin: false,
-        };
-        Self {
-            caller: Arc::new(nobody),
-            means: Means::Nobody,
-            token: None,
-        }
-    }
-
     /// Who it is, for reading.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Who it is, for watching: for as long as the token is good that spoke for it, if one did.
-    pub(crate) fn watching(self) -> (Caller, Option<ReplicaToken>) {
-        (Arc::unwrap_or_clone(self.caller), self.token)
+    /// Who it is, for watching: for as long as what it is known by stands.
+    pub(crate) fn watching(self) -> (Caller, Credential) {
+        (Arc::unwrap_or_clone(self.caller), self.credential)
     }
 
-    /// Who it is, for changing something: a replica's token only reads.
+    /// Who it is, for changing something: a replica's token only reads, and so does a viewer.
     pub(crate) fn acting(self) -> Result<Caller, Refused> {
-        match self.means {
-            Means::Socket | Means::Loopback => Ok(Arc::unwrap_or_clone(self.caller)),
-            Means::Token => Err(Refused::forbidden(
+        self.refuse_nobody()?;
+        if matches!(self.credential, Credential::Replica(_)) {
+            return Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and changes nothing",
-            )),
-            Means::Nobody => Err(Refused::unauthenticated(
+            ));
+        }
+        if !self.caller.may_change() {
+            let refusal = portreeve::registry::Refusal::ViewersChangeNothing {
+                user: self.caller.user.clone(),
+            };
+            return Err(refusal.into());
+        }
+        Ok(Arc::unwrap_or_clone(self.caller))
+    }
+
+    /// Who it is, for doing something about tokens, and the token it came with, if it did.
+    pub(crate) fn about_tokens(self) -> Result<(Caller, Option<TokenId>), Refused> {
+        self.refuse_nobody()?;
+        if matches!(self.credential, Credential::Replica(_)) {
+            return Err(Refused::forbidden(
+                "a replica's token reads what its owner sees, and knows nothing of tokens",
+            ));
+        }
+        let through = self.credential.id();
+        Ok((Arc::unwrap_or_clone(self.caller), through))
+    }
+
+    fn refuse_nobody(&self) -> Result<(), Refused> {
+        if matches!(self.credential, Credential::Nobody) {
+            return Err(Refused::unauthenticated(
                 "over http:// to another machine nobody is known, and nothing is changed; ask at an https:// address with a token",
-            )),
+            ));
         }
+        Ok(())
     }
 
-    /// Only an agent, which runs as root or as the controller's own account, may go on.
-    pub(crate) fn agent(self) -> Result<(), Refused> {
-        let caller = self.acting()?;
-        if caller.admin {
-            return Ok(());
-        }
-        Err(Refused::forbidden(format!(
-            "{} may not speak for a host: run the agent as root or as the controller's account",
-            caller.user
-        )))
-    }
-
-    /// Refuses who asks faster than one user may. Agents and the operator are not bound: they speak for others.
+    /// Refuses who asks faster than one user may. Agents and admins are not bound: they speak for others.
     fn within_rate(&self, app: &App) -> Result<(), Refused> {
         let caller = self.caller();
-        if caller.admin {
+        if caller.is_admin() {
             return Ok(());
         }
         app.rates.take(&caller.user, Instant::now()).map_err(|_| {
@@ -136,41 +160,33 @@ impl Asker {
     }
 }
 
-/// `GET /whoami`.
-pub(crate) async fn whoami(asker: Asker) -> Response {
-    json(&WhoAmI {
-        method: asker.means.word().to_owned(),
-        view_scope: asker.caller.view_scope().to_owned(),
-        admin: asker.caller.admin,
-        user: asker.caller.user.clone(),
-        now: Some(clock::wall()),
-    })
-}
-
 impl FromRequestParts<Arc<App>> for Asker {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
-        refuse_token_in_clear(parts)?;
-        let asker = match bearer(&parts.headers)? {
-            Some(text) => by_token(&text, app).await?,
-            None => by_peer(parts, app).await?,
+        refuse_unsafe_way(parts)?;
+        let relayed = on_behalf(&parts.headers)?;
+        let credential = match bearer(&parts.headers)? {
+            Some(text) => Credential::shown(text, relayed, app)?,
+            None if relayed.is_some() => return Err(credential::no_relay()),
+            None => by_peer(parts).await?,
         };
-        let token = asker.token.as_ref().map(ToString::to_string);
-        Noted::beside(parts, &asker.caller.user, asker.means.word(), token);
+        let caller = credential.caller(app).await?;
+        Noted::beside(parts, &caller.user, credential.method(), credential.named());
+        note(parts, credential.clone(), Some(Arc::clone(&caller)));
+        let asker = Self { caller, credential };
         asker.within_rate(app)?;
         Ok(asker)
     }
 }
 
-async fn by_peer(parts: &Parts, app: &App) -> Result<Asker, Refused> {
-    let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::clone);
-    let peer = peer.expect("the listener puts the peer on every request");
-    let means = match *peer {
-        Peer::Unix { .. } => Means::Socket,
+async fn by_peer(parts: &Parts) -> Result<Credential, Refused> {
+    let peer = peer_of(parts);
+    let by = match *peer {
+        Peer::Unix { .. } => By::Socket,
         Peer::Loopback { .. } => {
             refuse_foreign_pages(&parts.uri, &parts.headers)?;
-            Means::Loopback
+            By::Loopback
         }
         Peer::Remote { tls: true, .. } => {
             return Err(Refused::unauthenticated(
@@ -179,87 +195,25 @@ async fn by_peer(parts: &Parts, app: &App) -> Result<Asker, Refused> {
         }
         Peer::Remote { tls: false, .. } => {
             refuse_foreign_pages(&parts.uri, &parts.headers)?;
-            return Ok(Asker::nameless());
+            return Ok(Credential::Nobody);
         }
     };
-    let Some(uid) = peer.uid().await else {
-        return Err(Refused::unauthenticated(
+    match peer.uid().await {
+        Some(uid) => Ok(Credential::Peer { uid, by }),
+        None => Err(Refused::unauthenticated(
             "the socket you ask from cannot be found on this machine; ask over the Unix socket, or with a token",
-        ));
-    };
-    Ok(Asker {
-        caller: app.accounts.of_uid(uid).await,
-        means,
-        token: None,
-    })
-}
-
-/// A worker that speaks for its incarnation, whether or not that is still the newest one.
-#[derive(Debug)]
-pub(crate) struct Speaker(pub(crate) ReplicaToken);
-
-impl FromRequestParts<Arc<App>> for Speaker {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
-        let State(app) = State::<Arc<App>>::from_request_parts(parts, app)
-            .await
-            .unwrap_or_else(|never| match never {});
-        refuse_token_in_clear(parts)?;
-        let text = bearer(&parts.headers)?;
-        let token = text.as_deref().and_then(|text| app.key.verify(text));
-        match token.ok_or_else(unknown_token)? {
-            (token, Bearer::Worker) => Ok(Self(token)),
-            (_, Bearer::Job) => Err(Refused::forbidden(
-                "a job does not tell its own state: its worker does",
-            )),
-        }
+        )),
     }
 }
 
-async fn by_token(text: &str, app: &App) -> Result<Asker, Refused> {
-    let token = match app.key.verify(text).ok_or_else(unknown_token)? {
-        (token, Bearer::Job) => token,
-        (_, Bearer::Worker) => {
-            return Err(Refused::forbidden(
-                "a worker's token tells the state of its replica, and nothing else",
-            ));
-        }
-    };
-    let owner = owner_of(&token, app).ok_or_else(unknown_token)?;
-    Ok(Asker {
-        caller: Arc::new(Caller {
-            groups: groups_of_user(owner.clone()).await,
-            user: owner,
-            uid: None,
-            // A job of root reads as root's jobs do, but is not root.
-            admin: false,
-        }),
-        means: Means::Token,
-        token: Some(token),
-    })
+fn peer_of(parts: &Parts) -> Arc<Peer> {
+    let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::clone);
+    peer.expect("the listener puts the peer on every request")
 }
 
-/// Whose job carries this token; `None` once its incarnation is not the newest: with it a token's right to
-/// read ends.
-pub(crate) fn owner_of(token: &ReplicaToken, app: &App) -> Option<String> {
-    let view = app.shown.view.borrow();
-    let service = view.services.get(&token.service)?;
-    let replica = service.replicas.of(token.index)?;
-    let stands = service.id == token.service_id && replica.incarnation == token.incarnation;
-    stands.then(|| service.owner.clone())
-}
-
-fn unknown_token() -> Refused {
-    Refused::unauthenticated(
-        "the token is not known here, or its replica is not the newest; a job finds its own in the file that PORTREEVE_TOKEN_FILE names",
-    )
-}
-
-/// A token that came over the network in the clear is everybody's: it is taken from nobody there.
-fn refuse_token_in_clear(parts: &Parts) -> Result<(), Refused> {
-    let peer = parts.extensions.get::<Arc<Peer>>().map(Arc::as_ref);
-    let clear = matches!(peer, Some(Peer::Remote { tls: false, .. }));
+/// Refuses a token that came over a way on which others could read it.
+fn refuse_unsafe_way(parts: &Parts) -> Result<(), Refused> {
+    let clear = matches!(*peer_of(parts), Peer::Remote { tls: false, .. });
     if clear && parts.headers.contains_key(header::AUTHORIZATION) {
         return Err(Refused::unauthenticated(
             "no token is taken over http:// from another machine: everybody on the way could read it. It counts as known to others now: revoke it, and use an https:// address",
@@ -268,105 +222,64 @@ fn refuse_token_in_clear(parts: &Parts) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The bearer token, if there is one.
-fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refused> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else {
-        return Ok(None);
-    };
-    let text = value.to_str().unwrap_or_default();
-    match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            Ok(Some(token.trim().to_owned()))
+/// `GET /whoami`.
+pub(crate) async fn whoami(State(app): State<Arc<App>>, who: Who) -> Response {
+    json(&match who {
+        Who::Asker(asker) => {
+            let Asker { caller, credential } = &*asker;
+            WhoAmI {
+                user: caller.user.clone(),
+                method: credential.method().to_owned(),
+                role: caller.rights.role.to_string(),
+                view_scope: caller.view_scope().into_owned(),
+                manage_scope: match caller.rights.manages() {
+                    Some(scope) if !matches!(credential, Credential::Replica(_)) => {
+                        scope.to_string()
+                    }
+                    _ => "none".to_owned(),
+                },
+                admin: caller.is_admin(),
+                expires_at: credential.expires(&app),
+                token: credential.id().map(|id| id.to_string()),
+                host: None,
+                now: Some(clock::wall()),
+            }
         }
-        _ => Err(Refused::unauthenticated(
-            "write the credential as \"Authorization: Bearer TOKEN\"",
-        )),
-    }
+        Who::Host(host) => WhoAmI {
+            user: format!("host {host}"),
+            method: "host token".to_owned(),
+            role: "host".to_owned(),
+            view_scope: Scope::Own.to_string(),
+            manage_scope: "none".to_owned(),
+            admin: false,
+            expires_at: None,
+            token: None,
+            host: Some(host),
+            now: Some(clock::wall()),
+        },
+    })
 }
 
-/// A web page in the user's browser reaches loopback addresses too, with the user's uid: it must not act
-/// for the user. Browsers name the page's origin; a page that made its own name point here gives itself
-/// away by that name.
-fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-    let from_a_page = headers.contains_key(header::ORIGIN)
-        || headers
-            .get("sec-fetch-site")
-            .is_some_and(|site| site != "none");
-    // Whichever of several names a server believes, none may be another's.
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let ours = hosts.all(|host| host.to_str().is_ok_and(is_local))
-        && uri.authority().is_none_or(|it| is_local(it.as_str()));
-    if ours && !from_a_page {
-        return Ok(());
-    }
-    Err(Refused::forbidden(
-        "web pages may not speak for the user who looks at them",
-    ))
+/// Anybody who can be named.
+#[derive(Debug)]
+pub(crate) enum Who {
+    Asker(Box<Asker>),
+    Host(portreeve::identity::HostName),
 }
 
-fn is_local(authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => host,
-        _ => authority,
-    };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    matches!(host, "" | "localhost" | "portreeve") || bare.parse::<IpAddr>().is_ok()
-}
+impl FromRequestParts<Arc<App>> for Who {
+    type Rejection = Refused;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_in_a_browser_is_not_its_user() {
-        let with = |name: &'static str, value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, value.parse().unwrap());
-            refuse_foreign_pages(&Uri::from_static("/x"), &headers).is_ok()
-        };
-        for host in [
-            "127.0.0.1:7373",
-            "[::1]:7373",
-            "localhost:7373",
-            "portreeve",
-            "",
-        ] {
-            assert!(with("host", host), "{host}");
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        refuse_unsafe_way(parts)?;
+        let shown = bearer(&parts.headers)?.and_then(Shown::read);
+        if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host)
+            && on_behalf(&parts.headers)?.is_none()
+            && let Some(host) = credential::known(&shown, app)?.host()
+        {
+            return Ok(Self::Host(host.clone()));
         }
-        for host in [
-            "evil.example",
-            "evil.example:7373",
-            "127.0.0.1.evil.example:1",
-        ] {
-            assert!(!with("host", host), "{host}");
-        }
-        assert!(!with("origin", "http://evil.example"));
-        assert!(!with("origin", "null"));
-        assert!(!with("sec-fetch-site", "cross-site"));
-        assert!(with("sec-fetch-site", "none"));
-        assert!(refuse_foreign_pages(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
-    }
-
-    #[test]
-    fn a_foreign_name_is_seen_wherever_it_stands() {
-        let mut headers = HeaderMap::new();
-        headers.append("host", "127.0.0.1:7373".parse().unwrap());
-        let whole = |uri| refuse_foreign_pages(&Uri::from_static(uri), &headers).is_ok();
-        assert!(whole("http://localhost:7373/x"));
-        assert!(!whole("http://evil.example/x"), "the whole address counts");
-        headers.append("host", "evil.example".parse().unwrap());
-        assert!(refuse_foreign_pages(&Uri::from_static("/x"), &headers).is_err());
-    }
-
-    #[test]
-    fn a_credential_without_its_scheme_is_explained() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(bearer(&headers).unwrap(), None);
-        headers.insert("authorization", "bearer abc".parse().unwrap());
-        assert_eq!(bearer(&headers).unwrap().as_deref(), Some("abc"));
-        for bad in ["abc", "Basic abc", ""] {
-            headers.insert("authorization", bad.parse().unwrap());
-            assert!(bearer(&headers).is_err(), "{bad:?}");
-        }
+        let asker = Asker::from_request_parts(parts, app).await?;
+        Ok(Self::Asker(Box::new(asker)))
     }
 }

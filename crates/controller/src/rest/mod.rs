@@ -42,6 +42,7 @@ mod seen;
 mod services;
 pub(crate) mod synced;
 mod tag;
+mod tokens;
 mod watch;
 
 pub(crate) use envelope::Api;
@@ -105,6 +106,10 @@ fn routes() -> Vec<(String, MethodRouter<Arc<App>>)> {
         ("/explain", post(explain::profile)),
         ("/counters", get(counters::show)),
         ("/backup", get(backup::make)),
+        ("/tokens", get(tokens::list).post(tokens::create)),
+        ("/tokens/{id}", axum::routing::delete(tokens::revoke)),
+        ("/tokens/{id}/rotate", post(tokens::rotate)),
+        ("/join", post(tokens::join)),
         ("/whoami", get(identity::whoami)),
     ];
     let api = api.map(|(path, methods)| (format!("{}{path}", paths::ROOT), methods));

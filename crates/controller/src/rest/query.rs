@@ -22,7 +22,12 @@ pub(crate) struct Query {
     given: BTreeMap<String, Vec<String>>,
     /// `Prefer: wait=SECONDS` (RFC 7240).
     prefers: Option<Duration>,
+    at_once: bool,
 }
+
+/// Of a question that is asked again because its asker is another now: it is answered and not held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtOnce;
 
 /// How long a question may be held, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +196,9 @@ impl Query {
             return Err(Refused::parameter("revision", reason));
         }
         let preferred = self.prefers.filter(|_| since.is_some());
-        let wait = match (self.span("wait")?.or(preferred), since) {
+        let wait = self.span("wait")?.or(preferred);
+        let wait = match (wait, since) {
+            _ if self.at_once => Duration::ZERO,
             (Some(wait), _) if wait.is_zero() => wait,
             (Some(wait), _) => wait.clamp(Hold::MIN, Hold::MAX),
             (None, Some(_)) => Hold::DEFAULT,
@@ -232,6 +239,7 @@ impl<S: Sync> FromRequestParts<S> for Query {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(Self {
             prefers: preferred_wait(&parts.headers),
+            at_once: parts.extensions.get::<AtOnce>().is_some(),
             ..Self::of_uri(&parts.uri)
         })
     }

@@ -72,8 +72,23 @@ impl Refused {
 
     /// Nobody known asks.
     pub(crate) fn unauthenticated(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+        Self::unauthenticated_as("unauthenticated", detail)
+    }
+
+    /// Nobody known asks, for this reason.
+    pub(crate) fn unauthenticated_as(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, code, detail)
             .with_header(header::WWW_AUTHENTICATE, "Bearer realm=\"portreeve\"")
+    }
+
+    /// Its stable word.
+    pub(crate) fn code(&self) -> &str {
+        &self.problem.code
+    }
+
+    /// Whether it is that nobody known asks.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        self.problem.status == StatusCode::UNAUTHORIZED.as_u16()
     }
 
     /// Somebody known asks for what is not theirs to ask.
@@ -142,7 +157,7 @@ impl From<Refusal> for Refused {
                 Self::new(StatusCode::NOT_FOUND, "host_not_found", detail)
                     .with("host", host.to_string())
             }
-            Refusal::AdminsOnly { host, .. } => {
+            Refusal::OperatorsOnly { host, .. } => {
                 Self::forbidden(detail).with("host", host.to_string())
             }
             Refusal::HostUnfit { host, .. } => {
@@ -161,6 +176,20 @@ impl From<Refusal> for Refused {
                     .with("most", limit.most)
                     .with("asks", limit.asks)
             }
+            Refusal::ViewersChangeNothing { .. } | Refusal::TokenNotAllowed { .. } => {
+                Self::forbidden(detail)
+            }
+            Refusal::NoSuchToken { id } => {
+                Self::new(StatusCode::NOT_FOUND, "token_not_found", detail)
+                    .with("token", id.to_string())
+            }
+            Refusal::TooManyTokens { most, .. } => {
+                Self::new(StatusCode::CONFLICT, "too_many_tokens", detail).with("most", most)
+            }
+            Refusal::TokenOver { at, now } => super::identity::expired(at, now),
+            Refusal::TokenUsedUp { .. } => Self::new(StatusCode::CONFLICT, "token_used_up", detail),
+            Refusal::HostJoined { host } => Self::new(StatusCode::CONFLICT, "host_joined", detail)
+                .with("host", host.to_string()),
             Refusal::NotStored { .. } => Self::unavailable("not_stored", detail),
             _ => Self::new(StatusCode::CONFLICT, "refused", detail),
         }

@@ -40,7 +40,7 @@ pub(crate) fn host(host: &HostView, caller: &Caller, view: &View) -> HostView {
         let all = drain.stays.len();
         drain.stays.retain(|stay| {
             let service = view.services.get(&stay.service);
-            service.is_some_and(|it| caller.may_see(&it.owner, &it.profile.visibility))
+            service.is_some_and(|it| caller.may_see(it.holding()))
         });
         let hidden = u32::try_from(all - drain.stays.len()).unwrap_or(u32::MAX);
         drain.stays_more = drain.stays_more.saturating_add(hidden);
@@ -50,7 +50,7 @@ pub(crate) fn host(host: &HostView, caller: &Caller, view: &View) -> HostView {
 
 /// Whether the caller reads what the service's processes and probes write.
 pub(crate) fn reads_logs(service: &ServiceView, caller: &Caller) -> bool {
-    caller.may_read_logs(&service.owner, &service.profile.logs)
+    caller.may_read_logs(service.holding(), &service.profile.logs)
 }
 
 /// Refuses a visible service's `what` to a caller who may not read its logs.

@@ -84,7 +84,7 @@ async fn changed(app: &App, caller: &Caller, wanted: &Wanted, hold: Hold) -> Arc
 }
 
 fn sees(caller: &Caller, service: &ServiceView) -> bool {
-    caller.may_see(&service.owner, &service.profile.visibility)
+    caller.may_see(service.holding())
 }
 
 /// One page of the list in `view`: what comes after the cursor.
@@ -152,7 +152,7 @@ fn page(
     } else {
         told.extend_from_slice(if count == 0 { b"[]" } else { b"]" });
         let head = ServiceList {
-            view_scope: caller.view_scope().to_owned(),
+            view_scope: caller.view_scope().into_owned(),
             revision: view.revision,
             next_cursor: next,
             services: Vec::new(),
@@ -348,6 +348,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Delete { .. } => "delete",
         Command::OnlyIf { command, .. } => kind(command),
         Command::Host { verb, .. } => verb.word(),
+        Command::Token(_) => "tokens",
     }
 }
 

@@ -101,7 +101,7 @@ async fn a_controller_does_not_start_with_a_file_of_limits_that_is_wrong() {
         async { Controller::start(config).await.unwrap_err() }
     };
     let missing = start(None).await;
-    assert!(matches!(missing, StartError::Limits(_)), "{missing}");
+    assert!(matches!(missing, StartError::SiteFile(_)), "{missing}");
     let wrong = start(Some("[user.default]\nports = 1\nport = 2\n[grup]\n")).await;
     let lines: Vec<String> = wrong.to_string().lines().map(str::to_owned).collect();
     assert_eq!(lines.len(), 2, "{wrong}");

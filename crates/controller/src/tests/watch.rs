@@ -18,7 +18,7 @@ use self::watcher::{Told, Watcher};
 
 mod load;
 mod poll;
-mod watcher;
+pub(super) mod watcher;
 
 /// A service of so many replicas, placed, and how its workers speak.
 struct Served {

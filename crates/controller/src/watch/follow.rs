@@ -8,9 +8,10 @@
 //! It is told of newer states than those of a look, and its revision moves only when all of the look is told.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use portreeve::identity::ServiceName;
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
 use crate::rest::endpoints::body::{bytes as whole, shows_reasons};
@@ -115,12 +116,12 @@ impl Follower {
         Some(self.bookmark())
     }
 
-    /// The watcher's account is in these groups; what that shows or hides is found at the next look.
-    pub(crate) fn is_in(&mut self, groups: Vec<String>) {
-        if self.caller.groups == groups {
+    /// The watcher is in these groups and may this now; what that shows or hides is found at the next look.
+    pub(crate) fn is_now(&mut self, caller: &Caller) {
+        if self.caller == *caller {
             return;
         }
-        self.caller.groups = groups;
+        self.caller = caller.clone();
         self.rights = None;
         if self.came_with.is_some() {
             // What it came with was seen with other eyes, and not all of it is looked at yet.
@@ -241,7 +242,7 @@ impl Follower {
             Some(Has::Shown { revision: has, .. }) if has == revision => None,
             // Unless it could not see this then.
             None if self
-                .knew(&found)
+                .knew(app, &found)
                 .is_some_and(|came_with| revision <= came_with) =>
             {
                 let stale = found.stale;
@@ -260,16 +261,20 @@ impl Follower {
 
     /// Up to which revision the peer has this service; `None` if it may not have seen it then.
     ///
-    /// Since when an account is in a group is not known: what it sees through one is told to it anew.
-    fn knew(&self, found: &Found) -> Option<u64> {
+    /// Since when an account is in a group is not known, nor what it might before the site bound other rights: what it
+    /// sees through them is told to it anew.
+    fn knew(&self, app: &App, found: &Found) -> Option<u64> {
         let came_with = self.came_with?;
-        let outsider = Caller {
-            groups: Vec::new(),
-            ..self.caller.clone()
+        let Caller {
+            user, uid, rights, ..
+        } = self.caller.clone();
+        let rights = if app.bound_at.load(Ordering::Acquire) < came_with {
+            rights
+        } else {
+            Rights::USER
         };
-        let service = &found.service;
-        let saw = outsider.may_see(&service.owner, &service.profile.visibility)
-            && found.rights <= came_with;
+        let outsider = Caller::new(user, uid, Vec::new(), rights);
+        let saw = outsider.may_see(found.service.holding()) && found.rights <= came_with;
         saw.then_some(came_with)
     }
 
@@ -304,7 +309,7 @@ impl Follower {
                 Some(had)
             }
             Some(Has::Gone) => None,
-            Some(Has::Claimed) | None => self.knew(&found),
+            Some(Has::Claimed) | None => self.knew(app, &found),
         };
         self.advance(match self.asked.only() {
             Some(_) => revision,
@@ -450,13 +455,15 @@ fn gone_since(
         // Of each name it asks for it is told.
         return Ok(Vec::new());
     }
-    if *app.shown.rights.borrow() > since {
+    let bound_at = app.bound_at.load(Ordering::Acquire);
+    let bound_since = bound_at > 0 && bound_at >= since && !caller.sees_all();
+    if bound_since || *app.shown.rights.borrow() > since {
         // What it could see then is not known any more.
         return Err(Reset::TooOld);
     }
     let removed = app.shown.table.removed_since(since).ok_or(Reset::TooOld)?;
     let own = caller.namespace().ok();
-    let is_known = |it: &ServiceName| caller.admin || own.as_ref() == Some(it.namespace());
+    let is_known = |it: &ServiceName| caller.sees_all() || own.as_ref() == Some(it.namespace());
     if !removed.iter().all(|service| is_known(service)) {
         return Err(Reset::TooOld);
     }

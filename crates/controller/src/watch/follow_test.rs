@@ -18,18 +18,28 @@ struct Told {
 }
 
 impl Told {
+    /// Its account is in these groups from now on.
+    pub(super) fn joins(&mut self, groups: &[&str]) {
+        let Caller {
+            user, uid, rights, ..
+        } = self.follower.caller.clone();
+        let groups = groups.iter().map(ToString::to_string).collect();
+        self.follower
+            .is_now(&Caller::new(user, uid, groups, rights));
+    }
+
     fn of(site: &Site, uid: u32, query: &str, last: Option<&str>) -> Self {
         let mut headers = HeaderMap::new();
         if let Some(last) = last {
             headers.insert("last-event-id", HeaderValue::from_str(last).unwrap());
         }
         let mut query = Query::of(query);
-        let caller = Caller {
-            user: uid.to_string(),
-            uid: Some(uid),
-            groups: Vec::new(),
-            admin: uid == 0,
+        let rights = if uid == 0 {
+            Rights::ADMIN
+        } else {
+            Rights::USER
         };
+        let caller = Caller::new(uid.to_string(), Some(uid), Vec::new(), rights);
         let namespace = caller.namespace().unwrap();
         let named = query.texts("service").into_iter();
         let named = named.map(|name| match name.parse() {
@@ -285,11 +295,11 @@ async fn a_group_that_is_joined_or_left_shows_and_hides_its_services() {
     submit(&site, OWNER, &chem).await;
     let mut watcher = Told::of(&site, STRANGER, &format!("service=web.{OWNER}"), None);
     assert_eq!(watcher.now(&site), ["bookmark"]);
-    watcher.follower.is_in(vec!["chem".into()]);
+    watcher.joins(&["chem"]);
     assert_eq!(watcher.now(&site), ["endpoints web 0"]);
-    watcher.follower.is_in(vec!["chem".into()]);
+    watcher.joins(&["chem"]);
     assert!(watcher.now(&site).is_empty());
-    watcher.follower.is_in(Vec::new());
+    watcher.joins(&[]);
     assert_eq!(watcher.now(&site), ["removed web"]);
 }
 

@@ -130,7 +130,7 @@ async fn what_comes_into_sight_is_told_whole_however_the_watcher_came() {
     let now = shown.table.revision();
     let mut joins = Told::of(&site, STRANGER, "prefix=", Some(&came(now)));
     assert_eq!(joins.now(&site), ["bookmark"]);
-    joins.follower.is_in(vec!["chem".into()]);
+    joins.joins(&["chem"]);
     assert_eq!(joins.now(&site), ["endpoints web 0"]);
     let mut joined = Told::of(&site, STRANGER, "prefix=", Some(&came(now)));
     joined.follower.caller.groups = vec!["chem".into()];

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, header};
 use parking_lot::Mutex;
+use portreeve::registry::Token;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -18,9 +19,8 @@ use crate::impatient::Impatient;
 use crate::limits::Limits;
 use crate::listen::Wire;
 use crate::rest::answer::terms;
-use crate::rest::identity::{Asker, owner_of};
+use crate::rest::identity::{Asker, Credential};
 use crate::stop::Stop;
-use crate::token::ReplicaToken;
 
 use super::asked::{Asked, Format};
 use super::bells::Bells;
@@ -44,8 +44,8 @@ struct Leaving(Arc<Mutex<Option<Stream>>>);
 struct Stream {
     app: Arc<App>,
     follower: Follower,
-    /// What opened it: it ends with that.
-    token: Option<Box<ReplicaToken>>,
+    /// What its asker is known by: it ends with that.
+    credential: Box<Credential>,
 }
 
 /// What the kernel keeps for a watcher that does not read: what it gets next is then not much older than
@@ -69,10 +69,10 @@ pub(crate) fn answer(app: &Arc<App>, asked: Asked, asker: Asker) -> Response {
     terms(headers);
     // A proxy that gathers would hold events back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    let (caller, token) = asker.watching();
+    let (caller, credential) = asker.watching();
     let stream = Stream {
         follower: Follower::new(app, asked, caller),
-        token: token.map(Box::new),
+        credential: Box::new(credential),
         app: Arc::clone(app),
     };
     let leaving = Leaving(Arc::new(Mutex::new(Some(stream))));
@@ -139,13 +139,17 @@ impl Stream {
         mut stop: Stop,
     ) -> io::Result<()> {
         let ends_at = Instant::now() + spread(limits.stream_age.clone());
+        let over_at = self.over_at().unwrap_or(ends_at).min(ends_at);
+        let mut access = self.app.shown.access.subscribe();
+        // What changed since it was asked who opens it.
+        access.mark_changed();
         let mut bells = Bells::of(&self.app, &self.follower.asked);
         // With the first event, in one write.
         let mut head = Some(head);
         let mut unasked = 0;
         let mut heartbeat_at = next_heartbeat(limits);
         loop {
-            let due = heartbeat_at.min(ends_at);
+            let due = heartbeat_at.min(ends_at).min(over_at);
             bells.listen(&self.app, &self.follower.asked);
             while let Some(event) = self.follower.next(&self.app) {
                 if !self.write(wire, &event, head.take(), &mut stop).await? {
@@ -179,22 +183,33 @@ impl Stream {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }
+                _ = access.changed() => {
+                    if !self.still_stands().await {
+                        return self.bye(wire, End::Token).await;
+                    }
+                }
                 () = bells.ring(self.follower.awaits_view()) => {}
             }
         }
     }
 
-    /// Whether whoever opened the stream may still read, and as who: the groups of an account change, and a
-    /// token's right ends with its incarnation. Asked with each heartbeat.
+    /// Whether whoever opened the stream may still read, and as who: the groups and rights of an account change, tokens
+    /// are revoked, and a replica's ends with its incarnation. Asked with each heartbeat, and when access changes.
     async fn still_stands(&mut self) -> bool {
-        if let Some(token) = &self.token {
-            return owner_of(token, &self.app).is_some();
+        match self.credential.caller(&self.app).await {
+            Ok(now) => {
+                self.follower.is_now(&now);
+                true
+            }
+            Err(_) => false,
         }
-        if let Some(uid) = self.follower.caller.uid {
-            let now = self.app.accounts.of_uid(uid).await;
-            self.follower.is_in(now.groups.clone());
-        }
-        true
+    }
+
+    /// When the token is over that opened it, if it is one that will be.
+    fn over_at(&self) -> Option<Instant> {
+        let expires = self.credential.expires(&self.app)?.after(Token::LEEWAY);
+        let left = expires.since(clock::wall()) + Duration::from_millis(1);
+        Instant::now().checked_add(left)
     }
 
     /// Writes an event, for as long as its peer takes some of it now and then; false if the stop came first

@@ -1,5 +1,6 @@
 //! Events as text, written once for all who watch the same.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Subject {
     pub(crate) service: ServiceName,
     pub(crate) view: EndpointsView,
     /// What the answer says of what the watcher may see.
-    pub(crate) scope: &'static str,
+    pub(crate) scope: Cow<'static, str>,
     /// Whether it tells why a replica is not ready.
     pub(crate) reasons: bool,
 }
@@ -88,7 +89,7 @@ mod tests {
         Subject {
             service: service.parse().unwrap(),
             view: EndpointsView::ready(None),
-            scope: "all",
+            scope: "all".into(),
             reasons: false,
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use portreeve::identity::{HostName, Namespace, ServiceName};
 use portreeve::profile::{Profile, Template};
 use portreeve::registry::{Command, DrainPace, HostReplica, HostVerb, Submission};
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::time::{Monotonic, Spelled};
 
 use super::act::{PersonAct, ServiceNo};
@@ -156,12 +156,7 @@ fn owner(spec: &Spec, no: ServiceNo) -> Caller {
 }
 
 fn operator() -> Caller {
-    Caller {
-        user: "root".to_owned(),
-        uid: Some(0),
-        groups: Vec::new(),
-        admin: true,
-    }
+    Caller::new("root".to_owned(), Some(0), Vec::new(), Rights::ADMIN)
 }
 
 /// An order in words.

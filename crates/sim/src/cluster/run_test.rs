@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portreeve::profile::Profile;
 use portreeve::registry::Config;
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 
 use super::super::act::{ControllerAct, HostAct, PersonAct, Planned};
 use super::super::sight::{FIRST_WORDS, first_word};
@@ -26,12 +26,7 @@ pub(super) fn service(name: &str, replicas: u32) -> ServiceSpec {
     let profile: Profile = Profile::from_toml(&text).unwrap().profile;
     ServiceSpec {
         profile: Arc::new(profile),
-        owner: Caller {
-            user: "alice".to_owned(),
-            uid: Some(1000),
-            groups: Vec::new(),
-            admin: false,
-        },
+        owner: Caller::new("alice".to_owned(), Some(1000), Vec::new(), Rights::USER),
         scripts: BTreeMap::new(),
     }
 }

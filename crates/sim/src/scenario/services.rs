@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portreeve::identity::{Label, Namespace, ServiceName};
 use portreeve::profile::{Checked, Profile, ProfileErrors, Replicas, expand_hosts};
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::time::Monotonic;
 use toml::de::{DeTable, DeValue};
 
@@ -130,12 +130,12 @@ impl Services {
 
     fn person(&mut self, user: &str, groups: &[&str], admin: bool) -> Caller {
         let next = FIRST_UID.saturating_add(u32::try_from(self.owners.len()).unwrap_or(u32::MAX));
-        Caller {
-            user: user.to_owned(),
-            uid: Some(*self.owners.entry(user.to_owned()).or_insert(next)),
-            groups: groups.iter().map(|&group| group.to_owned()).collect(),
-            admin,
-        }
+        Caller::new(
+            user.to_owned(),
+            Some(*self.owners.entry(user.to_owned()).or_insert(next)),
+            groups.iter().map(|&group| group.to_owned()).collect(),
+            if admin { Rights::ADMIN } else { Rights::USER },
+        )
     }
 
     fn table(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use portreeve::port::{Port, PortRange, PortRanges};
 use portreeve::registry::{Allowance, Config, Limits, Silence, Suspects};
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::time::Monotonic;
 
 use super::draw::Draw;
@@ -208,12 +208,7 @@ fn service(seed: u64, no: usize, habits: &Habits) -> ServiceSpec {
     let user = draw.one_of(&["alice", "alice", "bob"]);
     ServiceSpec {
         profile: Arc::new(profile),
-        owner: Caller {
-            user: user.to_owned(),
-            uid: None,
-            groups: Vec::new(),
-            admin: false,
-        },
+        owner: Caller::new(user.to_owned(), None, Vec::new(), Rights::USER),
         scripts: by_replica,
     }
 }

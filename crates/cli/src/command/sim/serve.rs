@@ -57,6 +57,7 @@ pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failu
         max_streams: None,
         requests_per_second: None,
         limits: None,
+        rights: None,
     });
     let controller = controller
         .await

@@ -44,7 +44,7 @@ fn head(app: &App, found: &Found, caller: &Caller, asked: &EndpointsView) -> bod
         port_filter: asked.port.as_ref().map(ToString::to_string),
         desired: snapshot.desired(),
         ready: u32::try_from(snapshot.ready()).unwrap_or(u32::MAX),
-        view_scope: caller.view_scope().to_owned(),
+        view_scope: caller.view_scope().into_owned(),
         stale: found.stale,
         endpoints: Vec::new(),
     }

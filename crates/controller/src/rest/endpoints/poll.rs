@@ -77,7 +77,7 @@ pub(crate) async fn await_change(
 
 /// The right to be held for a while.
 fn take_share(app: &App, caller: &Caller) -> Result<Share<String>, Refused> {
-    let bounds = app.limits.held(caller.admin);
+    let bounds = app.limits.held(caller.is_admin());
     let share = app.polls.take(caller.user.clone(), bounds);
     share.ok_or_else(|| {
         let user = &caller.user;

@@ -86,12 +86,12 @@ impl EndpointsView {
     pub(crate) fn mark(&self, caller: &Caller) -> Cow<'static, str> {
         let scope = caller.view_scope();
         if self.is_plain() && scope.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return scope.into();
+            return scope;
         }
         let mut hash = Sha256::new();
         // No part holds a zero byte, so none runs into the next.
         let mut take = |part: &str| hash.update([part.as_bytes(), &[0]].concat());
-        take(scope);
+        take(&scope);
         take(match self.listing {
             Listing::Ready => "ready",
             Listing::Serving => "serving",

@@ -20,7 +20,7 @@ pub(super) fn of(app: &App, caller: &Caller) -> Families {
     services(&mut families, &sums);
     hosts(&mut families, &sums);
     store(&mut families, app);
-    if caller.admin {
+    if caller.is_admin() {
         // How much others ask for is theirs.
         traffic(&mut families, app);
     }
@@ -45,7 +45,7 @@ fn about(families: &mut Families, app: &App, caller: &Caller) {
         "portreeve_view_info",
         "Which services are counted here, all or those that the asker may see; always 1",
         "scope",
-        caller.view_scope(),
+        &*caller.view_scope(),
     );
     families.gauge(
         "portreeve_revision",

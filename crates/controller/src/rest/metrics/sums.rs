@@ -29,7 +29,7 @@ impl Sums {
     pub(super) fn of(view: &View, caller: &Caller, now: WallClock) -> Self {
         let mut sums = Self::default();
         for service in view.services.values() {
-            if !caller.may_see(&service.owner, &service.profile.visibility) {
+            if !caller.may_see(service.holding()) {
                 continue;
             }
             count(&mut sums.services, &service.state);

@@ -3,8 +3,8 @@
 use portreeve::registry::Answer;
 use portreeve_api::body::{
     Checked, Counters, DownAsk, DrainAsk, Endpoints, EventList, Explained, HostList, HostPorts,
-    HostView, Lease, PortHistory, ReplicaView, Scale, ServiceList, ServiceView, UnknownReplica,
-    WhoAmI,
+    HostView, JoinAsk, Joined, Lease, PortHistory, ReplicaView, Scale, ServiceList, ServiceView,
+    TokenAsk, TokenList, TokenMade, UnknownReplica, WhoAmI,
 };
 use serde_json::{Value, json};
 use utoipa::PartialSchema;
@@ -15,6 +15,7 @@ const SERVICES: &str = "services";
 const ENDPOINTS: &str = "endpoints";
 const HOSTS: &str = "hosts";
 const AGENTS: &str = "agents and workers";
+const TOKENS: &str = "tokens";
 const OTHERS: &str = "others";
 
 /// The description of every route.
@@ -23,6 +24,7 @@ pub(super) fn all() -> Vec<Operation> {
     all.extend(orders());
     all.extend(of_operators());
     all.extend(of_agents());
+    all.extend(of_tokens());
     all
 }
 
@@ -102,6 +104,7 @@ fn reads() -> Vec<Operation> {
         get("/backup", OTHERS, "Everything that is stored, of one moment, for `portreeve restore`; for admins")
             .query("secrets", flag(), "with the secret that signs the tokens of replicas")
             .form("application/gzip"),
+        get("/tokens", TOKENS, "The tokens of the asker, without their texts; to an admin all").json::<TokenList>(),
         get("/whoami", OTHERS, "Who the caller is").json::<WhoAmI>(),
         get("//healthz", OTHERS, "Whether the process answers").form("text/plain"),
         get("//readyz", OTHERS, "Whether the state is loaded and the store takes writes").form("text/plain"),
@@ -313,6 +316,43 @@ fn of_agents() -> Vec<Operation> {
         )
         .takes("application/json", object())
         .json::<Lease>()
+        .also(&[409]),
+    ]
+}
+
+fn of_tokens() -> Vec<Operation> {
+    vec![
+        operation(
+            "post",
+            "/tokens",
+            TOKENS,
+            "Makes a token, whose text is told this once",
+        )
+        .takes("application/json", inline::<TokenAsk>())
+        .json::<TokenMade>()
+        .also(&[409]),
+        operation(
+            "post",
+            "/tokens/{id}/rotate",
+            TOKENS,
+            "Gives a token another text; the one before is worth nothing then",
+        )
+        .json::<TokenMade>(),
+        operation(
+            "delete",
+            "/tokens/{id}",
+            TOKENS,
+            "Ends a token, and all that were made through it",
+        )
+        .json::<Answer>(),
+        operation(
+            "post",
+            "/join",
+            TOKENS,
+            "A machine trades a token to join for its host's",
+        )
+        .takes("application/json", inline::<JoinAsk>())
+        .json::<Joined>()
         .also(&[409]),
     ]
 }

@@ -12,7 +12,7 @@ use portreeve::registry::{
     ReplicaReport, Store, Stored, Submission, Ticket, Want,
 };
 use portreeve::residency::ReplicaName;
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::supervision::{State, Status};
 use portreeve::time::{Monotonic, Now, WallClock};
 
@@ -183,12 +183,7 @@ pub(super) fn profile(name: &str, rest: &str) -> Profile {
 }
 
 pub(super) fn alice() -> Caller {
-    Caller {
-        user: "alice".into(),
-        uid: Some(1000),
-        groups: Vec::new(),
-        admin: false,
-    }
+    Caller::new("alice".into(), Some(1000), Vec::new(), Rights::USER)
 }
 
 fn facts(host: &str, dynamic: &str) -> HostFacts {

@@ -348,7 +348,7 @@ pub(super) const fn refusal(refusal: &Refusal) -> &'static str {
         Refusal::NoRoom { .. } => "no room",
         Refusal::Unfit { .. } => "unfit",
         Refusal::NoSuchHost { .. } => "no such host",
-        Refusal::AdminsOnly { .. } => "admins only",
+        Refusal::OperatorsOnly { .. } => "operators only",
         Refusal::HostUnfit { .. } => "host unfit",
         Refusal::BeyondLimit { .. } => "beyond limit",
         Refusal::Changed { .. } => "changed",

@@ -8,7 +8,7 @@ use portreeve::port::{Port, PortRange, PortRanges, Protocol};
 use portreeve::port_pool::{GrantedPort, PortGrant};
 use portreeve::profile::Profile;
 use portreeve::registry::{Config, Desired, HostFacts, Want};
-use portreeve::rights::Caller;
+use portreeve::rights::{Caller, Rights};
 use portreeve::supervision::{ExitStatus, Final, State};
 use portreeve::time::WallClock;
 
@@ -49,12 +49,7 @@ fn service(more: &str, script: RunScript) -> ServiceSpec {
     let scripts = Arc::new(Scripts::new(vec![script]));
     ServiceSpec {
         profile: Arc::new(profile),
-        owner: Caller {
-            user: "alice".to_owned(),
-            uid: Some(1000),
-            groups: Vec::new(),
-            admin: false,
-        },
+        owner: Caller::new("alice".to_owned(), Some(1000), Vec::new(), Rights::USER),
         scripts: BTreeMap::from([(None, scripts)]),
     }
 }
