@@ -6,12 +6,13 @@
 CARGO ?= cargo
 export RUSTDOCFLAGS ?= -D warnings
 
-.PHONY: verify quick test scripts loom tsan external long fix abi sim seeds mutations bench bench-scale bench-server bench-controller \
+.PHONY: verify quick test scripts loom tsan fuzz external long fix abi help-pages sim seeds mutations bench bench-scale bench-server bench-controller \
 	release install install-plugin uninstall deb
 
 # Everything a commit must pass: at most 6 minutes warm, nothing to install.
 verify:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --locked -- -D warnings
 	$(CARGO) doc --workspace --no-deps --locked
 	$(MAKE) quick
@@ -41,12 +42,18 @@ loom:
 tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
+# Every fuzz target over its corpus for SECONDS (10) each, built for it in a folder of its own; TARGETS="ranges token" those
+# alone, SEED=17 as that run, KEEP=1 adds what was found to the corpus and makes it small again.
+fuzz:
+	SECONDS_EACH=$(or $(SECONDS),10) SEED=$(SEED) KEEP=$(KEEP) fuzz/run $(TARGETS)
+
 # What needs Debian packages, real daemons or minutes (a minute of fresh seeds; end-to-end tests, which mostly wait, so that three run beside each
 # other on two cores; the worker's tests on each rung that holds processes; the
 # plugin under valgrind and sanitizers, with defects, linked statically); installs the packages where it may, else names
 # what it skips.
 external: loom
 	.ci/install-packages
+	$(MAKE) fuzz
 	$(MAKE) seeds LASTS=$(or $(LASTS),60s) STEPS=300000
 	$(CARGO) test --workspace --features portreeve-cli/e2e --locked --test e2e -- --skip crowds:: --test-threads 3
 	PORTREEVE_LONG=1 $(CARGO) test --workspace --features portreeve-cli/e2e --locked --test e2e -- crowds::
@@ -69,11 +76,16 @@ long:
 
 fix:
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets --features portreeve-cli/e2e --fix --allow-dirty --allow-staged
 
 # Records in include/portreeve.abi what include/portreeve.h gained; refuses what breaks the contract.
 abi:
 	PORTREEVE_RECORD_ABI=1 $(CARGO) test -p portreeve --locked --test header -- gate::what_was_recorded
+
+# Records the help of every command in crates/cli/tests/golden/help and docs/cli.md, to be read and committed.
+help-pages:
+	PORTREEVE_RECORD_HELP=1 $(CARGO) test --workspace --locked --bin portreeve -- teaching::
 
 # Plays the shipped scenarios and the examples of the docs, then tries seeds: each is another virtual cluster with a mix of
 # faults of its own, watched for broken promises. SEEDS=1 FROM=17 tries seed 17 alone, LASTS=60s fresh seeds for a minute,

@@ -17,6 +17,8 @@ mod clock;
 mod config;
 mod contact;
 mod facts;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod household;
 mod identity;
 mod lock;

@@ -11,6 +11,8 @@ pub mod body;
 pub mod client;
 pub mod containment;
 mod flow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod host_limits;
 pub mod local;
 mod log_parts;

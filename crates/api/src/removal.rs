@@ -6,13 +6,11 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, chmodat, openat, renameat_with, unlinkat,
-};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 /// Somebody who fills the folder as fast as it is emptied is given up after this long.
@@ -61,11 +59,18 @@ const FOLDER: OFlags = OFlags::RDONLY
 fn open(above: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     match openat(above, name, FOLDER, Mode::empty()) {
         Err(Errno::ACCESS) => {
-            chmodat(above, name, Mode::RWXU, AtFlags::empty())?;
+            open_up(above, name)?;
             openat(above, name, FOLDER, Mode::empty())
         }
         opened => opened,
     }
+}
+
+/// Gives the folder `name` in `above` its owner's rights to it. Held first, and changed by what is held: whoever puts a
+/// link in its place meanwhile must not have the mode of something else changed.
+fn open_up(above: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    let held = openat(above, name, FOLDER | OFlags::PATH, Mode::empty())?;
+    rustix::fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), Mode::RWXU)
 }
 
 /// A folder on the way down, being read.
@@ -160,7 +165,7 @@ fn lift(
         match renameat_with(from, name, top, free, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
             // What moves must be writable, for it learns where it is.
-            Err(Errno::ACCESS) => chmodat(from, name, Mode::RWXU, AtFlags::empty())?,
+            Err(Errno::ACCESS) => open_up(from, name)?,
             done => return done,
         }
     }
@@ -220,6 +225,24 @@ mod tests {
         removing.unwrap().join().unwrap().unwrap();
         assert!(!folder.exists());
         remove_folder(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_takes_the_place_of_a_closed_folder_opens_nothing_else() {
+        // Between the look at a closed folder and its opening a link could lead to a file of root's.
+        let (place, folder) = place();
+        let outside = place.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::set_permissions(&outside, fs::Permissions::from_mode(0o555)).unwrap();
+        symlink(&outside, folder.join("link")).unwrap();
+        let above = openat(rustix::fs::CWD, &folder, FOLDER, Mode::empty()).unwrap();
+        open_up(above.as_fd(), c"link").unwrap_err();
+        let mode = || fs::metadata(&outside).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o555);
+        fs::create_dir(folder.join("closed")).unwrap();
+        fs::set_permissions(folder.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+        open_up(above.as_fd(), c"closed").unwrap();
+        fs::write(folder.join("closed/file"), "x").unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use portreeve_api::ClientError;
 use portreeve_api::tls::TlsFault;
 
+use crate::look::Mark;
 use crate::output::tell;
 
 /// Why a command ended without success.
@@ -88,7 +89,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
             // The code counts even where nobody can read the words.
-            tell!("portreeve: {}", self.message);
+            tell!("{} {}", Mark::Bad.around("portreeve:"), self.message);
         }
         ExitCode::from(self.code as u8)
     }

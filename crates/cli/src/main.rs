@@ -14,6 +14,7 @@ mod hello;
 mod kept_token;
 mod lean;
 mod listing;
+mod look;
 mod meant;
 mod names;
 mod output;

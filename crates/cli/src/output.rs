@@ -9,6 +9,7 @@ use portreeve::time::WallClock;
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::look::{self, Mark};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -23,7 +24,7 @@ pub(crate) enum Format {
 /// Prints `value` as JSON, for programs and people alike.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::plain)?;
-    print(&format!("{text}\n"))
+    write(shown(&format!("{text}\n")).as_bytes()).map(drop)
 }
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
@@ -33,9 +34,21 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// The same; says whether the reader is still there.
 pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
-    let text = shown(text);
+    let mut text = shown(text);
+    if look::is_coloured(&std::io::stdout()) {
+        text = look::coloured(&text).into();
+    }
+    write(text.as_bytes())
+}
+
+/// Writes bytes as they are, such as a page for another program to read.
+pub(crate) fn print_whole(bytes: &[u8]) -> Result<(), Failure> {
+    write(bytes).map(drop)
+}
+
+fn write(bytes: &[u8]) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(cause) => Err(Failure::plain(format!("standard output: {cause}"))),
@@ -52,8 +65,13 @@ pub(crate) use tell;
 /// See [`tell`].
 pub(crate) fn tell_line(words: std::fmt::Arguments<'_>) {
     let line = format!("{words}\n");
+    let line = shown(&line);
+    let line = match look::is_coloured(&std::io::stderr()) {
+        true => look::coloured(&line),
+        false => look::plain(&line),
+    };
     // What cannot be told is no reason to end what goes on.
-    _ = std::io::stderr().write_all(shown(&line).as_bytes());
+    _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// The text without what would move a cursor: names and reasons may be others' words.
@@ -67,11 +85,38 @@ fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// Rows under a heading: aligned on a terminal, tab-separated with the heading left out in a pipe.
-pub(crate) fn rows(heading: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn rows(heading: &[&str], mut rows: Vec<Vec<String>>) -> String {
+    let coloured = look::is_coloured(&std::io::stdout());
+    let told = told_columns(heading);
     if std::io::stdout().is_terminal() {
-        return table(heading, rows, terminal_width());
+        let table = table(heading, rows, terminal_width());
+        return match coloured {
+            true => look::marked(&table, heading, &told),
+            false => table,
+        };
+    }
+    if coloured {
+        for row in &mut rows {
+            for column in &told {
+                if let Some(cell) = row.get_mut(*column)
+                    && let Some(mark) = Mark::of(cell)
+                {
+                    *cell = mark.around(cell);
+                }
+            }
+        }
     }
     plain_rows(&rows)
+}
+
+/// The columns that say how something is.
+fn told_columns(heading: &[&str]) -> Vec<usize> {
+    let says_how = |name: &str| matches!(name, "STATE" | "EVENT" | "VERDICT");
+    let columns = heading.iter().enumerate();
+    columns
+        .filter(|(_, name)| says_how(name))
+        .map(|(column, _)| column)
+        .collect()
 }
 
 /// The tab-separated form.

@@ -188,6 +188,43 @@ impl Backup {
     }
 }
 
+/// For the fuzzer, which neither packs nor sums up.
+#[cfg(fuzzing)]
+impl Backup {
+    /// Reads the bytes as the lines of a backup before its end. What is accepted is written and read again.
+    pub(crate) fn read_lines(bytes: &[u8]) {
+        use io::Write as _;
+
+        let end = |records: usize, sum: Sha256| Line::End {
+            records: records as u64,
+            sha256: hex(&sum.finalize()),
+        };
+        let mut packed = Summed {
+            inner: GzEncoder::new(Vec::new(), Compression::fast()),
+            sum: Sha256::new(),
+        };
+        let mut records = std::collections::BTreeSet::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            packed.sum.update(line);
+            packed.inner.write_all(line).expect("memory takes all");
+            if let Ok(Line::Record(table, key, _)) = serde_json::from_slice(line) {
+                records.insert((table.to_owned(), key));
+            }
+        }
+        let end = end(records.len(), packed.sum.clone());
+        packed.line(&end).expect("memory takes all");
+        let packed = packed.inner.finish().expect("memory takes all");
+        let Ok(backup) = Self::read(packed.as_slice()) else {
+            return;
+        };
+        let mut again = Vec::new();
+        backup.write(&mut again).expect("memory takes all");
+        let again = Self::read(again.as_slice()).expect("what was written is read");
+        assert_eq!(again.stored, backup.stored);
+        assert_eq!(again.secret, backup.secret);
+    }
+}
+
 /// The next line with its end.
 fn next(lines: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), BackupError> {
     line.clear();

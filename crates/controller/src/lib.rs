@@ -32,6 +32,8 @@ mod data_dir;
 mod desk;
 mod door;
 mod driver;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod impatient;
 mod limits;
 mod limits_file;
@@ -43,6 +45,7 @@ mod queue;
 mod rate;
 mod reads;
 mod rest;
+mod room;
 mod secret;
 mod share;
 mod site_file;
@@ -470,6 +473,7 @@ mod tests {
     mod epoch;
     mod golden;
     mod host_orders;
+    mod hostile_clients;
     mod hostile_reads;
     mod hosts;
     mod layers;

@@ -39,6 +39,12 @@ impl LimitsFile {
     }
 }
 
+/// How much is wrong with a text.
+#[cfg(fuzzing)]
+pub(crate) fn problems(text: &str) -> usize {
+    read(text).map_or_else(|problems| problems.len(), |_| 0)
+}
+
 /// The limits, or everything that is wrong, a line each.
 fn read(text: &str) -> Result<Limits, Vec<String>> {
     let mut problems: Problems = Vec::new();

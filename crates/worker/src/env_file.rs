@@ -25,6 +25,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, EnvFileError> {
         fault,
     };
     let text = content(path).map_err(refuse)?;
+    variables(&text).map_err(refuse)
+}
+
+/// The variables of a text.
+pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, Fault> {
     let mut variables = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -35,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, EnvFileError> {
         let (name, value) = line
             .split_once('=')
             .filter(|(name, _)| is_variable(name.trim_end()))
-            .ok_or_else(|| refuse(Fault::Line { number: number + 1 }))?;
+            .ok_or(Fault::Line { number: number + 1 })?;
         variables.push((
             name.trim_end().to_owned(),
             unquoted(value.trim()).to_owned(),
@@ -88,7 +93,7 @@ pub(crate) struct EnvFileError {
 
 /// What is wrong with it. A line is named by its number: its text may be a secret.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(crate) enum Fault {
     #[error("{0}")]
     System(#[from] io::Error),
     #[error("it is not a regular file")]

@@ -18,6 +18,8 @@ mod containment;
 mod driver;
 mod env_file;
 mod file;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod inherited;
 mod job;
 mod journal;

@@ -124,3 +124,43 @@ pub(super) fn line_of(line: &FromAgent) -> Vec<u8> {
 pub(super) fn unavailable(code: &str, detail: impl Into<String>) -> Box<Problem> {
     Box::new(Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail))
 }
+
+/// Reads the bytes as what a job says: an opening, then statuses; how many lines there were.
+#[cfg(fuzzing)]
+pub(crate) fn read_lines(bytes: &[u8]) -> usize {
+    use portreeve::supervision::Status;
+    use portreeve_api::attach::Opening;
+    use tokio::net::UnixStream;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let (mut theirs, ours) = UnixStream::pair().expect("two sockets");
+        let says = async {
+            // Who says nonsense is not listened to any more.
+            let _ = theirs.write_all(bytes).await;
+            drop(theirs);
+        };
+        let hears = async {
+            let (reader, _writer) = ours.into_split();
+            let mut reader = BufReader::new(reader);
+            let room = Room::of_user(&Room::for_all());
+            let opening = read_long::<Opening>(&mut reader, &room).await;
+            let Ok(Some((opening, _place))) = opening else {
+                return 0;
+            };
+            let text = serde_json::to_vec(&opening).expect("plain data is written as JSON");
+            let again = serde_json::from_slice::<Opening>(&text).expect("what was written is read");
+            assert_eq!(again, opening);
+            let mut lines = 1;
+            while let Ok(Some(_)) = read::<Status>(&mut reader).await {
+                lines += 1;
+            }
+            lines
+        };
+        let (lines, ()) = tokio::join!(hears, says);
+        lines
+    })
+}

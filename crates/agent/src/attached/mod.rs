@@ -14,6 +14,8 @@ mod record;
 mod remains;
 mod wanted;
 
+#[cfg(fuzzing)]
+pub(crate) use line::read_lines;
 pub(crate) use listen::serve;
 pub(crate) use message::{Channels, Message};
 pub(crate) use moorage::Moorage;

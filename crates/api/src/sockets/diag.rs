@@ -176,6 +176,17 @@ fn owner(bytes: &[u8], own: SocketAddr, remote: SocketAddr) -> io::Result<Option
     Ok((is_it && owned).then_some(uid))
 }
 
+/// Reads the bytes as either kind of answer.
+#[cfg(fuzzing)]
+pub(crate) fn read_answer(bytes: &[u8]) {
+    let mut found = Vec::new();
+    // Either may refuse them; what is found is never more than the bytes can hold.
+    let _ = take_messages(bytes, &mut found);
+    assert!(found.len() <= bytes.len() / 16);
+    let here = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+    let _ = owner(bytes, here, here);
+}
+
 fn refusal(message: &[u8]) -> io::Error {
     let errno = u32_at(message, 0).map_or(0, u32::cast_signed);
     io::Error::from_raw_os_error(errno.saturating_neg())

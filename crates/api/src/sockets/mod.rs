@@ -57,6 +57,9 @@ impl Listener {
     }
 }
 
+#[cfg(fuzzing)]
+pub(crate) use diag::read_answer;
+
 /// From the best to the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {

@@ -132,6 +132,20 @@ impl Reader {
     }
 }
 
+/// What a stream in such pieces says.
+#[cfg(fuzzing)]
+pub(crate) fn read_pieces(bytes: &[u8], piece: usize) -> Vec<String> {
+    let mut reader = Reader::default();
+    let mut items = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        if reader.feed(piece).is_err() {
+            break;
+        }
+        items.extend(std::iter::from_fn(|| reader.next()).map(|item| format!("{item:?}")));
+    }
+    items
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

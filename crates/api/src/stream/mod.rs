@@ -19,6 +19,9 @@ use crate::flow::Flow;
 
 use events::{Item, Reader};
 
+#[cfg(fuzzing)]
+pub(crate) use events::read_pieces;
+
 /// The data of an `endpoints` event: the whole set of one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceSet {

@@ -69,7 +69,7 @@ pub(crate) async fn readiness(
                     .map(str::to_owned)
                     .into()
             });
-            print(&rows(&["WHAT", "", "FOUND"], lines.collect()))?;
+            print(&rows(&["WHAT", "VERDICT", "FOUND"], lines.collect()))?;
         }
     }
     if ready {

@@ -4,6 +4,7 @@ mod backup;
 mod check;
 pub(crate) mod daemon;
 mod endpoints;
+mod env;
 mod events;
 mod every_page;
 mod explain;
@@ -14,9 +15,11 @@ mod logs;
 mod ports;
 mod probe;
 pub(crate) mod services;
+mod shell;
 pub(crate) mod shutdown;
 mod sim;
 pub(crate) mod submit;
+mod teaching;
 mod token;
 pub(crate) mod told;
 mod verbs;
@@ -25,6 +28,7 @@ mod watch;
 mod why;
 pub(crate) mod worker;
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,10 +40,15 @@ use crate::connect::Connect;
 use crate::dev::Dev;
 use crate::exit::Failure;
 use crate::hello::Hello;
+use crate::look::Colour;
 use crate::meant::meant;
+use crate::output::terminal_width;
 use crate::run::Run;
 
 /// Ports, supervision and endpoints for long-running services.
+///
+/// Gives every replica of a service its ports on its host, watches over the process, and tells clients where the ready
+/// replicas are. Answers are tables on a terminal, tab-separated lines in a pipe, and JSON with -o json.
 ///
 /// Exit codes: 0 ok, 1 failure, 2 usage, 3 known but none ready, 4 no such service, 5 not allowed,
 /// 6 controller unreachable, 7 timeout, 8 stale under --fresh. `run`, `probe` and `worker` have further ones; their --help lists them.
@@ -60,6 +69,16 @@ pub(crate) struct Cli {
     /// What was read of it.
     #[arg(skip)]
     file: Option<ConfigFile>,
+    /// When to colour what is written
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        help_heading = "Look"
+    )]
+    color: Colour,
     #[command(subcommand)]
     command: Command,
 }
@@ -104,12 +123,30 @@ enum Command {
     Hello(Hello),
     Sim(sim::Sim),
     Replay(why::Replay),
+    Env(env::Env),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 impl Cli {
     /// The command goes by this file.
     pub(crate) fn keep_file(&mut self, file: Option<ConfigFile>) {
         self.file = file;
+    }
+
+    /// What understands the words of a command line, in the width and the colours of this terminal.
+    pub(crate) fn tree(words: &[OsString]) -> clap::Command {
+        // Not those that are no text: they are refused where they are read in earnest, in the colours of the others.
+        let words = words
+            .iter()
+            .filter_map(|word| word.clone().into_string().ok());
+        let width = terminal_width().unwrap_or(teaching::WIDEST);
+        teaching::tree_for(width).color(Colour::among(words).for_help())
+    }
+
+    /// From now on what is written is coloured as wished.
+    pub(crate) fn choose_colour(&self) {
+        self.color.choose();
     }
 
     /// Runs the command to its end.
@@ -155,6 +192,9 @@ impl Cli {
             Command::Hello(hello) => on_one_core(hello.run()),
             Command::Sim(sim) => sim.run().map(done),
             Command::Replay(replay) => replay.run().map(done),
+            Command::Env(env) => env.run(),
+            Command::Completions(completions) => completions.run().map(done),
+            Command::Man(man) => man.run().map(done),
         };
         ended.map_err(|failure| with_what_was_meant(failure, connect))
     }

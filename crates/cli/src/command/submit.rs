@@ -8,20 +8,24 @@ use std::process::ExitCode;
 use clap::Args;
 use http::Method;
 use portreeve::identity::Label;
-use portreeve::profile::{Body, Checked, Profile, SiteProfiles, Written};
+use portreeve::profile::{Body, Checked, Profile, ProfileErrors, SiteProfiles, Warning, Written};
 use portreeve_api::body::{self, Answer};
 use portreeve_api::site_profiles::{SiteFolder, first_bytes, first_bytes_of};
 use portreeve_api::{Client, ClientError, Problem, paths};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ServiceArg;
-use crate::output::{print, tell};
+use crate::output::{Format, print, print_json, tell};
 use crate::places;
+use crate::span::Span;
 
 use super::services::PATIENCE;
-use super::verbs::print_answer;
+use super::verbs::show_answer;
+use super::wait::Wait;
 
 /// What is set over a profile; shared by what reads profiles.
 #[derive(Args, Clone, Debug, Default)]
@@ -34,7 +38,8 @@ pub(crate) struct Flags {
 /// Create a service from a profile, or replace it.
 ///
 /// The same profile again changes nothing where it runs, and starts again what was stopped or failed; a changed one
-/// needs --replace where anything runs. It returns at once: `portreeve wait NAME` waits until it is ready.
+/// needs --replace where anything runs. It returns at once; with --wait it goes on as `portreeve wait NAME` would, with
+/// its exit codes: 0 ready, 1 it cannot become ready, 7 not in time. What was submitted stays so in every case.
 #[derive(Args, Debug)]
 pub(crate) struct Submit {
     /// The profile, TOML; `-` reads standard input
@@ -42,8 +47,17 @@ pub(crate) struct Submit {
     /// Replace the running service of this name, one replica at a time
     #[arg(long)]
     replace: bool,
+    /// Wait until it is ready, and a replacement is through
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait at most
+    #[arg(long, default_value = "5m", value_name = "TIME", requires = "wait")]
+    timeout: Span,
     #[command(flatten)]
     flags: Flags,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Submit {
@@ -55,7 +69,15 @@ impl Submit {
         answer
             .notes
             .retain(|note| !told.iter().any(|it| note.ends_with(it)));
-        print_answer(&answer)
+        show_answer(&answer, self.output)?;
+        if !self.wait {
+            return Ok(());
+        }
+        let name = answer.subject().parse();
+        let name = name.map_err(Failure::plain)?;
+        Wait::until_ready(name, self.timeout, self.output)
+            .run(connect)
+            .await
     }
 }
 
@@ -78,28 +100,29 @@ pub(crate) struct Check {
     site_profiles: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
+    /// How to print it; as JSON a list with file, service, errors and warnings
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let site = places::site_profiles(self.site_profiles);
+        let site = places::site_profiles(self.site_profiles.clone());
         if self.files.is_empty() {
-            return check_site(&site);
+            return check_site(&site, self.output);
         }
-        let mut bad = 0;
-        for file in &self.files {
-            let draft = Draft::read(file, self.flags.set.clone());
-            match draft.and_then(|draft| draft.check(&site)) {
-                Ok(checked) => {
-                    let name = &checked.profile.name;
-                    print(&format!("{}: ok, service {name}\n", shown(file)))?;
-                }
-                Err(failure) => {
-                    bad += 1;
-                    tell!("{failure}");
-                }
+        let bad = match self.output {
+            Format::Json => {
+                let found: Vec<_> = self
+                    .files
+                    .iter()
+                    .map(|it| self.finding(it, &site))
+                    .collect();
+                print_json(&found)?;
+                found.iter().filter(|it| !it.errors.is_empty()).count()
             }
-        }
+            Format::Table => self.tell_each(&site)?,
+        };
         match bad {
             0 => Ok(ExitCode::SUCCESS),
             _ => {
@@ -113,12 +136,96 @@ impl Check {
     }
 }
 
+impl Check {
+    /// Says of each file what is wrong with it, or that nothing is; how many are refused.
+    fn tell_each(&self, site: &SiteFolder) -> Result<usize, Failure> {
+        let mut bad = 0;
+        for file in &self.files {
+            let draft = Draft::read(file, self.flags.set.clone());
+            match draft.and_then(|draft| draft.check(site)) {
+                Ok(checked) => {
+                    let name = &checked.profile.name;
+                    print(&format!("{}: ok, service {name}\n", shown(file)))?;
+                }
+                Err(failure) => {
+                    bad += 1;
+                    tell!("{failure}");
+                }
+            }
+        }
+        Ok(bad)
+    }
+
+    fn finding(&self, file: &Path, site: &SiteFolder) -> Finding {
+        let draft = match Draft::read(file, self.flags.set.clone()) {
+            Ok(draft) => draft,
+            Err(unreadable) => return Finding::broken(shown(file), &unreadable),
+        };
+        let mut found = Finding {
+            file: shown(file),
+            ..Finding::default()
+        };
+        match Profile::from_layers(draft.written(), site) {
+            Ok(checked) => {
+                found.service = Some(checked.profile.name.to_string());
+                found.warnings = checked.warnings;
+            }
+            Err(errors) => found.errors = each(&errors),
+        }
+        found
+    }
+}
+
+/// What a check found out about one file, for programs.
+#[derive(Debug, Default, Serialize)]
+struct Finding {
+    file: String,
+    /// The name of the service, where nothing is wrong.
+    service: Option<String>,
+    /// Each with `problem`, and with `line`, `column`, `field`, `allowed` and `layer` where it has a place.
+    errors: Vec<Value>,
+    warnings: Vec<Warning>,
+}
+
+impl Finding {
+    /// One without a place in the file.
+    fn broken(file: String, problem: &impl ToString) -> Self {
+        Self {
+            file,
+            errors: vec![json!({ "problem": problem.to_string() })],
+            ..Self::default()
+        }
+    }
+}
+
+fn each(errors: &ProfileErrors) -> Vec<Value> {
+    errors.as_slice().iter().map(|error| json!(error)).collect()
+}
+
 /// Checks every profile of the site by itself.
-fn check_site(site: &SiteFolder) -> Result<ExitCode, Failure> {
+fn check_site(site: &SiteFolder, output: Format) -> Result<ExitCode, Failure> {
     let (names, broken) = (site.names(), site.broken());
     if let (true, Some(folder)) = (names.is_empty(), site.path()) {
         let folder = folder.display();
         return Err(Failure::plain(format!("{folder}: no NAME.toml is there")));
+    }
+    if output == Format::Json {
+        let found = names.iter().map(|name| {
+            let file = format!("site/{name}");
+            match broken.iter().find(|(other, _)| other == name) {
+                Some((_, errors)) => Finding {
+                    file,
+                    errors: each(errors),
+                    ..Finding::default()
+                },
+                None => Finding {
+                    file,
+                    ..Finding::default()
+                },
+            }
+        });
+        print_json(&found.collect::<Vec<_>>())?;
+        return told_broken(names.len(), broken.len());
     }
     for name in &names {
         match broken.iter().find(|(other, _)| other == name) {
@@ -126,11 +233,14 @@ fn check_site(site: &SiteFolder) -> Result<ExitCode, Failure> {
             None => print(&format!("site/{name}: ok\n"))?,
         }
     }
-    match broken.len() {
+    told_broken(names.len(), broken.len())
+}
+
+fn told_broken(all: usize, broken: usize) -> Result<ExitCode, Failure> {
+    match broken {
         0 => Ok(ExitCode::SUCCESS),
         bad => Err(Failure::plain(format!(
-            "{bad} of the site's {} profiles cannot be extended",
-            names.len()
+            "{bad} of the site's {all} profiles cannot be extended"
         ))),
     }
 }
@@ -259,7 +369,7 @@ impl Draft {
     /// The controller's refusal as the lines that `check` prints.
     fn lines_of(&self, problem: &Problem) -> String {
         let errors = problem.more.get("errors").and_then(|all| all.as_array());
-        let line = |error: &serde_json::Value| {
+        let line = |error: &Value| {
             let text = |name: &str| error[name].as_str().filter(|text| !text.is_empty());
             let mut line = text("layer").unwrap_or(&self.file).to_owned();
             if let (Some(nth), Some(column)) = (error["line"].as_u64(), error["column"].as_u64()) {

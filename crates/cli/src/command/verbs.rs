@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::{ReplicaArg, ServiceArg};
-use crate::output::print;
+use crate::output::{Format, print, print_json};
 
 use super::services::PATIENCE;
 
@@ -20,6 +20,9 @@ pub(crate) struct Scale {
     name: ServiceArg,
     /// How many replicas there shall be
     replicas: u32,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Scale {
@@ -28,7 +31,7 @@ impl Scale {
             replicas: self.replicas,
         };
         let path = paths::service_part(&self.name, "scale");
-        order(connect, Method::POST, &path, &body).await
+        order(connect, Method::POST, &path, &body, self.output).await
     }
 }
 
@@ -37,6 +40,9 @@ impl Scale {
 pub(crate) struct Start {
     /// The service: NAME, or NAME.NAMESPACE
     name: ServiceArg,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Start {
@@ -46,6 +52,7 @@ impl Start {
             Method::POST,
             &paths::service_part(&self.name, "start"),
             &(),
+            self.output,
         )
         .await
     }
@@ -59,6 +66,9 @@ impl Start {
 pub(crate) struct Restart {
     /// The service or one replica: NAME[/N]
     name: ReplicaArg,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Restart {
@@ -67,7 +77,7 @@ impl Restart {
             Some(index) => paths::replica_part(&self.name.service, index, "restart"),
             None => paths::service_part(&self.name.service, "restart"),
         };
-        order(connect, Method::POST, &path, &()).await
+        order(connect, Method::POST, &path, &(), self.output).await
     }
 }
 
@@ -78,6 +88,9 @@ impl Restart {
 pub(crate) struct Stop {
     /// The service: NAME, or NAME.NAMESPACE
     name: ServiceArg,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Stop {
@@ -87,6 +100,7 @@ impl Stop {
             Method::POST,
             &paths::service_part(&self.name, "stop"),
             &(),
+            self.output,
         )
         .await
     }
@@ -97,6 +111,9 @@ impl Stop {
 pub(crate) struct Kill {
     /// The replica: NAME/N
     name: ReplicaArg,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Kill {
@@ -109,7 +126,7 @@ impl Kill {
             return Err(Failure::new(crate::exit::Code::Usage, message));
         };
         let path = paths::replica_part(&self.name.service, index, "kill");
-        order(connect, Method::POST, &path, &()).await
+        order(connect, Method::POST, &path, &(), self.output).await
     }
 }
 
@@ -118,11 +135,21 @@ impl Kill {
 pub(crate) struct Delete {
     /// The service: NAME, or NAME.NAMESPACE
     name: ServiceArg,
+    /// How to print the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Delete {
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
-        order(connect, Method::DELETE, &paths::service(&self.name), &()).await
+        order(
+            connect,
+            Method::DELETE,
+            &paths::service(&self.name),
+            &(),
+            self.output,
+        )
+        .await
     }
 }
 
@@ -131,9 +158,18 @@ async fn order(
     method: Method,
     path: &str,
     body: &impl Serialize,
+    output: Format,
 ) -> Result<(), Failure> {
     let answer: Answer = connect.client()?.call(method, path, body, PATIENCE).await?;
-    print_answer(&answer)
+    show_answer(&answer, output)
+}
+
+/// An answer in the form that was asked for.
+pub(crate) fn show_answer(answer: &Answer, output: Format) -> Result<(), Failure> {
+    match output {
+        Format::Json => print_json(answer),
+        Format::Table => print_answer(answer),
+    }
 }
 
 /// What became of an order, one sentence a line.

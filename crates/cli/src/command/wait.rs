@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::listing::{Form, Listing, Surface, Writing};
-use crate::names::PortArg;
-use crate::output::{print, tell};
+use crate::names::{PortArg, ServiceArg};
+use crate::output::{Format, print, tell};
 use crate::span::Span;
 
 use super::endpoints::usable;
@@ -47,6 +47,9 @@ pub(crate) struct Wait {
     /// Then print its endpoints in this form, as `endpoints -o` does
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "gone")]
     print: Option<Form>,
+    /// Whether success is told by the exit code alone.
+    #[arg(skip)]
+    silent: bool,
 }
 
 /// One question is held at most this long.
@@ -64,11 +67,30 @@ struct Seen {
     service: Option<ServiceView>,
     /// Whether it ever answered, if only that there is no such service.
     answered: bool,
-    /// Whether it was said that the controller is away.
-    away: bool,
+    away: Away,
 }
 
+/// Whether it was said that the controller is away.
+#[derive(Debug, Default)]
+pub(super) struct Away(bool);
+
 impl Wait {
+    /// Until all of the service is ready, as `wait NAME` does. Where programs read, its success is the exit code.
+    pub(super) fn until_ready(service: ServiceArg, timeout: Span, output: Format) -> Self {
+        Self {
+            name: PortArg {
+                service,
+                port: None,
+            },
+            ready: None,
+            timeout,
+            allow_missing: false,
+            gone: false,
+            print: None,
+            silent: output == Format::Json,
+        }
+    }
+
     pub(crate) async fn run(self, connect: &Connect) -> Result<(), Failure> {
         if self.name.port.is_some() && self.print.is_none() {
             let message = format!(
@@ -109,7 +131,7 @@ impl Wait {
                     if Instant::now() + PAUSE > patience {
                         return Err(self.left_alone(away, &seen));
                     }
-                    seen.miss(&away);
+                    seen.away.miss(&away);
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
@@ -154,6 +176,9 @@ impl Wait {
     /// Says that it is as was waited for; `false` if it is so no more.
     async fn told(&self, client: &Client, service: &ServiceView) -> Result<bool, Failure> {
         let name = &service.service;
+        if self.silent {
+            return Ok(true);
+        }
         let Some(form) = self.print else {
             let state = if self.gone {
                 "no replica lives".to_owned()
@@ -285,20 +310,28 @@ impl Wait {
 impl Seen {
     fn answers(&mut self) {
         self.answered = true;
-        if std::mem::take(&mut self.away) {
+        self.away.answers();
+    }
+}
+
+impl Away {
+    /// It answers; said if it did not before.
+    pub(super) fn answers(&mut self) {
+        if std::mem::take(&mut self.0) {
             tell!("portreeve: the controller answers again");
         }
     }
 
-    fn miss(&mut self, away: &ClientError) {
-        if !std::mem::replace(&mut self.away, true) {
+    /// It does not; said once.
+    pub(super) fn miss(&mut self, away: &ClientError) {
+        if !std::mem::replace(&mut self.0, true) {
             tell!("portreeve: {away}; trying again");
         }
     }
 }
 
 /// Whether another try may be answered.
-fn is_away(error: &ClientError) -> bool {
+pub(super) fn is_away(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::Timeout { .. } => true,
         ClientError::Refused(problem) => [429, 503].contains(&problem.status),

@@ -11,6 +11,7 @@ use portreeve::registry::{Desired, Want};
 use portreeve::supervision::Final;
 use portreeve_api::containment::Containment;
 use portreeve_api::local::{Assignment, Ids, LogBounds, ReplicaFolder, Tokens};
+use portreeve_api::service_manager::BackendKind;
 use portreeve_api::site_profiles::first_bytes;
 use portreeve_api::tls::TlsFiles;
 use portreeve_worker::alone::{self, Alone, AloneError, GrantFile};
@@ -97,19 +98,12 @@ impl Worker {
             ))
         })?;
         log_to_stderr();
-        let profile = read_profile(profile, self.site_profiles.clone())?;
-        let grant = read_grant(grant, &profile)?;
-        let backend = on_one_core(self.backend.unwrap_or_default().find())?;
-        let assignment = assignment(profile, grant, backend)?;
-        let desired = &assignment.desired;
-        let folder = self.folder.map_or_else(
-            || {
-                let state = Places::here().data.join("worker");
-                let (index, incarnation) = (desired.index, desired.incarnation);
-                ReplicaFolder::of(&state, &desired.service, index, incarnation)
-            },
-            ReplicaFolder::at,
-        );
+        let mut assignment = assignment_of(profile, grant, self.site_profiles.clone())?;
+        assignment.backend = on_one_core(self.backend.unwrap_or_default().find())?;
+        let folder = match self.folder {
+            Some(folder) => ReplicaFolder::at(folder),
+            None => usual_folder(&assignment),
+        };
         let ended = portreeve_worker::run_alone(Alone {
             folder,
             assignment,
@@ -124,6 +118,24 @@ impl Worker {
             }
         }
     }
+}
+
+/// The replica of this profile with this grant, for the worker itself to start.
+pub(super) fn assignment_of(
+    profile: &Path,
+    grant: &Path,
+    site: Option<PathBuf>,
+) -> Result<Assignment, Failure> {
+    let profile = read_profile(profile, site)?;
+    let grant = read_grant(grant, &profile)?;
+    assignment(profile, grant)
+}
+
+/// Where it is where nobody names a folder.
+pub(super) fn usual_folder(assignment: &Assignment) -> ReplicaFolder {
+    let desired = &assignment.desired;
+    let state = Places::here().data.join("worker");
+    ReplicaFolder::of(&state, &desired.service, desired.index, desired.incarnation)
 }
 
 fn usage(words: impl Into<String>) -> Failure {
@@ -162,11 +174,7 @@ fn read_grant(file: &Path, profile: &Profile) -> Result<GrantFile, Failure> {
     })
 }
 
-fn assignment(
-    profile: Profile,
-    grant: GrantFile,
-    backend: portreeve_api::service_manager::BackendKind,
-) -> Result<Assignment, Failure> {
+fn assignment(profile: Profile, grant: GrantFile) -> Result<Assignment, Failure> {
     let uid = nix::unistd::geteuid();
     let user = nix::unistd::User::from_uid(uid).ok().flatten();
     let user = user.map_or_else(|| uid.to_string(), |user| user.name);
@@ -208,7 +216,7 @@ fn assignment(
         boot_id: alone::boot_id()?,
         lifeline: None,
         prefix: portreeve::variables::PREFIX.to_owned(),
-        backend,
+        backend: BackendKind::Process,
         containment: Containment::default(),
         logs: LogBounds::default(),
         pool: PortRanges::default(),

@@ -19,7 +19,9 @@ impl Job {
         let number = |name: &str| read(name).and_then(|text| text.trim().parse::<u32>().ok());
         if let Some(id) = read("SLURM_JOB_ID") {
             let array = number("SLURM_ARRAY_TASK_ID");
-            let tasks = number("SLURM_NTASKS").unwrap_or(1).max(1);
+            // Those of the step: `srun --ntasks` may start more than the job was submitted with.
+            let tasks = number("SLURM_STEP_NUM_TASKS").or_else(|| number("SLURM_NTASKS"));
+            let tasks = tasks.unwrap_or(1).max(1);
             let task = number("SLURM_PROCID");
             let name = match (read("SLURM_ARRAY_JOB_ID"), array) {
                 (Some(first), Some(array)) => format!("slurm {first}_{array}"),
@@ -84,7 +86,7 @@ mod tests {
     #[test]
     fn each_scheduler_names_the_job_and_its_task() {
         type Variables = &'static [(&'static str, &'static str)];
-        let table: [(Variables, &str, Option<u32>); 8] = [
+        let table: [(Variables, &str, Option<u32>); 9] = [
             (
                 &[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "3")],
                 "slurm 7",
@@ -110,6 +112,18 @@ mod tests {
                 ],
                 "slurm 7_4",
                 Some(9),
+            ),
+            (
+                &[
+                    ("SLURM_JOB_ID", "9"),
+                    ("SLURM_ARRAY_JOB_ID", "7"),
+                    ("SLURM_ARRAY_TASK_ID", "4"),
+                    ("SLURM_NTASKS", "1"),
+                    ("SLURM_STEP_NUM_TASKS", "3"),
+                    ("SLURM_PROCID", "1"),
+                ],
+                "slurm 7_4",
+                Some(13),
             ),
             (&[("SLURM_JOB_ID", "7")], "slurm 7", None),
             (&[("LSB_JOBID", "7"), ("LSB_JOBINDEX", "0")], "lsf 7", None),

@@ -1,5 +1,9 @@
 //! Request bodies: bounded in size and time, and of a type the route takes.
+//!
+//! Long ones are also bounded in number: whoever begins a thousand of them and never ends one keeps a few places busy,
+//! and no memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -9,14 +13,19 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
+use crate::peer::Peer;
+use crate::room::{Place, Room};
+
 use super::refused::Refused;
 
 /// The most bytes of a body that anybody may send.
 pub(crate) const MAX: usize = 1 << 20;
 /// The most bytes of a host's report: it holds the newest status of every replica there.
 pub(crate) const MAX_REPORT: usize = 16 << 20;
-/// A body has to arrive within this time.
-const WITHIN: Duration = Duration::from_secs(30);
+/// A body has to arrive within this time, what it waits for its place included.
+const WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+/// What every request may have in memory; what is longer needs a place first.
+const USUAL: usize = 64 << 10;
 
 /// The whole body.
 pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, Refused> {
@@ -31,8 +40,7 @@ pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, R
     if request.body().size_hint().lower() > max as u64 {
         return Err(too_large());
     }
-    let body = Limited::new(request.into_body(), max).collect();
-    let Ok(read) = tokio::time::timeout(WITHIN, body).await else {
+    let Ok(read) = tokio::time::timeout(WITHIN, arrived(request, max)).await else {
         let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
         return Err(Refused::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -41,10 +49,35 @@ pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, R
         ));
     };
     match read {
-        Ok(body) => Ok(body.to_bytes()),
+        Ok(body) => Ok(body),
         Err(cause) if cause.is::<LengthLimitError>() => Err(too_large()),
         Err(cause) => Err(Refused::body(cause)),
     }
+}
+
+/// The body as it arrives.
+async fn arrived(request: Request<Body>, max: usize) -> Result<Bytes, axum::BoxError> {
+    let (parts, body) = request.into_parts();
+    let mut body = Limited::new(body, max);
+    let mut whole: Vec<u8> = Vec::new();
+    let mut place: Option<Place> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        if place.is_none() && whole.len() + data.len() > USUAL {
+            place = long(&parts.extensions).await;
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.into())
+}
+
+/// A place for a long body; none is needed where nobody counts them.
+async fn long(extensions: &http::Extensions) -> Option<Place> {
+    let room = extensions.get::<Arc<Room>>()?;
+    let peer = extensions.get::<Arc<Peer>>()?;
+    room.place(peer.uid().await).await
 }
 
 /// The body read as JSON.

@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::audit::{Call, Noted, Outcome};
 use crate::meters::Meters;
 use crate::peer::Peer;
+use crate::room::Room;
 use crate::vital;
 use crate::watch;
 
@@ -53,6 +54,8 @@ pub(crate) struct Api {
     /// Of the table, for as long as the controller runs.
     epoch: HeaderValue,
     numbers: Arc<AtomicU64>,
+    /// For long bodies.
+    room: Arc<Room>,
 }
 
 impl Api {
@@ -65,6 +68,7 @@ impl Api {
         Self {
             routes: super::router(Arc::clone(&app)),
             epoch: epoch.unwrap_or_else(|_| HeaderValue::from_static("")),
+            room: Arc::new(Room::for_bodies(app.limits.own_uid)),
             app,
             numbers: Arc::new(AtomicU64::new(u64::from_ne_bytes(start))),
         }
@@ -137,6 +141,7 @@ impl Api {
     /// Serves one request.
     pub(crate) async fn answer(&self, mut request: Request) -> Response {
         let app = &self.app;
+        request.extensions_mut().insert(Arc::clone(&self.room));
         let number = self.next_number();
         let head = *request.method() == Method::HEAD;
         if head {

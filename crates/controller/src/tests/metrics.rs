@@ -235,3 +235,38 @@ async fn every_metric_is_on_its_page_and_the_page_names_no_other() {
         .collect();
     assert_eq!(told, rows);
 }
+
+#[test]
+fn the_shipped_alerts_and_the_dashboard_ask_for_figures_that_there_are() {
+    let page = include_str!("../../../../docs/metrics.md");
+    let rules = include_str!("../../../../packaging/prometheus/portreeve.rules.yml");
+    let dashboard = include_str!("../../../../packaging/grafana/portreeve.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let asked = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let asked = asked.map(|target| target["expr"].as_str().unwrap());
+    let asked = asked.chain(rules.lines().filter_map(|line| line.split("expr: ").nth(1)));
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut figures = 0;
+    for expression in asked {
+        let words = expression.split(|letter| !is_word(letter));
+        for figure in words.filter(|it| it.starts_with("portreeve_") || it.starts_with("process_"))
+        {
+            let figure = figure.trim_end_matches("_bucket");
+            let row = format!("| `{figure}");
+            let is_there = page.lines().any(|line| {
+                let rest = line.strip_prefix(&row);
+                rest.is_some_and(|rest| rest.starts_with(['`', '{']))
+            });
+            assert!(is_there, "{figure} of {expression}");
+            figures += 1;
+        }
+    }
+    assert!(figures > 20, "{figures}");
+    let named = rules
+        .lines()
+        .filter_map(|line| line.split("alert: ").nth(1));
+    for alert in named {
+        assert!(page.contains(&format!("| {alert} |")), "{alert}");
+    }
+}

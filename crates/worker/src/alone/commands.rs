@@ -124,6 +124,22 @@ fn read(line: &[u8]) -> Result<(Word, Option<String>, WorkerCommand), Answer> {
     Ok((command, id, order))
 }
 
+/// Reads the bytes as lines, whatever they say.
+#[cfg(fuzzing)]
+pub(crate) fn read_lines(mut bytes: &[u8]) {
+    while let Ok(Some(line)) = next_line(&mut bytes) {
+        if let Ok(line) = line
+            && let Err(answer) = read(&line)
+        {
+            let words = serde_json::to_string(&answer).expect("plain data is written as JSON");
+            assert!(
+                words.len() < 16 << 10,
+                "an answer does not echo without bound"
+            );
+        }
+    }
+}
+
 fn refused(word: Option<Word>, id: Option<String>, words: &str) -> Answer {
     Answer {
         answer: word.map(Word::name),

@@ -2,6 +2,8 @@
 //! JSON, and says what it wants the same way.
 
 mod commands;
+#[cfg(fuzzing)]
+pub(crate) use commands::read_lines;
 mod grant_file;
 mod status_lines;
 
@@ -9,12 +11,12 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use portreeve::attendance::Ended;
-use portreeve::identity::Incarnation;
+use portreeve::identity::{Incarnation, Run};
 use portreeve::supervision::Final;
 use portreeve_api::containment::{Choice, Containment, Ladder};
 use portreeve_api::local::{Assignment, ProcessIdentity, ReplicaFolder, WorkerCommand};
@@ -27,6 +29,7 @@ use crate::containment;
 use crate::file::{self, Durability};
 use crate::limits::Limits;
 use crate::orders::Order;
+use crate::shim::RunFolder;
 use crate::worker::{Teller, lock, run_on_one_thread, supervise};
 
 pub use grant_file::{GrantErrors, GrantFile};
@@ -47,6 +50,12 @@ pub struct Alone {
     pub assignment: Assignment,
     /// Where the status lines go.
     pub status: OwnedFd,
+}
+
+/// The scratch directory of a run of the replica that has this folder; there once the run is.
+#[must_use]
+pub fn scratch(folder: &ReplicaFolder, run: Run) -> PathBuf {
+    RunFolder::of(folder, run).scratch()
 }
 
 /// Supervises the replica until it ended. Takes commands from standard input; TERM and INT are a stop.

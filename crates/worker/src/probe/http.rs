@@ -256,6 +256,28 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     Ok(Some((head, size)))
 }
 
+/// Reads a whole answer that comes in such pieces; whether its body contains the text.
+#[cfg(fuzzing)]
+pub(crate) fn read_answer(bytes: &[u8], text: &[u8], piece: usize) -> Result<bool, String> {
+    let Some((head, size)) = parse(bytes).map_err(|Refusal(words)| words)? else {
+        return Err("incomplete".to_owned());
+    };
+    assert!(size <= bytes.len() && (100..=999).contains(&head.status));
+    let mut body = Body::new(head.chunked, head.length);
+    let mut read = Vec::new();
+    for piece in bytes[size..].chunks(piece.max(1)) {
+        read.extend_from_slice(piece);
+        let progress = body.take(&mut read)?;
+        if body.contains(text) {
+            return Ok(true);
+        }
+        if progress != Progress::More {
+            break;
+        }
+    }
+    Ok(false)
+}
+
 const MOST_INTERIM: usize = 10;
 const MOST_HEADERS: usize = 100;
 const LONGEST_HEADER: usize = 16 * 1024;

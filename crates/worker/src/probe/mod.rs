@@ -28,6 +28,8 @@ use address::Way;
 pub(crate) use address::is_here;
 pub use command::{CommandCheck, Leftovers};
 pub use http::HttpCheck;
+#[cfg(fuzzing)]
+pub(crate) use http::read_answer;
 pub use owner::Root;
 pub use source::SourcePorts;
 

@@ -32,6 +32,8 @@ pub use protocol::Launch;
 pub(crate) use protocol::{RunFolder, ShimCommand, ShimState, pre_exec_done};
 
 use peers::{Incoming, Peers};
+#[cfg(fuzzing)]
+pub(crate) use peers::{read_commands_of, read_launch_of};
 
 /// A service manager gives it to what it starts, and a worker to nobody.
 const KEPT_BY_MANAGER: &str = "INVOCATION_ID";

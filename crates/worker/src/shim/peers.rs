@@ -140,3 +140,46 @@ impl Peer {
         }
     }
 }
+
+/// Reads the bytes as the first worker's first line. What is accepted is written and read again.
+#[cfg(fuzzing)]
+pub(crate) fn read_launch_of(bytes: &[u8]) {
+    let Ok(launch) = read_launch(&mut having_come(bytes)) else {
+        return;
+    };
+    let mut text = serde_json::to_vec(&launch).expect("plain data is written as JSON");
+    text.push(b'\n');
+    let Ok(again) = read_launch(&mut having_come(&text)) else {
+        panic!("what was written is not read");
+    };
+    assert_eq!(
+        (again.argv, again.env, again.run),
+        (launch.argv, launch.env, launch.run)
+    );
+}
+
+/// Reads the bytes as what a worker says; how many commands there were.
+#[cfg(fuzzing)]
+pub(crate) fn read_commands_of(bytes: &[u8]) -> usize {
+    let stream = having_come(bytes);
+    stream.set_nonblocking(true).expect("a socket can be so");
+    let mut peer = Peer {
+        stream,
+        line: Vec::new(),
+    };
+    let mut incoming = Vec::new();
+    let stays = peer.receive(&mut incoming);
+    assert!(!stays, "the other end is closed");
+    assert!(peer.line.len() <= 2 * ShimCommand::MAX_LINE);
+    incoming.len()
+}
+
+/// A connection on which these bytes came, and then its end.
+#[cfg(fuzzing)]
+fn having_come(bytes: &[u8]) -> UnixStream {
+    let (mut theirs, ours) = UnixStream::pair().expect("two sockets");
+    theirs
+        .write_all(bytes)
+        .expect("the socket has room for what a fuzzer sends");
+    ours
+}

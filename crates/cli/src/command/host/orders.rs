@@ -8,11 +8,11 @@ use portreeve_api::paths;
 use serde::Serialize;
 
 use crate::command::services::PATIENCE;
-use crate::command::verbs::print_answer;
+use crate::command::verbs::show_answer;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
 use crate::names::ReplicaArg;
-use crate::output::{Format, print_json};
+use crate::output::Format;
 
 /// Put a host back into service; what was moved stays where it is.
 #[derive(Args, Debug)]
@@ -149,8 +149,5 @@ async fn order(
     let path = paths::host_part(host, verb);
     let client = connect.client()?;
     let answer: Answer = client.call(Method::POST, &path, body, PATIENCE).await?;
-    match output {
-        Format::Json => print_json(&answer),
-        Format::Table => print_answer(&answer),
-    }
+    show_answer(&answer, output)
 }

@@ -33,6 +33,7 @@ pub(crate) struct Why {
     /// Every turn of the record, not only the newest
     #[arg(long)]
     all: bool,
+    /// How to print it
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

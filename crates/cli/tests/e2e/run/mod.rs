@@ -5,6 +5,7 @@ mod ends;
 mod grants;
 mod hostile;
 mod inside;
+mod launchers;
 mod odds;
 mod verbs;
 
