@@ -211,10 +211,13 @@ impl Agent {
 
     /// Returns once this host has joined or cannot without somebody's help, which the log asks for, and at the latest
     /// after `within`: the controller may be away.
-    pub async fn joined(&mut self, within: Duration) {
-        let known = self.standing.wait_for(|it| *it != Standing::Asking);
-        // What is missing is told by the log and by `broken`.
-        _ = tokio::time::timeout(within, known).await;
+    pub fn joined(&self, within: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let mut standing = self.standing.clone();
+        async move {
+            let known = standing.wait_for(|it| *it != Standing::Asking);
+            // What is missing is told by the log and by `broken`.
+            _ = tokio::time::timeout(within, known).await;
+        }
     }
 
     /// Returns when no replica has a worker or a process here any more.

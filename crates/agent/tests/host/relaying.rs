@@ -41,7 +41,7 @@ impl Relay {
             relay: Some(SocketPlace::At(socket.clone())),
             ..house.config()
         };
-        let mut agent = house.agent_with(config).await;
+        let agent = house.agent_with(config).await;
         agent.joined(PATIENCE).await;
         Self {
             agent,

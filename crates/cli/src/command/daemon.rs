@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
@@ -11,7 +12,10 @@ use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve::registry::{HostOwner, Silence, Suspects};
 use portreeve::time::ParseDurationError;
-use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
+use portreeve_agent::{
+    Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace, TokenPlaces,
+};
+use portreeve_api::Target;
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
@@ -446,7 +450,7 @@ pub(crate) struct Agent {
     host_token_file: Option<PathBuf>,
     /// Join in place of the machine that has this host's name until now, keep the token, and end: for a machine that was
     /// installed anew. The agent is started after that
-    #[arg(long, requires = "join_token_file", conflicts_with_all = ["check", "check_address", "shutdown"])]
+    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown"])]
     replace: bool,
     #[command(flatten)]
     log: LogOptions,
@@ -530,11 +534,12 @@ impl Agent {
             });
         }
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
+        let mut joined = Box::pin(agent.joined(JOINS_WITHIN));
         let mut is_ready = false;
         let broken = loop {
             tokio::select! {
                 // Who is told takes away what the host joins by.
-                () = agent.joined(JOINS_WITHIN), if !is_ready => {
+                () = &mut joined, if !is_ready => {
                     is_ready = true;
                     supervised::ready();
                 }
@@ -569,7 +574,7 @@ fn tokens(controllers: &[Target], host: PathBuf, join: Option<PathBuf>) -> Optio
 pub(crate) fn agent_config(
     options: &HostOptions,
     state: PathBuf,
-    controller: portreeve_api::Target,
+    controller: Target,
 ) -> Result<AgentConfig, Failure> {
     Ok(AgentConfig {
         host: options.host_name()?,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use portreeve::identity::HostName;
 use portreeve::registry::{SecretHash, Token, TokenBearer, TokenId};
 use portreeve::rights::{Caller, Rights};
 use portreeve::time::{Utc, WallClock};
@@ -98,6 +99,14 @@ impl Credential {
     /// When it ends by itself, if it does.
     pub(crate) fn expires(&self, app: &App) -> Option<WallClock> {
         self.token(app).ok()?.expires
+    }
+
+    /// The host whose agent asks for an account of its machine.
+    pub(crate) fn host(&self, app: &App) -> Option<HostName> {
+        match self {
+            Self::Relayed { .. } => self.token(app).ok()?.host().cloned(),
+            _ => None,
+        }
     }
 
     /// The stored token that it is, whoever it speaks for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use portreeve::identity::HostName;
-use portreeve::registry::TokenBearer;
+use portreeve::registry::{AgentIdentity, TokenBearer};
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
@@ -22,19 +22,33 @@ use crate::rest::refused::Refused;
 /// token, and speaks for that one.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    /// The one host it speaks for; `None`: any.
-    host: Option<HostName>,
+    /// The one host it speaks for, and the machine that has its name; `None`: any.
+    host: Option<(HostName, String)>,
 }
 
 impl Agent {
     /// Refuses who speaks for another host than this one.
     pub(crate) fn of(&self, host: &HostName) -> Result<(), Refused> {
         match &self.host {
-            Some(own) if own != host => Err(Refused::forbidden(format!(
+            Some((own, _)) if own != host => Err(Refused::forbidden(format!(
                 "the token speaks for host {own} and for no other"
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a machine that has the token of another, as a copy of its disk has.
+    pub(crate) fn on(&self, identity: Option<&AgentIdentity>) -> Result<(), Refused> {
+        let (Some((host, machine)), Some(identity)) = (&self.host, identity) else {
+            return Ok(());
+        };
+        // A machine without a number of its own joined as its state folder.
+        if *machine == identity.machine || *machine == identity.folder {
+            return Ok(());
+        }
+        Err(Refused::forbidden(format!(
+            "the token of {host} was given to another machine; `portreeve agent --replace` there has this one join in its place"
+        )))
     }
 
     /// The account of the agent's machine for which it asks: no admin in any case, for root of a host is nobody in
@@ -61,8 +75,12 @@ impl FromRequestParts<Arc<App>> for Agent {
         let is_own_word = on_behalf(&parts.headers)?.is_none();
         if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host && is_own_word) {
             let token = known(&shown, app)?;
-            let host = token.host().cloned();
-            let named = host.as_ref().map(|host| format!("host {host}"));
+            let host = match &token.bearer {
+                TokenBearer::Host { host, machine, .. } => Some((host.clone(), machine.clone())),
+                // Only a host's is of this kind; another would speak for no host at all.
+                _ => return Err(unknown_token()),
+            };
+            let named = host.as_ref().map(|(host, _)| format!("host {host}"));
             let id = Some(shown.id.to_string());
             Noted::beside(parts, &named.unwrap_or_default(), "host token", id);
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
