@@ -239,7 +239,7 @@ async fn trade(
     // On the disk, which may take its time.
     let written = tokio::task::spawn_blocking(move || draft.keep(&kept));
     written.await.expect("writing a file does not panic")?;
-    info!("{host} has joined; its token is in {}", own.display());
+    info!("{host} has a token of its own now, in {}", own.display());
     Ok(joined.token)
 }
 

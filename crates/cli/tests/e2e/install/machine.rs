@@ -25,13 +25,12 @@ pub(super) struct Machines {
     // Dropped first: what runs there writes into the folder.
     pub(super) ctl: Machine,
     pub(super) hosts: Vec<Machine>,
-    pub(super) world: World,
+    _world: World,
 }
 
 /// One of them.
 pub(super) struct Machine {
     pub(super) name: String,
-    pub(super) address: String,
     /// Where its own folders are to be seen from outside.
     pub(super) place: PathBuf,
     holder: Child,
@@ -85,7 +84,11 @@ impl Machines {
             .collect();
         let hosts = all.split_off(1);
         let ctl = all.pop().expect("the first is the controller's");
-        Some(Self { ctl, hosts, world })
+        Some(Self {
+            ctl,
+            hosts,
+            _world: world,
+        })
     }
 }
 
@@ -168,7 +171,6 @@ impl Machine {
         assert_eq!(line, "up\n", "{name} has no places of its own");
         Self {
             name,
-            address,
             place,
             holder,
             network,

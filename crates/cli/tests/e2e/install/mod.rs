@@ -155,7 +155,7 @@ fn three_hosts_and_a_controller_are_installed_by_the_page_and_stand_what_happens
 fn a_host_that_is_removed_is_nobody(machines: &Machines) {
     let Machines { ctl, hosts, .. } = machines;
     let gone = &hosts[2];
-    hosts[0].alice("portreeve delete web");
+    hosts[0].alice("portreeve stop web && portreeve wait web --gone && portreeve delete web");
     let empty = || json(ctl, "ports n3 --counts")["counts"]["held"] == 0;
     assert!(eventually(empty), "{}", ctl.ok("portreeve ports n3"));
     gone.ok("systemctl stop portreeve-agent");
@@ -191,4 +191,60 @@ fn a_host_that_is_removed_is_nobody(machines: &Machines) {
     // That token did not come with a relay.
     let Outcome { code, stderr, .. } = gone.as_alice("portreeve services");
     assert_eq!(code, Some(5), "{stderr}");
+}
+
+#[test]
+fn where_the_site_wants_certificates_only_who_has_one_is_heard_and_services_run_as_before() {
+    let Some(machines) = Machines::new(2) else {
+        return;
+    };
+    let Machines { ctl, hosts, .. } = &machines;
+    play(
+        &machines,
+        "## Install on a cluster",
+        "### 3. A token by which hosts join",
+    );
+    ctl.ok(
+        "sed -i 's|^#tls_client_ca|tls_client_ca|' /etc/portreeve/controller.toml && systemctl restart portreeve-controller",
+    );
+    play(
+        &machines,
+        "### 3. A token by which hosts join",
+        "### 4. Each host",
+    );
+    let without = hosts[0].run(
+        "mkdir -p /etc/portreeve/tls && scp ctl:/etc/portreeve/tls/ca.crt /etc/portreeve/tls/ca.crt && \
+         curl -sS --cacert /etc/portreeve/tls/ca.crt https://ctl.cluster.example:7373/healthz",
+    );
+    assert_ne!(without.code, Some(0), "{without:?}");
+    let check = "portreeve agent --check --controller https://ctl.cluster.example:7373 --ca /etc/portreeve/tls/ca.crt \
+                 --join-token-file /etc/portreeve/join-token";
+    hosts[0].ok("scp ctl:/etc/portreeve/join-token /etc/portreeve/join-token && chmod 600 /etc/portreeve/join-token");
+    let refused = hosts[0].run(check);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stdout.contains("--client-cert"), "{refused:?}");
+    for host in hosts {
+        let name = &host.name;
+        ctl.ok(&format!(
+            "cd /etc/portreeve/tls && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} \
+             -keyout {name}.key -out {name}.csr && echo extendedKeyUsage=clientAuth > client.ext && \
+             openssl x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -extfile client.ext \
+             -out {name}.crt"
+        ));
+        host.ok(&format!(
+            "mkdir -p /etc/portreeve/tls && cd /etc/portreeve/tls && scp ctl:$PWD/{name}.key host.key && chmod 600 host.key && \
+             scp ctl:$PWD/{name}.crt host.crt && \
+             sed -i -e 's|^#client_cert|client_cert|' -e 's|^#client_key|client_key|' /etc/portreeve/agent.toml"
+        ));
+    }
+    play(&machines, "### 4. Each host", "### 5. See that it works");
+    assert!(
+        eventually(|| up(&machines).len() == 2),
+        "{}",
+        hosts[0].logs()
+    );
+    // The relay shows the host's certificate, and so do the workers of a user who may not read its key.
+    let key = hosts[0].as_alice("cat /etc/portreeve/tls/host.key");
+    assert_ne!(key.code, Some(0));
+    play(&machines, "### 5. See that it works", "## Upgrade");
 }

@@ -14,7 +14,7 @@ use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
 use super::bearer::{bearer, on_behalf};
-use super::credential::{Credential, known, unknown_token};
+use super::credential::{Credential, known, unknown_token, without_relay};
 use super::{Asker, refuse_unsafe_way};
 use crate::rest::refused::Refused;
 
@@ -22,16 +22,27 @@ use crate::rest::refused::Refused;
 /// token, and speaks for that one.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    /// The one host it speaks for, and the machine that has its name; `None`: any.
-    host: Option<(HostName, String)>,
+    /// The one host it speaks for; `None`: any.
+    host: Option<Joined>,
+}
+
+/// A host, as its token says.
+#[derive(Debug)]
+struct Joined {
+    name: HostName,
+    /// The machine that has the name.
+    machine: String,
+    /// Whether it may say which account of its machine asks.
+    relay: bool,
 }
 
 impl Agent {
     /// Refuses who speaks for another host than this one.
     pub(crate) fn of(&self, host: &HostName) -> Result<(), Refused> {
         match &self.host {
-            Some((own, _)) if own != host => Err(Refused::forbidden(format!(
-                "the token speaks for host {own} and for no other"
+            Some(own) if own.name != *host => Err(Refused::forbidden(format!(
+                "the token speaks for host {} and for no other",
+                own.name
             ))),
             _ => Ok(()),
         }
@@ -39,30 +50,33 @@ impl Agent {
 
     /// Refuses a machine that has the token of another, as a copy of its disk has.
     pub(crate) fn on(&self, identity: Option<&AgentIdentity>) -> Result<(), Refused> {
-        let (Some((host, machine)), Some(identity)) = (&self.host, identity) else {
+        let (Some(host), Some(identity)) = (&self.host, identity) else {
             return Ok(());
         };
         // A machine without a number of its own joined as its state folder.
-        if *machine == identity.machine || *machine == identity.folder {
+        if host.machine == identity.machine || host.machine == identity.folder {
             return Ok(());
         }
         Err(Refused::forbidden(format!(
-            "the token of {host} was given to another machine; `portreeve agent --replace` there has this one join in its place"
+            "the token of {} was given to another machine; `portreeve agent --replace` has this one join in its place",
+            host.name
         )))
     }
 
     /// The account of the agent's machine for which it asks: no admin in any case, for root of a host is nobody in
     /// particular here.
-    pub(crate) async fn relays(&self, app: &App, uid: u32) -> Caller {
-        if self.host.is_some() {
-            return Caller::clone(&*app.accounts.of_relayed(uid).await);
+    pub(crate) async fn relays(&self, app: &App, uid: u32) -> Result<Caller, Refused> {
+        match &self.host {
+            Some(host) if !host.relay => return Err(without_relay(&host.name)),
+            Some(_) => return Ok(Caller::clone(&*app.accounts.of_relayed(uid).await)),
+            None => {}
         }
         let account = Caller::clone(&*app.accounts.of_uid(uid).await);
-        if account.is_admin() {
+        Ok(if account.is_admin() {
             account.with_rights(Rights::USER)
         } else {
             account
-        }
+        })
     }
 }
 
@@ -76,15 +90,22 @@ impl FromRequestParts<Arc<App>> for Agent {
         if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host && is_own_word) {
             let token = known(&shown, app)?;
             let host = match &token.bearer {
-                TokenBearer::Host { host, machine, .. } => Some((host.clone(), machine.clone())),
+                TokenBearer::Host {
+                    host,
+                    machine,
+                    relay,
+                } => Joined {
+                    name: host.clone(),
+                    machine: machine.clone(),
+                    relay: *relay,
+                },
                 // Only a host's is of this kind; another would speak for no host at all.
                 _ => return Err(unknown_token()),
             };
-            let named = host.as_ref().map(|(host, _)| format!("host {host}"));
             let id = Some(shown.id.to_string());
-            Noted::beside(parts, &named.unwrap_or_default(), "host token", id);
+            Noted::beside(parts, &format!("host {}", host.name), "host token", id);
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
-            return Ok(Self { host });
+            return Ok(Self { host: Some(host) });
         }
         let asker = Asker::from_request_parts(parts, app).await?;
         if asker.caller.is_admin() && matches!(asker.credential, Credential::Peer { .. }) {
