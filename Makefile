@@ -134,6 +134,8 @@ BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 DOCDIR ?= $(PREFIX)/share/doc/portreeve
+DATADIR ?= $(PREFIX)/share
+MANDIR ?= $(DATADIR)/man/man1
 # BUILD=debug installs what `cargo build` made.
 BUILD ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
@@ -143,9 +145,14 @@ SHARED := libportreeve_plugin.so.1.$(VERSION)
 BUILT := $(TARGET)/$(BUILD)
 BUILT_PLUGIN := $(TARGET)/$(if $(filter release,$(BUILD)),plugin,$(BUILD))
 
-# Everything under DESTDIR and PREFIX. Compiles nothing, so that root need not: `make release` first.
+# Everything under DESTDIR and PREFIX, completions and man pages too, which the program writes itself. Compiles nothing, so that root need not: `make release` first.
 install: install-plugin
 	install -D -m 755 $(BUILT)/portreeve $(DESTDIR)$(BINDIR)/portreeve
+	$(BUILT)/portreeve man $(DESTDIR)$(MANDIR) > /dev/null
+	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions $(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
+	$(BUILT)/portreeve completions bash > $(DESTDIR)$(DATADIR)/bash-completion/completions/portreeve
+	$(BUILT)/portreeve completions zsh > $(DESTDIR)$(DATADIR)/zsh/site-functions/_portreeve
+	$(BUILT)/portreeve completions fish > $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/portreeve.fish
 
 # What a scheduler needs: header, shared object, static library, and pkg-config files for either.
 install-plugin:
@@ -169,4 +176,7 @@ deb:
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/portreeve $(DESTDIR)$(INCLUDEDIR)/portreeve.h $(DESTDIR)$(LIBDIR)/libportreeve_plugin.*
 	rm -f $(DESTDIR)$(LIBDIR)/pkgconfig/portreeve.pc $(DESTDIR)$(LIBDIR)/pkgconfig/portreeve-static.pc
+	rm -f $(DESTDIR)$(MANDIR)/portreeve.1 $(DESTDIR)$(MANDIR)/portreeve-*.1
+	rm -f $(DESTDIR)$(DATADIR)/bash-completion/completions/portreeve $(DESTDIR)$(DATADIR)/zsh/site-functions/_portreeve
+	rm -f $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/portreeve.fish
 	rm -rf $(DESTDIR)$(DOCDIR)

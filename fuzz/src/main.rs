@@ -72,5 +72,7 @@ fn text(bytes: &[u8]) -> &str {
 
 /// The first byte, which chooses, and the rest.
 fn choice(bytes: &[u8]) -> (u8, &[u8]) {
-    bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
+    bytes
+        .split_first()
+        .map_or((0, bytes), |(first, rest)| (*first, rest))
 }

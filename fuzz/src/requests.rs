@@ -53,14 +53,23 @@ pub(crate) fn requests(bytes: &[u8]) {
             "{asked}: {status}: {}",
             String::from_utf8_lossy(&answered.body)
         );
-        assert!(answered.headers.contains_key("portreeve-request"), "{asked}");
+        assert!(
+            answered.headers.contains_key("portreeve-request"),
+            "{asked}"
+        );
         if status.is_client_error() && !is_head {
-            let kind = answered.headers.get("content-type").map(|kind| kind.as_bytes());
+            let kind = answered
+                .headers
+                .get("content-type")
+                .map(|kind| kind.as_bytes());
             assert_eq!(kind, Some(Problem::MEDIA_TYPE.as_bytes()), "{asked}");
             let problem: Problem =
                 serde_json::from_slice(&answered.body).expect("a refusal is a problem");
             assert_eq!(problem.status, status.as_u16());
-            assert!(answered.body.len() < 512 << 10, "a refusal is bounded: {asked}");
+            assert!(
+                answered.body.len() < 512 << 10,
+                "a refusal is bounded: {asked}"
+            );
         }
     });
 }
@@ -109,5 +118,8 @@ fn read(bytes: &[u8]) -> Option<(u32, Request<Vec<u8>>)> {
         let value = http::HeaderValue::from_bytes(line[at + 1..].trim_ascii()).ok()?;
         request = request.header(&line[..at], value);
     }
-    request.body(body.to_vec()).ok().map(|request| (uid, request))
+    request
+        .body(body.to_vec())
+        .ok()
+        .map(|request| (uid, request))
 }

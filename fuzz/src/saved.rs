@@ -62,7 +62,12 @@ fn load(state: &[u8]) -> Option<PrSup> {
     let mut sup: PrSup = 0;
     // SAFETY: live texts of the length said, and a live local.
     let code = unsafe {
-        (API.sup_load)(profile(), state.as_ptr().cast(), state.len() as u64, &raw mut sup)
+        (API.sup_load)(
+            profile(),
+            state.as_ptr().cast(),
+            state.len() as u64,
+            &raw mut sup,
+        )
     };
     (code == PR_OK).then_some(sup)
 }
@@ -71,8 +76,14 @@ fn save(sup: PrSup) -> Vec<u8> {
     let mut room = vec![0_u8; 1 << 20];
     let mut need = 0;
     // SAFETY: the room has as many bytes as is said, and a live local.
-    let code =
-        unsafe { (API.sup_save)(sup, room.as_mut_ptr().cast(), room.len() as u32, &raw mut need) };
+    let code = unsafe {
+        (API.sup_save)(
+            sup,
+            room.as_mut_ptr().cast(),
+            room.len() as u32,
+            &raw mut need,
+        )
+    };
     assert_eq!(code, PR_OK, "a machine is saved in 1 MiB");
     room.truncate(need as usize);
     room

@@ -55,7 +55,11 @@ pub(crate) fn texts(bytes: &[u8]) {
         9 => again::<AgentIdentity>(text),
         10 => again::<Ids>(text),
         11 => {
-            let _ = (text.parse::<Choice>(), text.parse::<Rung>(), text.parse::<Moment>());
+            let _ = (
+                text.parse::<Choice>(),
+                text.parse::<Rung>(),
+                text.parse::<Moment>(),
+            );
         }
         12 => {
             let _ = (text.parse::<AddressRule>(), text.parse::<NamedNetwork>());
@@ -74,7 +78,11 @@ pub(crate) fn texts(bytes: &[u8]) {
         _ => {
             if let Ok(template) = Template::parse(text) {
                 let written = template.to_string();
-                assert_eq!(Template::parse(&written).as_ref(), Ok(&template), "{written}");
+                assert_eq!(
+                    Template::parse(&written).as_ref(),
+                    Ok(&template),
+                    "{written}"
+                );
             }
         }
     }
@@ -84,7 +92,11 @@ fn again<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
         Ok(read) => {
             let written = read.to_string();
-            assert_eq!(written.parse::<T>().ok().as_ref(), Some(&read), "{written:?}");
+            assert_eq!(
+                written.parse::<T>().ok().as_ref(),
+                Some(&read),
+                "{written:?}"
+            );
         }
         Err(cause) => assert!(cause.to_string().len() < 4096, "a refusal is bounded"),
     }

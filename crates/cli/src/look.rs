@@ -152,11 +152,14 @@ pub(crate) fn coloured(text: &str) -> String {
     text
 }
 
+/// Whether the letter is a mark, which takes no room.
+pub(crate) fn is_mark(letter: char) -> bool {
+    letter == END || Mark::ALL.iter().any(|mark| mark.letter() == letter)
+}
+
 /// The text without its marks.
 pub(crate) fn plain(text: &str) -> String {
-    let mut letters = Mark::ALL.map(Mark::letter).to_vec();
-    letters.push(END);
-    text.replace(letters.as_slice(), "")
+    text.replace(is_mark, "")
 }
 
 /// A table with its heading, and the states in these columns, marked. Columns begin where their heading does.

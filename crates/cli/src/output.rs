@@ -65,7 +65,8 @@ pub(crate) use tell;
 /// See [`tell`].
 pub(crate) fn tell_line(words: std::fmt::Arguments<'_>) {
     let line = format!("{words}\n");
-    let line = shown(&line);
+    let width = width_of(std::io::stderr()).map(|(width, _)| width);
+    let line = wrapped(&shown(&line), width);
     let line = match look::is_coloured(&std::io::stderr()) {
         true => look::coloured(&line),
         false => look::plain(&line),
@@ -177,6 +178,49 @@ fn least_width(text: &str) -> u16 {
     u16::try_from(least).unwrap_or(u16::MAX)
 }
 
+/// Sentences for people on standard output: no word is broken where the terminal ends.
+pub(crate) fn prose(text: &str) -> String {
+    wrapped(text, terminal_width())
+}
+
+/// Lines that are too long go on below, two columns in. What stands in backquotes is to be copied and stays together.
+fn wrapped(text: &str, width: Option<u16>) -> String {
+    let Some(width) = width.map(usize::from) else {
+        return text.to_owned();
+    };
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let mut column = 0;
+        for word in words(line.trim_end_matches('\n')) {
+            let wide = word.chars().filter(|it| !look::is_mark(*it)).count();
+            if column > 0 && column + 1 + wide > width {
+                out.push_str("\n  ");
+                column = 2;
+            } else if column > 0 {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            column += wide;
+        }
+        if line.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The parts between spaces; spaces at the begin of the line belong to the first.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let mut begun = false;
+    line.split(move |letter: char| {
+        quoted ^= letter == '`';
+        begun |= letter != ' ';
+        letter == ' ' && begun && !quoted
+    })
+}
+
 /// The width of the terminal on standard output.
 pub(crate) fn terminal_width() -> Option<u16> {
     terminal_size().map(|(width, _)| width)
@@ -184,7 +228,11 @@ pub(crate) fn terminal_width() -> Option<u16> {
 
 /// The columns and lines of the terminal on standard output.
 pub(crate) fn terminal_size() -> Option<(u16, u16)> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    width_of(std::io::stdout())
+}
+
+fn width_of(there: impl std::os::fd::AsFd) -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(there).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
@@ -213,6 +261,19 @@ mod tests {
     fn what_others_wrote_moves_no_cursor() {
         assert_eq!(shown("a\tb\nä\n"), "a\tb\nä\n");
         assert_eq!(shown("\u{1b}[2J\r\u{9b}x"), "\u{fffd}[2J\u{fffd}\u{fffd}x");
+    }
+
+    #[test]
+    fn sentences_go_on_below_and_what_is_to_be_copied_stays_whole() {
+        let told = "web is not ready; `portreeve why web` says more\n  next\n";
+        assert_eq!(
+            wrapped(told, Some(32)),
+            "web is not ready;\n  `portreeve why web` says more\n  next\n"
+        );
+        assert_eq!(wrapped(told, None), told);
+        assert_eq!(wrapped(told, Some(200)), told);
+        // What fits nowhere stands alone.
+        assert_eq!(wrapped("a longerword b", Some(4)), "a\n  longerword\n  b");
     }
 
     #[test]

@@ -36,7 +36,10 @@ pub fn keep_own() -> Result<(), TlsFileError> {
     let (Some(certificate), Some(key)) = (named(CERTIFICATE_VARIABLE), named(KEY_VARIABLE)) else {
         return Ok(());
     };
-    let files = OwnCertificate { certificate, key };
+    keep(OwnCertificate { certificate, key })
+}
+
+fn keep(files: OwnCertificate) -> Result<(), TlsFileError> {
     let pair = read(&files)?;
     // Read twice, the first stands.
     let _ = KEPT.set(Kept { files, pair });
@@ -56,4 +59,38 @@ pub(super) fn own(files: &OwnCertificate) -> Result<Pair, TlsFileError> {
 
 fn read(files: &OwnCertificate) -> Result<Pair, TlsFileError> {
     Ok((certificates(&files.certificate)?, private_key(&files.key)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_was_kept_stands_in_for_its_own_files_alone_and_only_where_these_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+            let own = OwnCertificate {
+                certificate: folder.path().join(format!("{name}.pem")),
+                key: folder.path().join(format!("{name}.key")),
+            };
+            std::fs::write(&own.certificate, made.cert.pem()).unwrap();
+            std::fs::write(&own.key, made.signing_key.serialize_pem()).unwrap();
+            std::fs::set_permissions(&own.key, Permissions::from_mode(0o600)).unwrap();
+            own
+        };
+        let (mine, other) = (write("mine"), write("other"));
+        keep(mine.clone()).unwrap();
+        let first = own(&mine).unwrap().0;
+        std::fs::remove_file(&other.key).unwrap();
+        assert!(own(&other).is_err());
+        // Renewed, and still readable.
+        write("mine");
+        assert_ne!(own(&mine).unwrap().0, first);
+        std::fs::remove_file(&mine.key).unwrap();
+        assert_eq!(own(&mine).unwrap().0, first);
+    }
 }

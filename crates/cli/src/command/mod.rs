@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod check_profiles;
 pub(crate) mod daemon;
 mod endpoints;
 mod env;
@@ -88,7 +89,7 @@ pub(crate) struct Cli {
 enum Command {
     Dev(Dev),
     Run(Run),
-    Check(submit::Check),
+    Check(check_profiles::Check),
     Submit(submit::Submit),
     Explain(explain::Explain),
     Services(services::Services),

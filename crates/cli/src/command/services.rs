@@ -10,7 +10,7 @@ use portreeve_api::paths;
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::ServiceArg;
-use crate::output::{Format, moment, or_dash, print, print_json, rows, tell};
+use crate::output::{Format, moment, or_dash, print, print_json, prose, rows, tell};
 
 use super::every_page::every_page;
 
@@ -90,7 +90,7 @@ impl Service {
             text.push_str(&format!("under way: {under_way}\n"));
         }
         text.push_str(&rows(&REPLICA_HEADING, replica_rows(&service)));
-        text.push_str(&reasons(&service));
+        text.push_str(&prose(&reasons(&service)));
         print(&text)
     }
 }

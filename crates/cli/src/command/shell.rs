@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use clap_mangen::Man as Page;
 
 use crate::exit::Failure;
@@ -36,9 +36,19 @@ impl Completions {
             Shell::Fish => clap_complete::Shell::Fish,
         };
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut teaching::tree(), "portreeve", &mut text);
+        clap_complete::generate(shell, &mut for_people(), "portreeve", &mut text);
         print(&String::from_utf8_lossy(&text))
     }
+}
+
+/// The tree without the commands that only other parts of portreeve call: completions would offer them too.
+pub(super) fn for_people() -> Command {
+    let tree = teaching::tree();
+    let shown = tree.get_subcommands().filter(|it| !it.is_hide_set());
+    Command::new("portreeve")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(tree.get_arguments())
+        .subcommands(shown)
 }
 
 /// Print the man page of portreeve, or write that of every command into a folder.

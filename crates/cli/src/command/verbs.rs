@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::{ReplicaArg, ServiceArg};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, print, print_json, prose};
 
 use super::services::PATIENCE;
 
@@ -187,5 +187,5 @@ pub(crate) fn print_answer(answer: &Answer) -> Result<(), Failure> {
         };
         text = format!("{}: {done}\n", answer.subject());
     }
-    print(&text)
+    print(&prose(&text))
 }

@@ -55,7 +55,7 @@ pub(crate) struct Dev {
     /// The site's profiles: DIR/NAME.toml is site/NAME; by default /etc/portreeve/profiles for root, else none
     #[arg(long, value_name = "DIR")]
     site_profiles: Option<PathBuf>,
-    /// Be so many hosts, 2 to 16: dev-1 at 127.0.0.1, dev-2 at 127.0.0.2, …, each with its share of the numbers
+    /// Be so many hosts, 2 to 16: dev-1 at 127.0.0.1, dev-2 at 127.0.0.2 and so on, each with its share of the numbers
     #[arg(long, value_name = "N", conflicts_with = "host", value_parser = clap::value_parser!(u16).range(2..=16))]
     hosts: Option<u16>,
     #[command(flatten)]

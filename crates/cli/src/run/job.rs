@@ -147,7 +147,8 @@ mod tests {
             let job = job(variables);
             assert_eq!(job.name.as_deref(), Some(name), "{variables:?}");
             assert_eq!(job.index, index, "{variables:?}");
-            assert!(job.kill_wait.is_some());
+            let wait = if name.starts_with("slurm") { 30 } else { 10 };
+            assert_eq!(job.kill_wait, Some(Duration::from_secs(wait)));
         }
         assert_eq!(job(&[("SLURM_PROCID", "3")]), Job::default());
     }

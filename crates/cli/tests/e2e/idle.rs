@@ -119,7 +119,7 @@ fn bodies_that_never_end_fill_no_memory_and_keep_nobody_else_out() {
         "--regid",
         &uid,
         "--clear-groups",
-        "python3",
+        "/usr/bin/python3",
         &script,
     ]);
     command

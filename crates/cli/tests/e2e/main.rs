@@ -48,6 +48,7 @@ mod probes;
 mod reads;
 mod run;
 mod serving;
+mod shell_files;
 mod standalone;
 mod steady;
 mod store;

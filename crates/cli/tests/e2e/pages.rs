@@ -47,6 +47,11 @@ fn the_examples_of_the_page_of_endpoints_work() {
     play("docs/endpoints.md");
 }
 
+#[test]
+fn the_examples_of_the_page_of_the_command_line_work() {
+    play("docs/cli.md");
+}
+
 /// One fenced block of a page.
 #[derive(Debug)]
 pub(crate) struct Block {

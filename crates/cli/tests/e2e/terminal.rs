@@ -91,13 +91,32 @@ fn colour_is_for_terminals_and_for_those_who_wish_it() {
 }
 
 #[test]
-fn an_error_at_a_terminal_is_one_line_that_says_what_to_do() {
+fn an_error_at_a_terminal_says_what_to_do_and_breaks_no_word() {
     let Some(world) = World::new() else { return };
     let shown = Terminal::wide(200).shell(&world, &format!("{PORTREEVE} services"));
     assert_eq!(shown.code, Some(6), "{shown:?}");
     assert!(shown.stdout.starts_with("portreeve: "), "{shown:?}");
-    assert_eq!(shown.stdout.lines().count(), 1, "{shown:?}");
     assert!(shown.stdout.contains("--controller"), "{shown:?}");
+    let narrow = Terminal::wide(60).shell(&world, &format!("{PORTREEVE} services"));
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(words(&narrow.stdout), words(&shown.stdout));
+    assert!(
+        narrow.stdout.contains("`portreeve dev PROFILE`"),
+        "{narrow:?}"
+    );
+    let wide = narrow
+        .stdout
+        .lines()
+        .filter(|line| line.contains(' ') && line.chars().count() > 60);
+    // The socket's path alone may be longer.
+    assert!(
+        wide.clone().all(|line| line.contains("unix:")),
+        "{narrow:?}"
+    );
 }
 
 #[test]

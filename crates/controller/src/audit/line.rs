@@ -56,15 +56,12 @@ impl Call {
         let refused = status.is_client_error() || status.is_server_error();
         let who = self.noted.who();
         let line = Line {
-            time: jiff::Timestamp::from_millisecond(
-                i64::try_from(clock::wall().as_unix_millis()).unwrap_or(i64::MAX),
-            )
-            .unwrap_or_default()
-            .to_string(),
+            time: now(),
             event: if refused { "refusal" } else { "change" },
             user: who.as_ref().map(|who| who.user.as_str()),
             method: who.as_ref().map(|who| who.method),
             token: who.as_ref().and_then(|who| who.token.as_deref()),
+            host: who.as_ref().and_then(|who| who.host.as_deref()),
             from: self.from().await,
             call: self.method.as_str(),
             route: outcome.route,
@@ -108,6 +105,8 @@ struct Line<'a> {
     method: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
     from: From,
     call: &'a str,
     route: &'a str,
@@ -127,6 +126,18 @@ struct From {
     address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,
+}
+
+/// The time for people, to the millisecond.
+fn now() -> String {
+    let ms = i64::try_from(clock::wall().as_unix_millis()).unwrap_or(i64::MAX);
+    let now = jiff::Timestamp::from_millisecond(ms);
+    now.unwrap_or_default().to_string()
+}
+
+/// The line that says how many before it were lost.
+pub(super) fn of_losses(lines: u64) -> String {
+    serde_json::json!({ "time": now(), "event": "lost", "lines": lines }).to_string()
 }
 
 /// The text of a path or a query without what could be a token: the value of a parameter that is named like one, and

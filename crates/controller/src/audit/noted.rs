@@ -17,17 +17,15 @@ pub(crate) struct Who {
     pub(crate) method: &'static str,
     /// Which token spoke, by its name.
     pub(crate) token: Option<String>,
+    /// The host that spoke for itself or passed somebody's question on.
+    pub(crate) host: Option<String>,
 }
 
 impl Noted {
     /// Writes the asker beside the request of these parts.
-    pub(crate) fn beside(parts: &Parts, user: &str, method: &'static str, token: Option<String>) {
+    pub(crate) fn beside(parts: &Parts, who: impl FnOnce() -> Who) {
         if let Some(noted) = parts.extensions.get::<Arc<Self>>() {
-            *noted.0.lock() = Some(Who {
-                user: user.to_owned(),
-                method,
-                token,
-            });
+            *noted.0.lock() = Some(who());
         }
     }
 

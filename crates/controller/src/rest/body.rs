@@ -25,7 +25,7 @@ pub(crate) const MAX_REPORT: usize = 16 << 20;
 /// A body has to arrive within this time, what it waits for its place included.
 const WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// What every request may have in memory; what is longer needs a place first.
-const USUAL: usize = 64 << 10;
+const USUAL: usize = 16 << 10;
 
 /// The whole body.
 pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, Refused> {

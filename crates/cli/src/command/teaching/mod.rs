@@ -11,7 +11,7 @@ use clap::builder::Styles;
 use clap::{Command, CommandFactory};
 
 use groups::GROUPS;
-use lessons::LESSONS;
+use lessons::lessons;
 
 use super::Cli;
 
@@ -50,7 +50,7 @@ fn with_lessons(command: Command, name: &str) -> Command {
         .get_subcommands()
         .map(|it| it.get_name().to_owned())
         .collect();
-    let mut command = match LESSONS.iter().find(|lesson| lesson.command == name) {
+    let mut command = match lessons().find(|lesson| lesson.command == name) {
         Some(lesson) => command.after_long_help(lesson.text()),
         None => command,
     };

@@ -124,14 +124,14 @@ fn every_command_is_in_one_group_of_the_first_page() {
 #[test]
 fn every_command_has_an_example_and_every_example_is_a_command() {
     for name in doers().keys() {
-        let lesson = LESSONS.iter().find(|lesson| lesson.command == name);
+        let lesson = lessons().find(|lesson| lesson.command == name);
         assert!(
             lesson.is_some_and(|it| !it.examples.is_empty()),
-            "{name} has none in lessons.rs"
+            "{name} has none in lessons/"
         );
     }
     let all = commands();
-    for lesson in LESSONS {
+    for lesson in lessons() {
         assert!(
             all.contains_key(lesson.command),
             "{} is no command",
@@ -333,7 +333,7 @@ fn every_option_says_what_it_is_for() {
 
 #[test]
 fn completions_and_pages_are_made_of_the_same_tree() {
-    let mut tree = tree();
+    let mut tree = crate::command::shell::for_people();
     for (shell, word) in [
         (clap_complete::Shell::Bash, "complete -F _portreeve"),
         (clap_complete::Shell::Zsh, "#compdef portreeve"),
@@ -345,6 +345,10 @@ fn completions_and_pages_are_made_of_the_same_tree() {
         for part in [word, "undrain", "allow-missing"] {
             assert!(text.contains(part), "{shell} has no {part}");
         }
+        assert!(
+            !text.contains("shim"),
+            "{shell} offers what is not for people"
+        );
     }
 }
 

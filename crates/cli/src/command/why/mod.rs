@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::connect::Connect;
 use crate::exit::Failure;
 use crate::names::{ReplicaArg, ServiceArg};
-use crate::output::{Format, moment, print, print_json, tell};
+use crate::output::{Format, moment, print, print_json, prose, tell};
 
 use super::services::PATIENCE;
 use standing::{Standing, of_replica, of_service};
@@ -101,7 +101,7 @@ impl Why {
             text.push_str(&lines(&names, standing));
         }
         text.push_str(&events(&told.events));
-        print(&text)
+        print(&prose(&text))
     }
 
     async fn of_one(
@@ -147,7 +147,7 @@ impl Why {
         let mut text = lines(&format!("{asked}/{index}"), &told.standing);
         text.push_str(&record::told(&told.turns, self.all));
         text.push_str(&events(&told.events));
-        print(&text)
+        print(&prose(&text))
     }
 }
 

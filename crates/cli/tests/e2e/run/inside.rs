@@ -28,6 +28,29 @@ fn output_and_environment_are_the_jobs_own() {
 }
 
 #[test]
+fn a_profile_s_own_port_variable_is_kept_and_standard_input_is_empty() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(site) = Site::new(POOL) else { return };
+    let variables = site.world.profile("web.env", "FROM_FILE=file\nBOTH=file\n");
+    std::fs::set_permissions(&variables, PermissionsExt::from_mode(0o600)).unwrap();
+    let text = format!(
+        "kind = \"service\"\nname = \"web\"\nenv_file = \"{variables}\"\n\
+         env = {{ PORT = \"7\", BOTH = \"profile\" }}\n\
+         command = \"echo $$PORT $$FROM_FILE $$BOTH $$JOBS_OWN; cat; echo read\"\n\
+         [restart]\npolicy = \"never\"\n[ports]\nhttp = \"any\"\n"
+    );
+    let file = site.world.profile("web.toml", &text);
+    let mut job = site.job_with("a", &[&file], |command| {
+        command
+            .envs([("JOBS_OWN", "mine"), ("BOTH", "job"), ("PORT", "1")])
+            // What a script feeds its job is not the service's.
+            .stdin(std::fs::File::open(&variables).unwrap());
+    });
+    assert_eq!(job.ended(), Some(0), "{}", job.stderr());
+    assert_eq!(job.stdout(), "7 file profile mine\nread\n");
+}
+
+#[test]
 fn a_profile_is_run_as_well_and_a_bad_one_is_refused() {
     let Some(site) = Site::new(POOL) else { return };
     let text = crate::world::hello("web", 3, "", crate::world::USUAL);

@@ -210,3 +210,39 @@ fn tasks_of_two_steps_with_the_same_numbers_are_replicas_beside_each_other() {
     one.end();
     two.end();
 }
+
+#[test]
+fn a_stop_that_takes_longer_than_the_scheduler_waits_is_warned_of() {
+    let Some(site) = Site::new(POOL) else { return };
+    let quick = ["--name", "quick", "--restart", "never", "--set"];
+    for (name, variable, drain, words) in [
+        (
+            "slurm",
+            ("SLURM_JOB_ID", "1"),
+            "25s",
+            Some("kills 30s after TERM"),
+        ),
+        ("short", ("SLURM_JOB_ID", "2"), "1s", None),
+        (
+            "lsf",
+            ("LSB_JOBID", "3"),
+            "1s",
+            Some("kills 10s after TERM"),
+        ),
+        (
+            "pbs",
+            ("PBS_JOBID", "4.head"),
+            "1s",
+            Some("kills 10s after TERM"),
+        ),
+    ] {
+        let drain = format!("stop.drain={drain}");
+        let arguments = [&quick[..], &[&drain, "--", "true"]].concat();
+        let mut job = site.job_in(name, &arguments, &[variable]);
+        assert_eq!(job.ended(), Some(0), "{name}: {}", job.stderr());
+        let told = job.stderr();
+        let warned = told.contains("warning: a stop takes up to");
+        assert_eq!(warned, words.is_some(), "{name}: {told}");
+        assert!(told.contains(words.unwrap_or("")), "{name}: {told}");
+    }
+}

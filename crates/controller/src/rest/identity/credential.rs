@@ -141,6 +141,14 @@ impl Credential {
         }
     }
 
+    /// The host whose agent passed the question on, if one did.
+    pub(crate) fn passed_on_by(&self, app: &App) -> Option<String> {
+        let Self::Relayed { .. } = self else {
+            return None;
+        };
+        self.token(app).ok()?.host().map(ToString::to_string)
+    }
+
     fn token(&self, app: &App) -> Result<Arc<Token>, Refused> {
         let (id, hash) = match self {
             Self::Relayed { token, hash, .. } | Self::Token(token, hash) => (*token, *hash),

@@ -9,7 +9,7 @@ use portreeve::registry::{AgentIdentity, TokenBearer};
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
-use crate::audit::Noted;
+use crate::audit::{Noted, Who};
 use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
@@ -102,8 +102,12 @@ impl FromRequestParts<Arc<App>> for Agent {
                 // Only a host's is of this kind; another would speak for no host at all.
                 _ => return Err(unknown_token()),
             };
-            let id = Some(shown.id.to_string());
-            Noted::beside(parts, &format!("host {}", host.name), "host token", id);
+            Noted::beside(parts, || Who {
+                user: format!("host {}", host.name),
+                method: "host token",
+                token: Some(shown.id.to_string()),
+                host: Some(host.name.to_string()),
+            });
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
             return Ok(Self { host: Some(host) });
         }
@@ -155,8 +159,12 @@ impl FromRequestParts<Arc<App>> for Joiner {
         };
         let shown = Shown::read(text).ok_or_else(unknown_token)?;
         let token = known(&shown, app)?;
-        let id = Some(shown.id.to_string());
-        Noted::beside(parts, "(a machine)", "join token", id);
+        Noted::beside(parts, || Who {
+            user: "(a machine)".to_owned(),
+            method: "join token",
+            token: Some(shown.id.to_string()),
+            host: None,
+        });
         if matches!(token.bearer, TokenBearer::Join { .. }) {
             return Ok(Self(shown));
         }

@@ -210,6 +210,50 @@ async fn who_does_not_greet_is_cut_and_takes_nothing_from_others() {
 }
 
 #[tokio::test]
+async fn who_does_not_greet_takes_of_the_share_of_its_machine_alone_and_only_for_a_while() {
+    let site = Site::start().await;
+    let ca = Authority::new(site.folder.path(), "ca");
+    let few = Limits {
+        per_user: 2,
+        head_within: Duration::from_millis(500),
+        ..limits()
+    };
+    let far = Far::over_tls(&site, ca.serves("server"), few).await;
+    let client = far.client(believing(&ca));
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        silent.push(TcpStream::connect(&far.address).await.unwrap());
+    }
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let mut refused = 0;
+    while healthy(&client).await.is_err() {
+        refused += 1;
+        assert!(std::time::Instant::now() < deadline, "it is never served");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(refused > 0, "a greeting is a connection");
+}
+
+#[tokio::test]
+async fn a_worker_tells_its_state_over_tls_by_its_own_token() {
+    let site = Site::start().await;
+    let ca = Authority::new(site.folder.path(), "ca");
+    let far = Far::over_tls(&site, ca.serves("server"), limits()).await;
+    let agent = FakeAgent::join(&site).await;
+    site.submit(&profile("web", 1)).await;
+    let set = agent.desired_until(|set| !set.replicas.is_empty()).await;
+    let replica = &set.replicas[0];
+    let desired = &replica.desired;
+    let path = paths::status(&desired.service, desired.index, desired.incarnation);
+    let told = crate::site::status(1, portreeve::supervision::State::Up, true);
+    let client = far.client(believing(&ca));
+    let worker = client.with_token(Some(replica.tokens.worker.clone()));
+    let answer = worker.call::<serde_json::Value>(Method::PUT, &path, &told, PATIENCE);
+    answer.await.unwrap();
+    assert_eq!(site.service("web").await.ready, 1);
+}
+
+#[tokio::test]
 async fn http_in_the_clear_is_told_that_the_port_speaks_tls() {
     let site = Site::start().await;
     let ca = Authority::new(site.folder.path(), "ca");
