@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use portreeve::registry::AgentIdentity;
 use portreeve_api::containment::{Choice, Ladder, NotPossible};
@@ -10,15 +11,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::attached::{self, Moorage, Socket, SocketError};
+use crate::attached::{self, Moorage};
 use crate::config::{Config, SocketPlace};
 use crate::contact::ContactPage;
 use crate::facts::{self, Granted, Observer};
 use crate::household::{Channels, Household, open_through};
 use crate::identity;
 use crate::lock::{LockError, StateLock};
+use crate::membership::{Membership, Standing};
 use crate::neighbours::{AnnounceError, Presence, SharedNumbers};
+use crate::relay;
 use crate::shutdown::Closer;
+use crate::socket::{Socket, SocketError};
 use crate::uplink::{self, Uplink};
 
 /// Messages on their way to the household; a sender waits when there are more.
@@ -29,6 +33,7 @@ const INBOX: usize = 64;
 pub struct Agent {
     tasks: JoinSet<&'static str>,
     living: watch::Receiver<usize>,
+    standing: watch::Receiver<Standing>,
     presence: Presence,
     lock: StateLock,
     ladder: Ladder,
@@ -79,13 +84,11 @@ impl Agent {
         };
         let household = Household::open(config.clone(), boot_id.clone(), ladder.clone(), channels)
             .map_err(|cause| StartError::state(&config, cause))?;
-        let socket = match &config.socket {
-            None => None,
-            Some(SocketPlace::At(path)) => Some(Socket::take(path).map_err(StartError::Socket)?),
-            Some(SocketPlace::Usual(path)) => Socket::take(path)
-                .inspect_err(|cause| warn!("`portreeve run` cannot be used here: {cause}"))
-                .ok(),
-        };
+        let socket = take(
+            config.socket.as_ref(),
+            "`portreeve run` cannot be used here",
+        )?;
+        let relaying = take(config.relay.as_ref(), "nobody here is asked for")?;
         let (to_moorage, moorage_inbox) = mpsc::channel(INBOX);
         let (attached_granted, attached_seen) = watch::channel(Granted::new());
         let channels = attached::Channels {
@@ -113,6 +116,7 @@ impl Agent {
         observed.send_replace(seen);
 
         let client = config.client();
+        let (membership, standing, refusals) = Membership::new(&config, &identity, client.clone());
         let capabilities = facts::capabilities(&ladder, config.backend);
         let channels = uplink::Channels {
             contact: ContactPage::of(&config.state, heeding_seen),
@@ -121,6 +125,7 @@ impl Agent {
             moorage: to_moorage.clone(),
             ends: ends_seen,
             closing: closing_seen,
+            refusals: refusals.clone(),
         };
         let uplink = Uplink::new(
             config.clone(),
@@ -129,6 +134,10 @@ impl Agent {
             client.clone(),
             channels,
         );
+        let relaying = relaying.map(|socket| {
+            let host = config.host.clone();
+            relay::serve(socket, host, client.clone(), refusals)
+        });
         let serving = socket.map(|socket| {
             let closer = Closer {
                 household: to_household,
@@ -160,13 +169,30 @@ impl Agent {
                 "socket for jobs"
             });
         }
-        tasks.spawn(async {
-            uplink.run().await;
+        if let Some(relaying) = relaying {
+            tasks.spawn(async {
+                relaying.await;
+                "socket for people"
+            });
+        }
+        if let Some(membership) = membership {
+            tasks.spawn(async {
+                membership.run().await;
+                "membership"
+            });
+        }
+        let mut member = standing.clone();
+        tasks.spawn(async move {
+            // Before that nothing it says would be heard. An error says that the agent is being stopped.
+            if member.wait_for(|it| *it == Standing::Member).await.is_ok() {
+                uplink.run().await;
+            }
             "line to the controller"
         });
         Ok(Self {
             tasks,
             living: living_seen,
+            standing,
             presence,
             lock,
             ladder,
@@ -180,6 +206,17 @@ impl Agent {
             Some(Ok(task)) => format!("the agent's {task} ended by itself"),
             Some(Err(cause)) => format!("a task of the agent broke: {cause}"),
             None => "the agent has no task".to_owned(),
+        }
+    }
+
+    /// Returns once this host has joined or cannot without somebody's help, which the log asks for, and at the latest
+    /// after `within`: the controller may be away.
+    pub fn joined(&self, within: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let mut standing = self.standing.clone();
+        async move {
+            let known = standing.wait_for(|it| *it != Standing::Asking);
+            // What is missing is told by the log and by `broken`.
+            _ = tokio::time::timeout(within, known).await;
         }
     }
 
@@ -232,6 +269,27 @@ impl Both {
             self.join();
         }
     }
+}
+
+/// Takes the socket of this place; `without`: what it means that a usual one cannot be had.
+fn take(place: Option<&SocketPlace>, without: &str) -> Result<Option<Socket>, StartError> {
+    match place {
+        None => Ok(None),
+        Some(SocketPlace::At(path)) => Socket::take(path).map(Some).map_err(StartError::Socket),
+        Some(SocketPlace::Usual(path)) => Ok(Socket::take(path)
+            .inspect_err(|cause| warn!("{without}: {cause}"))
+            .ok()),
+    }
+}
+
+/// Who the agent of this state folder is, also while none runs.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn identity_of(config: &Config) -> io::Result<AgentIdentity> {
+    make_state(&config.state)?;
+    identity::of(&config.state, &facts::boot_id()?)
 }
 
 /// What an agent has of its own before anything else of it is there.

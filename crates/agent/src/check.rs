@@ -15,6 +15,8 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 use tokio::sync::watch;
 
+mod credential;
+
 use crate::Config;
 use crate::clock;
 use crate::facts::{self, Granted, Observer};
@@ -27,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What: `state`, `address`, `ports`, `neighbours`, `processes`, `controller`, `name` or `clock`; callers may add theirs.
+    /// What: `state`, `address`, `ports`, `neighbours`, `processes`, `controller`, `token`, `name` or `clock`; callers may add theirs.
     pub what: &'static str,
     /// Whether it is well.
     pub verdict: Verdict,
@@ -266,25 +268,39 @@ fn processes(config: &Config) -> Finding {
 }
 
 async fn controller(config: &Config, client: &Client) -> Vec<Finding> {
+    const WHAT: &str = "controller";
+    let credential = match credential::of(config) {
+        Ok(credential) => credential,
+        Err(cause) => return vec![Finding::not_ready("token", cause.to_string())],
+    };
+    let client = client.clone().with_token(credential.token());
     let asked = clock::now();
     let who: WhoAmI = match client.get(&paths::whoami(), PATIENCE).await {
         Ok(who) => who,
-        Err(cause) => return vec![Finding::not_ready("controller", cause.to_string())],
+        Err(ClientError::Refused(problem)) if problem.status == 401 => {
+            let reached = Finding::ok(WHAT, format!("{} answers", client.target()));
+            return vec![reached, credential.refused(config, &problem)];
+        }
+        Err(cause) => return vec![Finding::not_ready(WHAT, cause.to_string())],
     };
     let skew = who
         .now
         .and_then(|theirs| skew::skew_ms(asked, clock::now(), theirs));
     let reached = format!("{} answers, as {}", client.target(), who.user);
-    let mut findings = vec![if who.admin {
-        Finding::ok("controller", reached)
+    let mut findings = Vec::new();
+    if let Some(token) = credential.known(config, &who) {
+        findings.extend([Finding::ok(WHAT, reached), token]);
+    } else if who.admin {
+        findings.push(Finding::ok(WHAT, reached));
+        findings.extend(name(config, &client).await);
     } else {
-        let cure = "run the agent as root or as the controller's account";
-        Finding::not_ready(
-            "controller",
+        let cure = "run the agent as root or as the controller's account, or have it join with --join-token-file";
+        findings.push(Finding::not_ready(
+            WHAT,
             format!("{reached}, who may not speak for a host; {cure}"),
-        )
-    }];
-    findings.extend(name(config, client).await);
+        ));
+        findings.extend(name(config, &client).await);
+    }
     findings.extend(skew.map(clock_of));
     findings
 }

@@ -61,6 +61,19 @@ pub struct Config {
     pub keep_logs: Duration,
     /// Where jobs of another scheduler ask for ports.
     pub socket: Option<SocketPlace>,
+    /// Where people of this host ask the controller, as whom the kernel says.
+    pub relay: Option<SocketPlace>,
+    /// What this host is known by to a controller that does not see who asks. `None`: it does.
+    pub tokens: Option<TokenPlaces>,
+}
+
+/// Where this host's tokens are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenPlaces {
+    /// Its own; written by the agent when it joins, 0600.
+    pub host: PathBuf,
+    /// One that lets it join.
+    pub join: Option<PathBuf>,
 }
 
 /// Where an agent's socket is.
@@ -97,6 +110,8 @@ impl Default for Config {
             logs: LogBounds::default(),
             keep_logs: Duration::from_hours(7 * 24),
             socket: None,
+            relay: None,
+            tokens: None,
         }
     }
 }

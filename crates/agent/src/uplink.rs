@@ -20,6 +20,7 @@ use crate::clock;
 use crate::contact::ContactPage;
 use crate::facts::Observed;
 use crate::household::Message;
+use crate::membership::Refusals;
 use crate::orders::{Orders, Reads};
 
 /// Reports, keeps the lease and hears of orders.
@@ -37,6 +38,7 @@ pub(crate) struct Uplink {
     ends: mpsc::UnboundedReceiver<ReplicaReport>,
     /// Whether the host is being shut down.
     closing: watch::Receiver<bool>,
+    refusals: Refusals,
     orders: Orders,
     reads: Reads,
     /// What is to be acted on, handed over before the next set is asked for.
@@ -56,6 +58,7 @@ pub(crate) struct Channels {
     pub(crate) moorage: mpsc::Sender<attached::Message>,
     pub(crate) ends: mpsc::UnboundedReceiver<ReplicaReport>,
     pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) refusals: Refusals,
 }
 
 /// What came of a call.
@@ -93,6 +96,7 @@ impl Uplink {
             moorage: channels.moorage,
             ends: channels.ends,
             closing: channels.closing,
+            refusals: channels.refusals,
             orders,
             reads: Reads::default(),
             news: None,
@@ -157,6 +161,7 @@ impl Uplink {
             }
             Came::Told(no, Err(cause)) | Came::Wanted(no, Err(cause)) => {
                 debug!("the controller does not do as it is asked: {cause}");
+                self.refusals.hear(&cause);
                 match &cause {
                     ClientError::Refused(_) => self.rules.refused(now, no, &mut out),
                     _ => self.rules.unanswered(now, no, &mut out),

@@ -1,8 +1,8 @@
 //! A thin client: one request, one connection, over a Unix socket, TCP or TLS.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -36,7 +36,8 @@ pub struct Client {
     /// Which of them answered last.
     at: Arc<AtomicUsize>,
     trust: Arc<Trust>,
-    token: Option<String>,
+    /// Of this client and its copies.
+    token: Arc<RwLock<Option<String>>>,
 }
 
 /// Whoever prints one shows no secret.
@@ -44,7 +45,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("targets", &self.targets)
-            .field("token", &self.token.as_ref().map(|_| "..."))
+            .field("token", &self.token().map(|_| "..."))
             .finish_non_exhaustive()
     }
 }
@@ -73,7 +74,7 @@ impl Client {
             targets: [target].into(),
             at: Arc::default(),
             trust: Arc::default(),
-            token: None,
+            token: Arc::default(),
         }
     }
 
@@ -92,11 +93,23 @@ impl Client {
         self
     }
 
-    /// The same client with a bearer token.
+    /// The same client with a bearer token of its own.
     #[must_use]
     pub fn with_token(mut self, token: Option<String>) -> Self {
-        self.token = token;
+        self.token = Arc::new(RwLock::new(token));
         self
+    }
+
+    /// From now on this client and its copies bear another token, or none.
+    pub fn bear(&self, token: Option<String>) {
+        // Whoever broke while it was held left a whole one behind.
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// What it bears now.
+    pub(crate) fn token(&self) -> Option<String> {
+        let token = self.token.read();
+        token.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where it speaks to: the address that answered last.
@@ -240,7 +253,7 @@ impl Client {
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, media_type);
         }
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token() {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         request
@@ -308,6 +321,13 @@ impl Client {
     /// What an answer that is no success says.
     fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
         match serde_json::from_slice::<Problem>(body) {
+            // An agent that asks for the people of its host says so in its place.
+            Ok(problem) if problem.code == Problem::CONTROLLER_UNREACHABLE => {
+                ClientError::Unreachable {
+                    target: self.target().clone(),
+                    reason: problem.detail,
+                }
+            }
             Ok(problem) => ClientError::Refused(Box::new(problem)),
             // What stands before a controller says so in its place.
             Err(_) if (502..=504).contains(&status.as_u16()) => ClientError::Unreachable {

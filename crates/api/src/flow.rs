@@ -5,9 +5,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,7 +24,8 @@ pub(crate) struct Flow {
     target: Target,
     body: Incoming,
     line: Line,
-    _sender: SendRequest<Full<Bytes>>,
+    /// The connection ends with it.
+    _sender: Box<dyn Send>,
 }
 
 /// The connection, driven by whoever waits for what comes over it, so that dropping the wait also drops it: no task is
@@ -48,11 +48,12 @@ impl Flow {
     /// # Errors
     ///
     /// [`ClientError::Unreachable`] if nobody answers within [`Client::CONNECT_TIMEOUT`], or the connection is cut.
-    pub(crate) async fn begin(
-        client: &Client,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Self, ClientError> {
-        let (target, wire) = connect(client, &request).await?;
+    pub(crate) async fn begin<B>(client: &Client, request: Request<B>) -> Result<Self, ClientError>
+    where
+        B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let bears_token = request.headers().contains_key(header::AUTHORIZATION);
+        let (target, wire) = connect(client, bears_token).await?;
         let cut = |cause| cut(target, &cause);
         let wire = TokioIo::new(wire);
         let (mut sender, connection) = handshake(wire).await.map_err(cut)?;
@@ -73,7 +74,7 @@ impl Flow {
             target: target.clone(),
             body,
             line,
-            _sender: sender,
+            _sender: Box::new(sender),
         })
     }
 
@@ -118,6 +119,28 @@ impl Flow {
     }
 }
 
+/// The body of the answer alone, for who passes it on.
+impl Body for Flow {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.line.drive(context);
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 fn cut(target: &Target, cause: &hyper::Error) -> ClientError {
     let target = target.clone();
     // A controller that wants to know the client says so after the greeting, when something is asked.
@@ -138,11 +161,10 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// The first address of the client that answers, and the way to it.
-async fn connect<'a>(
-    client: &'a Client,
-    request: &Request<Full<Bytes>>,
-) -> Result<(&'a Target, Box<dyn Wire>), ClientError> {
-    let bears_token = request.headers().contains_key(header::AUTHORIZATION);
+async fn connect(
+    client: &Client,
+    bears_token: bool,
+) -> Result<(&Target, Box<dyn Wire>), ClientError> {
     let mut failed: Option<ClientError> = None;
     for (place, target) in client.in_turn() {
         match connect_to(target, client.trust(), bears_token).await {

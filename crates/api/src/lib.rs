@@ -17,6 +17,7 @@ pub mod host_limits;
 pub mod local;
 mod log_parts;
 pub mod moment;
+mod pass;
 pub mod paths;
 mod problem;
 pub mod removal;
@@ -29,5 +30,6 @@ pub mod tls;
 pub mod tokens;
 
 pub use client::{Client, ClientError, ON_BEHALF_HEADER, SENT_HEADER};
+pub use pass::Passed;
 pub use problem::Problem;
 pub use target::{ParseTargetError, Target};

@@ -34,6 +34,9 @@ impl Problem {
     /// A list is not kept any more that a cursor goes on with: begin again without it.
     pub const CURSOR_EXPIRED: &str = "cursor_expired";
 
+    /// Who asks the controller for others does not reach it.
+    pub const CONTROLLER_UNREACHABLE: &str = "controller_unreachable";
+
     /// A problem of this code; the title is the code in words.
     #[must_use]
     pub fn new(status: http::StatusCode, code: &str, detail: impl Into<String>) -> Self {

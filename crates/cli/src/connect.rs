@@ -16,7 +16,8 @@ pub(crate) struct Connect {
     /// The controller: unix:/path/controller.sock, https://host:port or http://host:port; several addresses of the same,
     /// separated by commas, are tried in order
     ///
-    /// Without it: the one of this user, then the one of this machine, then 127.0.0.1:7373.
+    /// Without it: the one of this user, then the one of this machine, then the agent of this machine, which asks the controller for
+    /// you, then 127.0.0.1:7373.
     #[arg(
         long,
         global = true,
@@ -62,8 +63,9 @@ pub(crate) struct Connect {
 impl Connect {
     /// The client to use. Nothing is sent yet, but of several usual places the first with a socket is taken.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let mut targets = match self.controller.as_slice() {
-            [] => vec![usual_target()?],
+        let targets = match self.controller.as_slice() {
+            // A token that somebody names is not for the agent, which has its own.
+            [] => vec![usual_target(self.token_file.is_none())?],
             named => named.to_vec(),
         };
         // A token speaks over the network; over a Unix socket the kernel says who it is, unless somebody wishes otherwise.
@@ -77,9 +79,21 @@ impl Connect {
             None if by_token => kept_token::of_login()?,
             None => None,
         };
+        Ok(self.client_of(targets)?.with_token(token))
+    }
+
+    /// The controller itself, for a daemon, which has a name of its own.
+    pub(crate) fn controller(&self) -> Result<Client, Failure> {
+        match self.controller.as_slice() {
+            [] => self.client_of(vec![usual_target(false)?]),
+            named => self.client_of(named.to_vec()),
+        }
+    }
+
+    fn client_of(&self, mut targets: Vec<Target>) -> Result<Client, Failure> {
         let first = targets.remove(0);
         let client = Client::new(first).with_further(targets);
-        Ok(client.with_tls(self.tls()?).with_token(token))
+        Ok(client.with_tls(self.tls()?))
     }
 
     /// What is believed and shown over https.
@@ -105,12 +119,20 @@ fn whole(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(Failure::plain)
 }
 
-/// The controller where none is named.
-fn usual_target() -> Result<Target, Failure> {
-    places::usual_targets()
+/// Where to ask where no controller is named: at its socket, then through an agent, then at the usual address.
+fn usual_target(through_agent: bool) -> Result<Target, Failure> {
+    let is_there = |path: &PathBuf| path.exists() && places::is_trusted(path);
+    let (sockets, addresses): (Vec<_>, Vec<_>) = places::usual_targets()
         .into_iter()
+        .partition(|target| matches!(target, Target::Unix(_)));
+    let relays = through_agent.then(places::usual_relays);
+    let relays = relays.into_iter().flatten().map(Target::Unix);
+    sockets
+        .into_iter()
+        .chain(relays)
+        .chain(addresses)
         .find(|target| match target {
-            Target::Unix(path) => path.exists() && places::is_trusted(path),
+            Target::Unix(path) => is_there(path),
             Target::Tcp(_) | Target::Tls(_) => true,
         })
         .ok_or_else(|| Failure::new(Code::Unreachable, "no controller is known"))

@@ -77,6 +77,21 @@ pub(crate) fn agent_socket(run: &Path) -> PathBuf {
     run.join(portreeve_api::attach::SOCKET)
 }
 
+/// The socket of an agent below a run folder, at which it asks the controller for people.
+pub(crate) fn relay_socket(run: &Path) -> PathBuf {
+    run.join("api.sock")
+}
+
+/// Where an agent on this machine asks the controller for people, nearest first: one's own, the system's.
+pub(crate) fn usual_relays() -> Vec<PathBuf> {
+    let mut sockets = vec![relay_socket(&Places::here().run)];
+    let system = relay_socket(SYSTEM_RUN.as_ref());
+    if !sockets.contains(&system) {
+        sockets.push(system);
+    }
+    sockets
+}
+
 /// The controllers to try when none is named, nearest first: one's own, the system's, the default address.
 pub(crate) fn usual_targets() -> Vec<Target> {
     let mut targets = vec![Target::Unix(socket(&Places::here().run))];

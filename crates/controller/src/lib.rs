@@ -494,6 +494,7 @@ mod tests {
     mod metrics;
     mod past;
     mod rest;
+    mod rogue;
     mod services;
     mod shares;
     mod tls;

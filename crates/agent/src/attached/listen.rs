@@ -23,9 +23,9 @@ use tracing::{debug, info, warn};
 
 use super::line::{IN_TIME, Room, line_of, read, read_long, say, unavailable};
 use super::message::{Message, Mooring};
-use super::socket::Socket;
 use crate::Config;
 use crate::shutdown::Closer;
+use crate::socket::Socket;
 
 /// How many jobs may be connected at once; more are turned away at once.
 const MAX_CONNECTIONS: usize = 2048;
@@ -294,7 +294,7 @@ async fn attach(
         .await;
     let attached = granted.map_err(|cause| match cause {
         ClientError::Refused(problem) => problem,
-        cause => unavailable("controller_unreachable", cause.to_string()),
+        cause => unavailable(Problem::CONTROLLER_UNREACHABLE, cause.to_string()),
     })?;
     let name = attached.replica.desired.name();
     info!("{name} is attached, a job of uid {}", job.uid);

@@ -12,7 +12,6 @@ mod message;
 mod moorage;
 mod record;
 mod remains;
-mod socket;
 mod wanted;
 
 #[cfg(fuzzing)]
@@ -21,5 +20,3 @@ pub(crate) use listen::serve;
 pub(crate) use message::{Channels, Message};
 pub(crate) use moorage::Moorage;
 pub(crate) use record::open_of_job;
-pub(crate) use socket::Socket;
-pub use socket::SocketError;

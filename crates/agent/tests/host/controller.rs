@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path as UrlPath, Query, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path as UrlPath, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Json;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post, put};
 use portreeve::registry::HostFacts;
 use portreeve::time::WallClock;
+use portreeve_api::Problem;
 use portreeve_api::attach::{Attached, Relayed};
 use portreeve_api::body::{
-    DesiredReplica, DesiredSet, LOG_OFFSET_HEADER, Lease, LeaseAsk, LogRead,
+    DesiredReplica, DesiredSet, JoinAsk, Joined, LOG_OFFSET_HEADER, Lease, LeaseAsk, LogRead,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -56,6 +58,16 @@ pub(crate) struct Heard {
     pub(crate) relayed: Vec<Relayed>,
     /// What the next jobs are granted.
     pub(crate) grants: Vec<DesiredReplica>,
+    /// The one token under which a host is heard; `None`: everybody is.
+    pub(crate) known: Option<String>,
+    /// Who asked to join, and by which token.
+    pub(crate) joins: Vec<(String, JoinAsk)>,
+    /// How many answers to those who join are lost on their way.
+    pub(crate) lost: usize,
+    /// Whether streams may go on.
+    pub(crate) go_on: bool,
+    /// What was asked that is no host's matter: method, path, headers, body.
+    pub(crate) others: Vec<(String, String, HeaderMap, Bytes)>,
 }
 
 impl Controller {
@@ -78,6 +90,11 @@ impl Controller {
             .route("/api/v1/hosts/{host}/attach", post(attach))
             .route("/api/v1/hosts/{host}/desired", get(desired))
             .route("/api/v1/hosts/{host}/reads/{read}", put(piece))
+            .route("/api/v1/whoami", get(whoami))
+            .route("/api/v1/stream", get(stream))
+            .fallback(other)
+            .layer(from_fn_with_state(shared.clone(), gate))
+            .route("/api/v1/join", post(join))
             .with_state(shared.clone());
         let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         Self { shared, serving }
@@ -211,6 +228,100 @@ async fn attach(
     let replica = granted.ok_or(StatusCode::NOT_FOUND)?;
     let notes = Vec::new();
     Ok(Json(Attached { replica, notes }))
+}
+
+fn bearer(headers: &HeaderMap) -> &str {
+    let text = headers.get("authorization").map(|it| it.to_str().unwrap());
+    text.and_then(|it| it.strip_prefix("Bearer "))
+        .unwrap_or_default()
+}
+
+async fn gate(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let known = shared.heard.lock().unwrap().known.clone();
+    if known.is_some_and(|known| known != bearer(request.headers())) {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", "not known");
+        return (StatusCode::UNAUTHORIZED, Json(problem)).into_response();
+    }
+    next.run(request).await
+}
+
+/// Each machine that joins gets the next token, and no other is known from then on.
+async fn join(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(ask): Json<JoinAsk>,
+) -> Response {
+    let host = ask.host.clone();
+    let mut answer = None;
+    shared.hear(|heard| {
+        heard.joins.push((bearer(&headers).to_owned(), ask));
+        let token = format!("prh1.{}", heard.joins.len());
+        heard.known = Some(token.clone());
+        if heard.lost > 0 {
+            heard.lost -= 1;
+        } else {
+            answer = Some(Joined { token, host });
+        }
+    });
+    match answer {
+        Some(joined) => Json(joined).into_response(),
+        None => StatusCode::BAD_GATEWAY.into_response(),
+    }
+}
+
+async fn whoami() -> Json<serde_json::Value> {
+    let who = serde_json::json!({
+        "user": "host n17", "method": "host token", "view_scope": "own", "admin": false, "host": "n17",
+    });
+    Json(who)
+}
+
+/// Two pieces, the second once it may go on.
+async fn stream(State(shared): State<Arc<Shared>>) -> Body {
+    let mut news = shared.news.subscribe();
+    let (sender, receiver) = tokio::sync::mpsc::channel::<&'static str>(1);
+    tokio::spawn(async move {
+        sender.send("one\n").await.unwrap();
+        while !shared.heard.lock().unwrap().go_on {
+            news.changed().await.unwrap();
+        }
+        _ = sender.send("two\n").await;
+    });
+    Body::new(Pieces(receiver))
+}
+
+struct Pieces(tokio::sync::mpsc::Receiver<&'static str>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        let piece = self.0.poll_recv(context);
+        piece.map(|it| {
+            it.map(|text| {
+                Ok(hyper::body::Frame::data(Bytes::from_static(
+                    text.as_bytes(),
+                )))
+            })
+        })
+    }
+}
+
+async fn other(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let length = body.len();
+    shared.hear(|heard| {
+        let path = parts.uri.to_string();
+        let method = parts.method.to_string();
+        heard.others.push((method, path, parts.headers, body));
+    });
+    let refused = Problem::new(StatusCode::FORBIDDEN, "not_allowed", "no").with("length", length);
+    (StatusCode::FORBIDDEN, Json(refused)).into_response()
 }
 
 async fn piece(

@@ -7,6 +7,8 @@ mod adoption;
 mod attached;
 mod controller;
 mod house;
+mod joining;
+mod relaying;
 mod reports;
 mod shutdown;
 mod wanted;

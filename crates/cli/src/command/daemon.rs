@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use portreeve::host_addr::{AddressRule, NamedNetwork, Networks};
@@ -11,7 +12,10 @@ use portreeve::identity::{HostName, Run};
 use portreeve::port::PortRanges;
 use portreeve::registry::{HostOwner, Silence, Suspects};
 use portreeve::time::ParseDurationError;
-use portreeve_agent::{Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace};
+use portreeve_agent::{
+    Agent as AgentDaemon, Config as AgentConfig, Ephemeral, SocketPlace, TokenPlaces,
+};
+use portreeve_api::Target;
 use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
@@ -461,7 +465,7 @@ pub(crate) struct Agent {
     /// Only show which address would be published, and all candidates; asks no controller
     #[arg(long)]
     check_address: bool,
-    /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, clock
+    /// Only show whether an agent here could join: address, numbers, neighbours, processes, controller, token, clock
     #[arg(long, conflicts_with = "check_address")]
     check: bool,
     /// End everything that was placed on this host, and wait for it: for a service manager, before the machine goes down
@@ -486,6 +490,17 @@ pub(crate) struct Agent {
     /// Where `portreeve run` of other schedulers' jobs and --shutdown ask; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
     #[arg(long, value_name = "SOCKET")]
     socket: Option<PathBuf>,
+    /// A file with a token that lets this host join (portreeve token create --kind join), traded once for one of its own;
+    /// not needed where the controller's socket is on this machine
+    #[arg(long, value_name = "FILE")]
+    join_token_file: Option<PathBuf>,
+    /// Where this host's own token is kept, 0600; by default agent/host-token in --data
+    #[arg(long, value_name = "FILE")]
+    host_token_file: Option<PathBuf>,
+    /// Join in place of the machine that has this host's name until now, keep the token, and end: for a machine that was
+    /// installed anew. The agent is started after that
+    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown"])]
+    replace: bool,
     #[command(flatten)]
     log: LogOptions,
     /// Only check the configuration file and the options; asks nobody and starts nothing
@@ -529,10 +544,23 @@ impl Agent {
         if self.check_address {
             return check::address(&config, self.output);
         }
-        let client = connect.client()?;
+        let client = connect.controller()?;
         config.controller = client.target().clone();
         config.further_controllers = client.targets()[1..].to_vec();
         config.tls = connect.tls()?;
+        config.tokens = tokens(
+            client.targets(),
+            self.host_token_file
+                .unwrap_or_else(|| config.state.join("host-token")),
+            self.join_token_file,
+        );
+        if self.replace {
+            let kept = portreeve_agent::replace(&config).await;
+            let kept = kept.map_err(Failure::plain)?;
+            let (host, kept) = (&config.host, kept.display());
+            return output::print(&format!("{host} has joined; its token is in {kept}\n"))
+                .map(|()| ExitCode::SUCCESS);
+        }
         if self.check {
             let backend = self.options.backend.find().await;
             if let Ok(found) = &backend {
@@ -545,10 +573,25 @@ impl Agent {
             Some(socket) => SocketPlace::At(socket),
             None => SocketPlace::Usual(places::agent_socket(&Places::here().run)),
         });
+        // Where no token is needed, people ask the controller itself.
+        if config.tokens.is_some() {
+            config.relay = config.socket.as_ref().map(|socket| match socket {
+                SocketPlace::At(path) => SocketPlace::At(path.with_file_name("api.sock")),
+                SocketPlace::Usual(_) => {
+                    SocketPlace::Usual(places::relay_socket(&Places::here().run))
+                }
+            });
+        }
         let mut agent = AgentDaemon::start(config).await.map_err(Failure::plain)?;
-        supervised::ready();
+        let mut joined = Box::pin(agent.joined(JOINS_WITHIN));
+        let mut is_ready = false;
         let broken = loop {
             tokio::select! {
+                // Who is told takes away what the host joins by.
+                () = &mut joined, if !is_ready => {
+                    is_ready = true;
+                    supervised::ready();
+                }
                 word = told.next() => match word {
                     Word::Stop => break None,
                     Word::Reload => look_again_at(file),
@@ -562,11 +605,25 @@ impl Agent {
     }
 }
 
+/// How long whoever starts an agent is let wait for it to join: the controller may be away, and services do not wait.
+const JOINS_WITHIN: Duration = Duration::from_secs(60);
+
+/// What this host is known by. A controller behind a Unix socket sees who asks, and one on loopback where no token is
+/// named or kept.
+fn tokens(controllers: &[Target], host: PathBuf, join: Option<PathBuf>) -> Option<TokenPlaces> {
+    let needed = controllers.iter().any(Target::is_tls);
+    let by_network = controllers
+        .iter()
+        .any(|target| !matches!(target, Target::Unix(_)));
+    let there = join.is_some() || host.exists();
+    (needed || by_network && there).then_some(TokenPlaces { host, join })
+}
+
 /// The configuration of an agent on this machine.
 pub(crate) fn agent_config(
     options: &HostOptions,
     state: PathBuf,
-    controller: portreeve_api::Target,
+    controller: Target,
 ) -> Result<AgentConfig, Failure> {
     Ok(AgentConfig {
         host: options.host_name()?,

@@ -138,9 +138,13 @@ impl Whoami {
         let ends = who
             .expires_at
             .map_or_else(String::new, |at| format!(", until {}", moment(at)));
+        let by = match &who.host {
+            Some(host) if who.method == "agent" => format!("relayed by host {host}"),
+            _ => format!("by {}", who.method),
+        };
         print(&format!(
-            "{} ({}, by {}, sees {}, manages {}{ends})\n",
-            who.user, who.role, who.method, who.view_scope, who.manage_scope
+            "{} ({}, {by}, sees {}, manages {}{ends})\n",
+            who.user, who.role, who.view_scope, who.manage_scope
         ))
     }
 }

@@ -5,12 +5,13 @@ use clap::{Arg, ArgAction, Command};
 use super::Whose;
 
 /// What does a thing once, or names the file itself.
-const ONCE: [&str; 10] = [
+const ONCE: [&str; 11] = [
     "config",
     "check",
     "check_config",
     "check_address",
     "shutdown",
+    "replace",
     "timeout",
     "output",
     "new_epoch",

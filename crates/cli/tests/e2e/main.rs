@@ -29,6 +29,7 @@ mod hostile;
 mod hostile_users;
 mod hosts;
 mod idle;
+mod install;
 mod killing;
 mod leaks;
 mod many;

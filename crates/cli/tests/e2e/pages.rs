@@ -54,25 +54,25 @@ fn the_examples_of_the_page_of_the_command_line_work() {
 
 /// One fenced block of a page.
 #[derive(Debug)]
-struct Block {
+pub(crate) struct Block {
     /// The line of its fence, from 1.
-    line: usize,
+    pub(crate) line: usize,
     /// The words of its fence.
     words: Vec<String>,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Block {
-    fn is(&self, language: &str) -> bool {
+    pub(crate) fn is(&self, language: &str) -> bool {
         self.words.first().is_some_and(|word| word == language)
     }
 
-    fn says(&self, word: &str) -> bool {
+    pub(crate) fn says(&self, word: &str) -> bool {
         self.words.iter().skip(1).any(|one| one == word)
     }
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut open = false;
     for (at, line) in page.lines().enumerate() {

@@ -13,8 +13,8 @@ use portreeve::residency::ReplicaName;
 use portreeve::time::WallClock;
 use portreeve_api::SENT_HEADER;
 use portreeve_api::body::{
-    AgentIdentity, DesiredReplica, DesiredSet, LOG_INCARNATION_HEADER, LOG_OFFSET_HEADER, LeaseAsk,
-    LogRead,
+    AgentIdentity, DesiredReplica, DesiredSet, HostFacts, LOG_INCARNATION_HEADER,
+    LOG_OFFSET_HEADER, LeaseAsk, LogRead,
 };
 use portreeve_api::local::Tokens;
 
@@ -41,7 +41,8 @@ pub(crate) async fn report(
     agent.of(&host)?;
     counters::count(&app.heard.reports);
     let sent = sent(&request);
-    let facts = body::json(request, body::MAX_REPORT).await?;
+    let facts: HostFacts = body::json(request, body::MAX_REPORT).await?;
+    agent.on(facts.agent.as_ref())?;
     Ok(json(&app.report(&host, facts, sent).await?))
 }
 
@@ -55,8 +56,9 @@ pub(crate) async fn lease(
     let host = names.host()?;
     agent.of(&host)?;
     counters::count(&app.heard.leases);
-    let LeaseAsk { agent, skew_ms } = body::json(request, body::MAX).await?;
-    let lease = app.lease(host, agent.as_ref(), skew_ms).await?;
+    let ask: LeaseAsk = body::json(request, body::MAX).await?;
+    agent.on(ask.agent.as_ref())?;
+    let lease = app.lease(host, ask.agent.as_ref(), ask.skew_ms).await?;
     Ok(json(&lease))
 }
 
@@ -69,8 +71,9 @@ pub(crate) async fn shutdown(
 ) -> Result<Response, Refused> {
     let host = names.host()?;
     agent.of(&host)?;
-    let LeaseAsk { agent, .. } = body::json(request, body::MAX).await?;
-    Ok(json(&app.shutdown(host, agent.as_ref()).await?))
+    let ask: LeaseAsk = body::json(request, body::MAX).await?;
+    agent.on(ask.agent.as_ref())?;
+    Ok(json(&app.shutdown(host, ask.agent.as_ref()).await?))
 }
 
 /// `GET /hosts/{host}/desired`.
@@ -85,6 +88,7 @@ pub(crate) async fn desired(
     query.end()?;
     let host = names.host()?;
     agent.of(&host)?;
+    agent.on(identity.as_ref())?;
     let handout = app.desired(&host, identity.as_ref(), since).await?;
     Ok(json(&as_set(&app, handout)))
 }

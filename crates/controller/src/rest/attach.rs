@@ -41,7 +41,7 @@ pub(crate) async fn attach(
     let Relayed { uid, ask } = body::json(request, MAX_ASK).await?;
     is_short("key", &ask.key)?;
     ask.job.iter().try_for_each(|job| is_short("job", job))?;
-    let caller = agent.relays(&app, uid).await;
+    let caller = agent.relays(&app, uid).await?;
     let Ask {
         profile: text,
         form,

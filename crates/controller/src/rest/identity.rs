@@ -12,7 +12,7 @@ use http::header;
 use http::request::Parts;
 use parking_lot::Mutex;
 use portreeve::identity::ServiceName;
-use portreeve::registry::TokenId;
+use portreeve::registry::{TokenBearer, TokenId};
 use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
@@ -244,7 +244,7 @@ pub(crate) async fn whoami(State(app): State<Arc<App>>, who: Who) -> Response {
                 admin: caller.is_admin(),
                 expires_at: credential.expires(&app),
                 token: credential.id().map(|id| id.to_string()),
-                host: None,
+                host: credential.host(&app),
                 now: Some(clock::wall()),
             }
         }
@@ -260,6 +260,24 @@ pub(crate) async fn whoami(State(app): State<Arc<App>>, who: Who) -> Response {
             host: Some(host),
             now: Some(clock::wall()),
         },
+        Who::Joiner(id) => WhoAmI {
+            user: "nobody yet".to_owned(),
+            method: "join token".to_owned(),
+            role: "join".to_owned(),
+            view_scope: Scope::Own.to_string(),
+            manage_scope: "none".to_owned(),
+            admin: false,
+            expires_at: app
+                .shown
+                .view
+                .borrow()
+                .tokens
+                .get(&id)
+                .and_then(|it| it.expires),
+            token: Some(id.to_string()),
+            host: None,
+            now: Some(clock::wall()),
+        },
     })
 }
 
@@ -268,6 +286,8 @@ pub(crate) async fn whoami(State(app): State<Arc<App>>, who: Who) -> Response {
 pub(crate) enum Who {
     Asker(Box<Asker>),
     Host(portreeve::identity::HostName),
+    /// A machine that may join by this token.
+    Joiner(TokenId),
 }
 
 impl FromRequestParts<Arc<App>> for Who {
@@ -276,11 +296,14 @@ impl FromRequestParts<Arc<App>> for Who {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
         refuse_unsafe_way(parts)?;
         let shown = bearer(&parts.headers)?.and_then(Shown::read);
-        if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host)
+        if let Some(shown) = shown.filter(|it| it.kind != TokenKind::User)
             && on_behalf(&parts.headers)?.is_none()
-            && let Some(host) = credential::known(&shown, app)?.host()
         {
-            return Ok(Self::Host(host.clone()));
+            match &credential::known(&shown, app)?.bearer {
+                TokenBearer::Host { host, .. } => return Ok(Self::Host(host.clone())),
+                TokenBearer::Join { .. } => return Ok(Self::Joiner(shown.id)),
+                TokenBearer::User { .. } => {}
+            }
         }
         let asker = Asker::from_request_parts(parts, app).await?;
         Ok(Self::Asker(Box::new(asker)))

@@ -90,6 +90,7 @@ impl Credential {
                     TokenBearer::Host { relay: true, .. } => {
                         Ok(app.accounts.of_relayed(*uid).await)
                     }
+                    TokenBearer::Host { host, .. } => Err(without_relay(host)),
                     _ => Err(no_relay()),
                 }
             }
@@ -124,6 +125,14 @@ impl Credential {
         match self {
             Self::Jwt(claims) => Some(claims.until),
             _ => self.token(app).ok()?.expires,
+        }
+    }
+
+    /// The host whose agent asks for an account of its machine.
+    pub(crate) fn host(&self, app: &App) -> Option<HostName> {
+        match self {
+            Self::Relayed { .. } => self.token(app).ok()?.host().cloned(),
+            _ => None,
         }
     }
 
@@ -245,6 +254,14 @@ pub(crate) fn unknown_token() -> Refused {
         "the token is not known here: it was revoked, or renewed, or its replica is not the newest; a job finds its own \
          in the file that PORTREEVE_TOKEN_FILE names, and people get one by `portreeve login`",
     )
+}
+
+/// A host whose word of its people is not taken.
+pub(crate) fn without_relay(host: &HostName) -> Refused {
+    Refused::forbidden(format!(
+        "host {host} joined without --relay and speaks for nobody: use a token of your own (`portreeve login`, --token-file), or \
+         have it join again with one that was made with --relay"
+    ))
 }
 
 pub(crate) fn no_relay() -> Refused {

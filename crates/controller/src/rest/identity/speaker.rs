@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use portreeve::identity::HostName;
-use portreeve::registry::TokenBearer;
+use portreeve::registry::{AgentIdentity, TokenBearer};
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
@@ -14,7 +14,7 @@ use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
 use super::bearer::{bearer, on_behalf};
-use super::credential::{Credential, known, unknown_token};
+use super::credential::{Credential, known, unknown_token, without_relay};
 use super::{Asker, refuse_unsafe_way};
 use crate::rest::refused::Refused;
 
@@ -23,32 +23,60 @@ use crate::rest::refused::Refused;
 #[derive(Debug)]
 pub(crate) struct Agent {
     /// The one host it speaks for; `None`: any.
-    host: Option<HostName>,
+    host: Option<Joined>,
+}
+
+/// A host, as its token says.
+#[derive(Debug)]
+struct Joined {
+    name: HostName,
+    /// The machine that has the name.
+    machine: String,
+    /// Whether it may say which account of its machine asks.
+    relay: bool,
 }
 
 impl Agent {
     /// Refuses who speaks for another host than this one.
     pub(crate) fn of(&self, host: &HostName) -> Result<(), Refused> {
         match &self.host {
-            Some(own) if own != host => Err(Refused::forbidden(format!(
-                "the token speaks for host {own} and for no other"
+            Some(own) if own.name != *host => Err(Refused::forbidden(format!(
+                "the token speaks for host {} and for no other",
+                own.name
             ))),
             _ => Ok(()),
         }
     }
 
+    /// Refuses a machine that has the token of another, as a copy of its disk has.
+    pub(crate) fn on(&self, identity: Option<&AgentIdentity>) -> Result<(), Refused> {
+        let (Some(host), Some(identity)) = (&self.host, identity) else {
+            return Ok(());
+        };
+        // A machine without a number of its own joined as its state folder.
+        if host.machine == identity.machine || host.machine == identity.folder {
+            return Ok(());
+        }
+        Err(Refused::forbidden(format!(
+            "the token of {} was given to another machine; `portreeve agent --replace` has this one join in its place",
+            host.name
+        )))
+    }
+
     /// The account of the agent's machine for which it asks: no admin in any case, for root of a host is nobody in
     /// particular here.
-    pub(crate) async fn relays(&self, app: &App, uid: u32) -> Caller {
-        if self.host.is_some() {
-            return Caller::clone(&*app.accounts.of_relayed(uid).await);
+    pub(crate) async fn relays(&self, app: &App, uid: u32) -> Result<Caller, Refused> {
+        match &self.host {
+            Some(host) if !host.relay => return Err(without_relay(&host.name)),
+            Some(_) => return Ok(Caller::clone(&*app.accounts.of_relayed(uid).await)),
+            None => {}
         }
         let account = Caller::clone(&*app.accounts.of_uid(uid).await);
-        if account.is_admin() {
+        Ok(if account.is_admin() {
             account.with_rights(Rights::USER)
         } else {
             account
-        }
+        })
     }
 }
 
@@ -61,15 +89,25 @@ impl FromRequestParts<Arc<App>> for Agent {
         let is_own_word = on_behalf(&parts.headers)?.is_none();
         if let Some(shown) = shown.filter(|it| it.kind == TokenKind::Host && is_own_word) {
             let token = known(&shown, app)?;
-            let host = token.host().cloned();
-            let named = host.as_ref().map(|host| format!("host {host}"));
+            let host = match &token.bearer {
+                TokenBearer::Host {
+                    host,
+                    machine,
+                    relay,
+                } => Joined {
+                    name: host.clone(),
+                    machine: machine.clone(),
+                    relay: *relay,
+                },
+                // Only a host's is of this kind; another would speak for no host at all.
+                _ => return Err(unknown_token()),
+            };
             let id = Some(shown.id.to_string());
-            Noted::beside(parts, &named.unwrap_or_default(), "host token", id);
-            if let Some(host) = &host {
-                Noted::by_host(parts, host);
-            }
+            let named = format!("host {}", host.name);
+            Noted::beside(parts, &named, "host token", id);
+            Noted::by_host(parts, &host.name);
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
-            return Ok(Self { host });
+            return Ok(Self { host: Some(host) });
         }
         let asker = Asker::from_request_parts(parts, app).await?;
         if asker.caller.is_admin() && matches!(asker.credential, Credential::Peer { .. }) {

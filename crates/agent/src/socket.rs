@@ -1,4 +1,4 @@
-//! The agent's Unix socket: one living owner at a time, and none left behind.
+//! A Unix socket of the agent: one living owner at a time, and none left behind.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -12,7 +12,7 @@ use tracing::debug;
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
-    pub(super) listener: Option<UnixListener>,
+    pub(crate) listener: Option<UnixListener>,
 }
 
 /// Why there is no socket. One that another agent listens at is as it was.
