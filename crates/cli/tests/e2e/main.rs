@@ -57,6 +57,7 @@ mod terminal;
 mod tour;
 mod tree;
 mod units;
+mod upgrade;
 mod users;
 mod watching;
 mod why;
