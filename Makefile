@@ -43,7 +43,7 @@ tsan:
 	$(CARGO) test -p portreeve-plugin --locked --test instruments -- --ignored --nocapture the_thread_sanitizer
 
 # Every fuzz target over its corpus for SECONDS (10) each, built for it in a folder of its own; TARGETS="ranges token" those
-# alone, SEED=17 as that run, KEEP=1 adds what was found to the corpus and makes it small again.
+# alone (the build takes 150 s of one processor), SEED=17 as that run, KEEP=1 adds what was found to the corpus and makes it small again.
 fuzz:
 	SECONDS_EACH=$(or $(SECONDS),10) SEED=$(SEED) KEEP=$(KEEP) fuzz/run $(TARGETS)
 

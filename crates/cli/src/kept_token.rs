@@ -6,11 +6,18 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Code, Failure};
-use crate::places::Places;
 
-/// Where `portreeve login` keeps its token.
+/// Where `portreeve login` keeps its token: in the state folder of the person, also root's; the system's is the
+/// controller's.
 pub(crate) fn login_file() -> PathBuf {
-    Places::here().data.join("login-token")
+    let folder = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    let home = || {
+        folder("HOME")
+            .unwrap_or_else(|| "/".into())
+            .join(".local/state")
+    };
+    let state = folder("XDG_STATE_HOME").unwrap_or_else(home);
+    state.join("portreeve/login-token")
 }
 
 /// The longest token, and then some.

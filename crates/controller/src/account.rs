@@ -81,6 +81,18 @@ impl Accounts {
         Arc::new(nobody())
     }
 
+    /// Somebody whose groups another than this machine knows. An account that is powerful here is not believed from there.
+    pub(crate) async fn of_claim(&self, user: &str, groups: &[String]) -> Option<Caller> {
+        let uid = self.of_name(user).await.uid;
+        if uid.is_some_and(|uid| self.is_powerful(uid)) {
+            return None;
+        }
+        Some(
+            self.bindings()
+                .caller(user.to_owned(), uid, groups.to_vec()),
+        )
+    }
+
     /// What somebody may now who made something before.
     pub(crate) async fn of_maker(&self, maker: &Owner) -> Arc<Caller> {
         if let Some(uid) = maker.uid {

@@ -17,6 +17,7 @@ use crate::account::Accounts;
 use crate::audit::AuditLog;
 use crate::bindings::Bindings;
 use crate::driver::Shown;
+use crate::jwt::Jwt;
 use crate::limits::Limits;
 use crate::meters::Meters;
 use crate::queue::Queue;
@@ -42,6 +43,8 @@ pub(crate) struct App {
     pub(crate) accounts: Accounts,
     /// The revision at which other rights were bound: what somebody saw up to it is not known.
     pub(crate) bound_at: AtomicU64,
+    /// Checks the tokens of the site's issuer, if it has one.
+    pub(crate) jwt: Option<Jwt>,
     /// Lists that are read in pages.
     pub(crate) pages: Pages<Wanted>,
     /// The same of hosts.

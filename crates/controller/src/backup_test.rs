@@ -29,7 +29,10 @@ fn some() -> Stored {
             format!("{{\"n\":\"{}\"}}", "v".repeat(n)),
         )
     };
-    stored(&(0..60).map(record).collect::<Vec<_>>())
+    // Tokens are in a backup only with secrets.
+    let tables = tables::ALL.len();
+    let is_any = |n: &usize| tables::ALL[n % tables] != tables::TOKENS;
+    stored(&(0..60).filter(is_any).map(record).collect::<Vec<_>>())
 }
 
 fn packed(stored: &Stored, secret: Option<[u8; 32]>) -> Vec<u8> {
@@ -129,7 +132,7 @@ fn a_restore_holds_the_backup_and_nothing_else_and_never_replaces_a_store_unaske
     let data = tempfile::tempdir().unwrap();
     let bytes = packed(&some(), None);
     let done = restore(data.path(), &bytes[..], Former::Refuse).unwrap();
-    assert!(!done.kept_former && done.new_secret && done.records == 60);
+    assert!(!done.kept_former && done.new_secret && done.records == 54);
     let whole = |found: Stored| {
         assert_eq!(found.commits, 4711);
         assert_eq!(full(&found), some().tables);

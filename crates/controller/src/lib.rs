@@ -35,6 +35,7 @@ mod driver;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod impatient;
+mod jwt;
 mod limits;
 mod limits_file;
 mod lineage;
@@ -62,6 +63,7 @@ mod watch;
 pub use audit::AuditPlace;
 pub use backup::{BackupError, BackupHead, Former, Restored, back_up, check_backup, restore};
 pub use door::{Door, Wanted};
+pub use jwt::{JwtAlgorithm, JwtConfig, ParseJwtAlgorithmError};
 pub use limits::raise_open_files;
 pub use site_file::SiteFileError;
 pub use start_error::StartError;
@@ -74,6 +76,7 @@ use audit::AuditLog;
 use bindings::RightsFile;
 use data_dir::DataDir;
 use driver::Driver;
+use jwt::Jwt;
 use limits::Limits;
 use limits_file::LimitsFile;
 use lineage::Lineage;
@@ -132,6 +135,8 @@ pub struct Config {
     pub limits: Option<PathBuf>,
     /// The file that says who may see and do what; read again when it changes. `None`: everybody has its own services.
     pub rights: Option<PathBuf>,
+    /// Whose signed tokens are believed. `None`: nobody's.
+    pub jwt: Option<JwtConfig>,
     /// Where every change and every refusal is written. `None`: nowhere.
     pub audit: Option<AuditPlace>,
 }
@@ -215,6 +220,8 @@ impl Controller {
         let (limits_file, limits) = limits_file.transpose()?.unzip();
         let rights_file = config.rights.as_deref().map(RightsFile::open);
         let (rights_file, bindings) = rights_file.transpose()?.unzip();
+        let jwt = config.jwt.clone().map(Jwt::open).transpose()?;
+        let (jwt, key_file) = jwt.unzip();
         let registry = registry::Config {
             limits: limits.unwrap_or_default(),
             cooling: config.cooling,
@@ -249,6 +256,7 @@ impl Controller {
             heard: rest::counters::Heard::default(),
             accounts: Accounts::new(own_uid, bindings.unwrap_or_default()),
             bound_at: AtomicU64::new(bound_at),
+            jwt,
             pages: rest::pages::Pages::default(),
             host_pages: rest::pages::Pages::default(),
             synced: rest::synced::Synced::default(),
@@ -278,8 +286,12 @@ impl Controller {
             vital::spawn("limits", followed)
         });
         let rights = rights_file.map(|file| {
-            let followed = file.follow(Arc::clone(&app), follow);
+            let followed = file.follow(Arc::clone(&app), follow.clone());
             vital::spawn("rights", followed)
+        });
+        let keys = key_file.map(|file| {
+            let followed = file.follow(Arc::clone(&app), follow);
+            vital::spawn("keys", followed)
         });
         let (end, ended) = StopSwitch::new();
         let driver = vital::spawn("driver", driver.run(ended));
@@ -297,7 +309,7 @@ impl Controller {
             stopping,
             end,
             driver: Some(driver),
-            files: limits.into_iter().chain(rights).collect(),
+            files: limits.into_iter().chain(rights).chain(keys).collect(),
             look_again,
             socket: Some(opened.socket),
             seal,

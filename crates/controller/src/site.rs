@@ -167,6 +167,7 @@ pub(crate) fn config(folder: &TempDir) -> Config {
         requests_per_second: None,
         limits: None,
         rights: None,
+        jwt: None,
     }
 }
 

@@ -20,7 +20,8 @@ use portreeve_api::containment::Choice;
 use portreeve_api::local::{LogBounds, ReplicaFolder};
 use portreeve_api::service_manager::{BackendKind, ServiceManager};
 use portreeve_controller::{
-    AuditPlace, Config as ControllerConfig, Controller as ControllerDaemon, ServerTls,
+    AuditPlace, Config as ControllerConfig, Controller as ControllerDaemon, JwtAlgorithm,
+    JwtConfig, ServerTls,
 };
 
 use crate::command::logging::LogOptions;
@@ -103,6 +104,8 @@ pub(crate) struct Controller {
     /// view and manage; a change holds within 5s
     #[arg(long, value_name = "FILE")]
     rights: Option<PathBuf>,
+    #[command(flatten)]
+    jwt: JwtOptions,
     /// Where every change and every refusal is written, a JSON object a line; by default audit.log in --data, in parts of
     /// 50 MB of which 3 are kept. A file named here is never cut: have logrotate move it
     #[arg(long, value_name = "FILE")]
@@ -125,6 +128,51 @@ fn window(text: &str) -> Result<Span, String> {
         );
     }
     Ok(span)
+}
+
+/// Whose signed tokens are believed.
+#[derive(Args, Clone, Debug)]
+struct JwtOptions {
+    /// Believe tokens (JWT) of this issuer; with --jwt-audience, --jwt-algorithm and --jwt-key
+    #[arg(long, value_name = "TEXT", requires_all = ["jwt_audience", "jwt_algorithm", "jwt_key"])]
+    jwt_issuer: Option<String>,
+    /// For whom they have to be made
+    #[arg(long, value_name = "TEXT", requires = "jwt_issuer")]
+    jwt_audience: Option<String>,
+    /// How they have to be signed: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA; what a token says of
+    /// itself does not count
+    #[arg(long, value_name = "NAME", requires = "jwt_issuer")]
+    jwt_algorithm: Option<JwtAlgorithm>,
+    /// The issuer's public key, PEM; a change holds within 5s, and what another key signed ends
+    #[arg(long, value_name = "FILE", requires = "jwt_issuer")]
+    jwt_key: Option<PathBuf>,
+    /// Which claim names the account
+    #[arg(long, value_name = "NAME", default_value = JwtConfig::USER_CLAIM)]
+    jwt_user_claim: String,
+    /// Which claim names its groups
+    #[arg(long, value_name = "NAME", default_value = JwtConfig::GROUPS_CLAIM)]
+    jwt_groups_claim: String,
+}
+
+impl JwtOptions {
+    fn read(self) -> Result<Option<JwtConfig>, Failure> {
+        let Some(issuer) = self.jwt_issuer else {
+            return Ok(None);
+        };
+        // The options say so already; a configuration file may name some alone.
+        let missing = || {
+            let words = "--jwt-issuer goes with --jwt-audience, --jwt-algorithm and --jwt-key: name all four, or none";
+            Failure::new(Code::Usage, words)
+        };
+        Ok(Some(JwtConfig {
+            issuer,
+            audience: self.jwt_audience.ok_or_else(missing)?,
+            algorithm: self.jwt_algorithm.ok_or_else(missing)?,
+            key: self.jwt_key.ok_or_else(missing)?,
+            user_claim: self.jwt_user_claim,
+            groups_claim: self.jwt_groups_claim,
+        }))
+    }
 }
 
 /// What the silence of a host means.
@@ -215,6 +263,7 @@ impl Controller {
             requests_per_second: Some(self.max_requests),
             limits: self.limits,
             rights: self.rights,
+            jwt: self.jwt.read()?,
             audit: Some(audit),
             data,
             socket: places::socket(&self.run_dir.unwrap_or(places.run)),

@@ -30,7 +30,6 @@ mod watch;
 mod why;
 pub(crate) mod worker;
 
-use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -136,18 +135,16 @@ impl Cli {
         self.file = file;
     }
 
-    /// What understands the words of a command line, in the width and the colours of this terminal.
-    pub(crate) fn tree(words: &[OsString]) -> clap::Command {
-        // Not those that are no text: they are refused where they are read in earnest, in the colours of the others.
-        let words = words
-            .iter()
-            .filter_map(|word| word.clone().into_string().ok());
+    /// What arguments are held against: every command, with its help laid out for the terminal of this process.
+    pub(crate) fn tree() -> clap::Command {
+        // Not those that are no text: they are refused later, in the colours of the others.
+        let words = std::env::args_os().filter_map(|word| word.into_string().ok());
         let width = terminal_width().unwrap_or(teaching::WIDEST);
         teaching::tree_for(width).color(Colour::among(words).for_help())
     }
 
-    /// From now on what is written is coloured as wished.
-    pub(crate) fn choose_colour(&self) {
+    /// From here on this process writes as was wished.
+    pub(crate) fn settle(&self) {
         self.color.choose();
     }
 

@@ -48,6 +48,7 @@ fn sample(key: &str) -> (&'static str, &'static str) {
         "owner" => ("\"plugin\"", "plugin"),
         "host" => ("\"n31\"", "n31"),
         "address" => ("\"10.31.0.0/16\"", "10.31.0.0/16"),
+        "color" => ("\"never\"", "never"),
         "log_format" => ("\"json\"", "json"),
         "log_level" => ("\"debug\"", "debug"),
         "controller" => ("[\"https://c31:1\"]", "https://c31:1"),

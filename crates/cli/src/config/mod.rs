@@ -59,12 +59,12 @@ const WITHOUT: [&str; 13] = [
 /// Ends the process where the command line itself is wrong, as clap does.
 pub(crate) fn cli(arguments: impl Iterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = arguments.collect();
-    let command = Cli::tree(&arguments);
+    let command = Cli::tree();
     let (command, file) = over_file(command, &arguments)?;
     let matches = command.get_matches_from(arguments);
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|cause| cause.exit());
     cli.keep_file(file);
-    cli.choose_colour();
+    cli.settle();
     Ok(cli)
 }
 

@@ -97,6 +97,7 @@ impl Dev {
             requests_per_second: None,
             limits: None,
             rights: None,
+            jwt: None,
             networks,
             site_profiles: places::site_profiles(self.site_profiles.clone()),
         });

@@ -190,3 +190,41 @@ fn a_profile_over_one_of_the_site_is_checked_and_submitted_alike() {
     assert_eq!(flagged.code, Some(0), "{flagged:?}");
     assert!(flagged.stdout.contains("3 replicas"), "{flagged:?}");
 }
+
+#[test]
+fn programs_are_told_each_error_of_each_file_with_its_place() {
+    let Some(world) = World::new() else { return };
+    let good = world.profile(
+        "good.toml",
+        "kind = \"service\"\nname = \"web\"\ncommand = \"x\"\n",
+    );
+    let bad = world.profile(
+        "bad.toml",
+        "kind = \"service\"\nname = \"WEB\"\ncommand = \"x\"\ncomand = \"y\"\n",
+    );
+    let nowhere = world.path("nowhere.toml").display().to_string();
+    let told = world.run(&["check", &good, &bad, &nowhere, "-o", "json"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.stderr.contains("2 of 3 profiles refused"), "{told:?}");
+    let found: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(found[0]["file"], good);
+    assert_eq!(
+        (&found[0]["service"], &found[0]["errors"]),
+        (&"web".into(), &serde_json::json!([]))
+    );
+    let lines: Vec<_> = found[1]["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["line"].as_u64())
+        .collect();
+    assert_eq!(lines, [Some(2), Some(4)], "{found:#}");
+    assert_eq!(found[1]["service"], serde_json::Value::Null);
+    assert!(
+        found[2]["errors"][0]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("nowhere.toml"),
+        "{found:#}"
+    );
+}

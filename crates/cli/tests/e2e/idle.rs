@@ -62,7 +62,7 @@ fn ten_thousand_idle_connections_cost_little_and_end_by_themselves() {
     println!(
         "{count} idle connections: {before} MiB before, {during} MiB with them; a question took {served:?}"
     );
-    assert!(served < Duration::from_secs(5), "{served:?}");
+    assert!(served < Duration::from_secs(10), "{served:?}");
     let each_kib = (during.saturating_sub(before) << 10) / count as u64;
     assert!(each_kib <= 24, "{each_kib} KiB for each of {count}");
     // None stays for ever.

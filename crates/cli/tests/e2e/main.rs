@@ -54,6 +54,7 @@ mod steady;
 mod store;
 mod stranger;
 mod terminal;
+mod tokens;
 mod tour;
 mod tree;
 mod units;

@@ -232,6 +232,23 @@ fn a_submission_that_waits_ends_when_it_is_ready_or_cannot_become_so() {
         (&told["service"], &told["changed"]),
         (&"one.root".into(), &false.into())
     );
+    // Orders answer programs as REST does.
+    for order in [
+        &["scale", "one", "1"][..],
+        &["restart", "one"],
+        &["kill", "one/0"],
+        &["start", "one"],
+        &["stop", "one"],
+    ] {
+        let told = world.json(order);
+        assert_eq!(told["service"], "one.root", "{order:?}");
+        assert!(
+            told["changed"].is_boolean() && told["notes"].is_array(),
+            "{told:#}"
+        );
+    }
+    world.ok(&["wait", "one", "--gone"]);
+    assert_eq!(world.json(&["delete", "one"])["changed"], true);
     let full = profile("full", "replicas = 4\n[ports]\nlm = 9090\n");
     let late = world.run(&["submit", &full, "--wait", "--timeout", "1s"]);
     assert_eq!(late.code, Some(7), "{late:?}");

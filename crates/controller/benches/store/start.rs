@@ -37,6 +37,7 @@ fn config(folder: &Path) -> Config {
         requests_per_second: None,
         limits: None,
         rights: None,
+        jwt: None,
     }
 }
 

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 pub(crate) use line::{Call, Outcome};
-pub(crate) use noted::{Noted, Who};
+pub(crate) use noted::Noted;
 
 use writer::{Message, Writer};
 

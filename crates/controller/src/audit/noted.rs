@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use parking_lot::Mutex;
+use portreeve::identity::HostName;
 
 /// A place beside a request where its asker is written down. Empty: it was refused before anybody was known.
 #[derive(Debug, Default)]
@@ -23,9 +24,23 @@ pub(crate) struct Who {
 
 impl Noted {
     /// Writes the asker beside the request of these parts.
-    pub(crate) fn beside(parts: &Parts, who: impl FnOnce() -> Who) {
+    pub(crate) fn beside(parts: &Parts, user: &str, method: &'static str, token: Option<String>) {
         if let Some(noted) = parts.extensions.get::<Arc<Self>>() {
-            *noted.0.lock() = Some(who());
+            *noted.0.lock() = Some(Who {
+                user: user.to_owned(),
+                method,
+                token,
+                host: None,
+            });
+        }
+    }
+
+    /// Adds the host that spoke for itself, or passed the asker's question on.
+    pub(crate) fn by_host(parts: &Parts, host: &HostName) {
+        if let Some(noted) = parts.extensions.get::<Arc<Self>>()
+            && let Some(who) = &mut *noted.0.lock()
+        {
+            who.host = Some(host.to_string());
         }
     }
 

@@ -17,7 +17,7 @@ use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
 use crate::app::App;
-use crate::audit::{self, Noted};
+use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
 use crate::secret::{Shown, TokenKind};
@@ -172,12 +172,10 @@ impl FromRequestParts<Arc<App>> for Asker {
             None => by_peer(parts).await?,
         };
         let caller = credential.caller(app).await?;
-        Noted::beside(parts, || audit::Who {
-            user: caller.user.clone(),
-            method: credential.method(),
-            token: credential.named(),
-            host: credential.passed_on_by(app),
-        });
+        Noted::beside(parts, &caller.user, credential.method(), credential.named());
+        if let Some(host) = credential.relay(app) {
+            Noted::by_host(parts, &host);
+        }
         note(parts, credential.clone(), Some(Arc::clone(&caller)));
         let asker = Self { caller, credential };
         asker.within_rate(app)?;

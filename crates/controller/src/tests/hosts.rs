@@ -135,7 +135,7 @@ async fn a_worker_speaks_for_its_incarnation_and_its_job_reads_as_its_owner() {
     let me: WhoAmI = client.get(&paths::whoami(), PATIENCE).await.unwrap();
     assert_eq!(
         (me.user, me.method.as_str(), me.admin),
-        (OWNER.to_string(), "token", false)
+        (OWNER.to_string(), "replica token", false)
     );
     let path = paths::resolve(&"web", None);
     assert!(

@@ -58,6 +58,7 @@ pub(super) async fn serve(scenario: &Scenario, place: Place) -> Result<(), Failu
         requests_per_second: None,
         limits: None,
         rights: None,
+        jwt: None,
     });
     let controller = controller
         .await

@@ -9,6 +9,7 @@ use portreeve::time::{Utc, WallClock};
 
 use crate::app::App;
 use crate::clock;
+use crate::jwt::Claims;
 use crate::rest::refused::Refused;
 use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
@@ -28,6 +29,8 @@ pub(crate) enum Credential {
     Token(TokenId, SecretHash),
     /// A job's, which ends with its incarnation.
     Replica(Box<ReplicaToken>),
+    /// A token of the site's issuer.
+    Jwt(Arc<Claims>),
     /// Nothing, over the network in the clear, where the site wishes that: it sees what everybody on the cluster may.
     Nobody,
 }
@@ -63,6 +66,12 @@ impl Credential {
         if relayed.is_some() {
             return Err(no_relay());
         }
+        if let Some(jwt) = app.jwt.as_ref().filter(|_| text.starts_with("ey")) {
+            let claims = jwt.verify(text, clock::wall());
+            return claims
+                .map(|claims| Self::Jwt(Arc::new(claims)))
+                .ok_or_else(unknown_token);
+        }
         match app.key.verify(text).ok_or_else(unknown_token)? {
             (token, Bearer::Job) => Ok(Self::Replica(Box::new(token))),
             (_, Bearer::Worker) => Err(Refused::forbidden(
@@ -87,6 +96,20 @@ impl Credential {
             }
             Self::Token(..) => of_token(&*self.token(app)?, app).await,
             Self::Nobody => Ok(app.accounts.nobody()),
+            Self::Jwt(claims) => {
+                let jwt = app.jwt.as_ref().filter(|jwt| jwt.stands(claims));
+                jwt.ok_or_else(unknown_token)?;
+                let now = clock::wall();
+                if claims.is_over(now) {
+                    return Err(expired(claims.until, now));
+                }
+                let caller = app.accounts.of_claim(&claims.user, &claims.groups).await;
+                caller.map(Arc::new).ok_or_else(|| {
+                    Refused::forbidden(
+                        "the issuer's tokens do not speak for root or the controller's account: ask over the socket, or with a token that those made",
+                    )
+                })
+            }
             Self::Replica(token) => {
                 let owner = owner_of(token, app).ok_or_else(unknown_token)?;
                 // A job of root reads as root's jobs do, but is not root.
@@ -99,7 +122,10 @@ impl Credential {
 
     /// When it ends by itself, if it does.
     pub(crate) fn expires(&self, app: &App) -> Option<WallClock> {
-        self.token(app).ok()?.expires
+        match self {
+            Self::Jwt(claims) => Some(claims.until),
+            _ => self.token(app).ok()?.expires,
+        }
     }
 
     /// The host whose agent asks for an account of its machine.
@@ -123,7 +149,15 @@ impl Credential {
         match self {
             Self::Token(id, _) | Self::Relayed { token: id, .. } => Some(id.to_string()),
             Self::Replica(token) => Some(token.to_string()),
-            Self::Peer { .. } | Self::Nobody => None,
+            Self::Peer { .. } | Self::Jwt(_) | Self::Nobody => None,
+        }
+    }
+
+    /// The host whose agent tells of it.
+    pub(crate) fn relay(&self, app: &App) -> Option<HostName> {
+        match self {
+            Self::Relayed { .. } => self.token(app).ok()?.host().cloned(),
+            _ => None,
         }
     }
 
@@ -137,22 +171,15 @@ impl Credential {
             Self::Relayed { .. } => "agent",
             Self::Token(..) => "token",
             Self::Replica(_) => "replica token",
+            Self::Jwt(_) => "jwt",
             Self::Nobody => "none",
         }
-    }
-
-    /// The host whose agent passed the question on, if one did.
-    pub(crate) fn passed_on_by(&self, app: &App) -> Option<String> {
-        let Self::Relayed { .. } = self else {
-            return None;
-        };
-        self.token(app).ok()?.host().map(ToString::to_string)
     }
 
     fn token(&self, app: &App) -> Result<Arc<Token>, Refused> {
         let (id, hash) = match self {
             Self::Relayed { token, hash, .. } | Self::Token(token, hash) => (*token, *hash),
-            Self::Peer { .. } | Self::Replica(_) | Self::Nobody => return Err(unknown_token()),
+            _ => return Err(unknown_token()),
         };
         let token = app.shown.view.borrow().tokens.get(&id).map(Arc::clone);
         // Proved before; it may have another secret by now.

@@ -9,7 +9,7 @@ use portreeve::registry::{AgentIdentity, TokenBearer};
 use portreeve::rights::{Caller, Rights};
 
 use crate::app::App;
-use crate::audit::{Noted, Who};
+use crate::audit::Noted;
 use crate::secret::{Shown, TokenKind};
 use crate::token::{Bearer, ReplicaToken};
 
@@ -102,12 +102,10 @@ impl FromRequestParts<Arc<App>> for Agent {
                 // Only a host's is of this kind; another would speak for no host at all.
                 _ => return Err(unknown_token()),
             };
-            Noted::beside(parts, || Who {
-                user: format!("host {}", host.name),
-                method: "host token",
-                token: Some(shown.id.to_string()),
-                host: Some(host.name.to_string()),
-            });
+            let id = Some(shown.id.to_string());
+            let named = format!("host {}", host.name);
+            Noted::beside(parts, &named, "host token", id);
+            Noted::by_host(parts, &host.name);
             super::note(parts, Credential::Token(shown.id, shown.hash), None);
             return Ok(Self { host: Some(host) });
         }
@@ -159,12 +157,8 @@ impl FromRequestParts<Arc<App>> for Joiner {
         };
         let shown = Shown::read(text).ok_or_else(unknown_token)?;
         let token = known(&shown, app)?;
-        Noted::beside(parts, || Who {
-            user: "(a machine)".to_owned(),
-            method: "join token",
-            token: Some(shown.id.to_string()),
-            host: None,
-        });
+        let id = Some(shown.id.to_string());
+        Noted::beside(parts, "(a machine)", "join token", id);
         if matches!(token.bearer, TokenBearer::Join { .. }) {
             return Ok(Self(shown));
         }
