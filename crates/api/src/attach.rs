@@ -33,6 +33,18 @@ pub enum Opening {
     /// The host is being shut down: everything that was placed here is to end. Answered with [`FromAgent::Closing`] lines
     /// until nothing of it is left. Only root's or the agent's own account may say it.
     Shutdown,
+    /// Workers of an older program are to be replaced under their services, one after the other. Answered with
+    /// [`FromAgent::Renewing`] lines until none is left. Only root's or the agent's own account may say it.
+    RenewWorkers,
+}
+
+/// How far the replacing of workers is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewing {
+    /// Workers that were replaced.
+    pub renewed: usize,
+    /// Those of an older program that are left.
+    pub left: usize,
 }
 
 /// How far the shutdown of a host is.
@@ -121,6 +133,8 @@ pub enum FromAgent {
     Order(WorkerCommand),
     /// How far the shutdown is, whenever that changed.
     Closing(Closing),
+    /// How far the replacing of workers is, after each.
+    Renewing(Renewing),
 }
 
 /// `POST /hosts/{host}/attach`: what an agent relays.

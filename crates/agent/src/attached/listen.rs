@@ -24,6 +24,7 @@ use tracing::{debug, info, warn};
 use super::line::{IN_TIME, Room, line_of, read, read_long, say, unavailable};
 use super::message::{Message, Mooring};
 use crate::Config;
+use crate::household::Renewal;
 use crate::shutdown::Closer;
 use crate::socket::Socket;
 
@@ -171,6 +172,7 @@ async fn converse(
     let name = match opening.map_err(|_| io::ErrorKind::TimedOut)?? {
         None => return Ok(()),
         Some((Opening::Shutdown, _place)) => return shut_down(writer, &job, moorage, closer).await,
+        Some((Opening::RenewWorkers, _place)) => return renew_workers(writer, &job, config).await,
         Some((Opening::Attach(ask), _place)) => {
             match attach(&job, *ask, orders, config, client, moorage).await {
                 Ok((name, granted)) => {
@@ -217,11 +219,8 @@ async fn shut_down(
     moorage: &mpsc::Sender<Message>,
     mut closer: Closer,
 ) -> io::Result<()> {
-    // Any account may connect, and its jobs are its own; the services of this host are not.
-    if job.uid != 0 && job.uid != rustix::process::geteuid().as_raw() {
-        let reason = "only root and the agent's own account may shut this host down";
-        let problem = Problem::new(StatusCode::FORBIDDEN, "not_allowed", reason);
-        return say(&mut writer, &FromAgent::Refused(Box::new(problem))).await;
+    if let Some(problem) = not_the_hosts(job, "shut this host down") {
+        return say(&mut writer, &FromAgent::Refused(problem)).await;
     }
     closer.begin().await;
     loop {
@@ -235,6 +234,38 @@ async fn shut_down(
         }
         if now.is_some_and(|now| now.is_done()) || !closer.changed().await {
             return Ok(());
+        }
+    }
+}
+
+/// Any account may connect, and its jobs are its own; the services of this host are not.
+fn not_the_hosts(job: &Job, what: &str) -> Option<Box<Problem>> {
+    if job.uid == 0 || job.uid == rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let reason = format!("only root and the agent's own account may {what}");
+    let problem = Problem::new(StatusCode::FORBIDDEN, "not_allowed", reason);
+    Some(Box::new(problem))
+}
+
+/// Replaces workers of an older program, and tells after each how far that is.
+async fn renew_workers(mut writer: OwnedWriteHalf, job: &Job, config: &Config) -> io::Result<()> {
+    if let Some(problem) = not_the_hosts(job, "renew the workers of this host") {
+        return say(&mut writer, &FromAgent::Refused(problem)).await;
+    }
+    let place = config.clone();
+    let found = tokio::task::spawn_blocking(move || Renewal::find(&place));
+    let mut renewal = found.await.expect("looking for workers does not panic")?;
+    loop {
+        let now = renewal.now();
+        say(&mut writer, &FromAgent::Renewing(now)).await?;
+        if now.left == 0 {
+            return Ok(());
+        }
+        if let Err(cause) = renewal.next().await {
+            warn!("{cause}");
+            let problem = unavailable("worker_not_renewed", cause.to_string());
+            return say(&mut writer, &FromAgent::Refused(problem)).await;
         }
     }
 }

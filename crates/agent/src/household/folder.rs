@@ -248,7 +248,7 @@ fn read(name: ReplicaName, folder: ReplicaFolder, owner: Owner, boot_id: &str) -
     } else {
         read_json(Owner::own(), &kept_assignment(&folder))
     };
-    let worker: Option<ProcessIdentity> = read_bounded(owner, &folder.worker(), MOST_IDENTITY);
+    let worker = worker(owner, &folder);
     let earlier = |boot: &str| boot != boot_id;
     let life = if has_ended(&folder) {
         Life::Ended
@@ -277,6 +277,11 @@ pub(crate) fn parse_name(text: &str) -> Option<ReplicaName> {
         incarnation: portreeve::identity::Incarnation(parts.next()?.parse().ok()?),
     };
     parts.next().is_none().then_some(name)
+}
+
+/// Whom the folder calls its worker.
+pub(super) fn worker(owner: Owner, folder: &ReplicaFolder) -> Option<ProcessIdentity> {
+    read_bounded(owner, &folder.worker(), MOST_IDENTITY)
 }
 
 /// The newest status on disk.

@@ -6,6 +6,7 @@
 mod clearing;
 mod folder;
 mod hold;
+mod renewal;
 mod start;
 mod talk;
 mod worker;
@@ -37,6 +38,7 @@ use crate::facts::{Granted, Observed};
 
 use clearing::Clearing;
 pub(crate) use folder::{open_through, parse_name, read_json, write_json};
+pub(crate) use renewal::Renewal;
 pub(crate) use residency::household::Addresses;
 pub(crate) use worker::Worker;
 

@@ -14,7 +14,9 @@ use nix::sys::signal::SigSet;
 use portreeve_api::host_limits::HostLimits;
 use portreeve_api::local::{JobUser, ProcessIdentity, ReplicaFolder, WorkerAnswer, WorkerCommand};
 use portreeve_api::tls::{self, OwnCertificate};
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
@@ -124,6 +126,12 @@ impl Worker {
         let mut ready = [PollFd::new(&self.process, PollFlags::IN)];
         let now = rustix::event::Timespec::default();
         poll(&mut ready, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    /// Ends the process and nothing that it supervises.
+    pub(super) fn end(&self) {
+        // It ended already.
+        _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 
     /// Returns when the process has ended. A child is reaped.

@@ -26,7 +26,7 @@ use portreeve_controller::{
 
 use crate::command::logging::LogOptions;
 use crate::command::told::{Told, Word, look_again_at, say_checked};
-use crate::command::{check, shutdown};
+use crate::command::{check, renewal, shutdown};
 use crate::config::ConfigFile;
 use crate::connect::Connect;
 use crate::exit::{Code, Failure};
@@ -490,7 +490,7 @@ pub(crate) struct Agent {
         requires = "shutdown"
     )]
     timeout: Span,
-    /// How to print a check or a shutdown
+    /// How to print a check, a shutdown or a renewal
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// Where `portreeve run` of other schedulers' jobs and --shutdown ask; by default agent.sock in /run/portreeve for root, else in the user's runtime folder
@@ -507,10 +507,16 @@ pub(crate) struct Agent {
     /// installed anew. The agent is started after that
     #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown"])]
     replace: bool,
+    /// Replace workers that run an older program, one after the other, under their services: after an upgrade
+    ///
+    /// Asks the agent that runs at --socket, as root or its own account. No service notices: each new worker goes on with the
+    /// run of the one before. A worker that does not come back ends it, with those left as they were.
+    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown", "replace", "data", "host"])]
+    renew_workers: bool,
     #[command(flatten)]
     log: LogOptions,
     /// Only check the configuration file and the options; asks nobody and starts nothing
-    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown"])]
+    #[arg(long, conflicts_with_all = ["check", "check_address", "shutdown", "replace", "renew_workers"])]
     check_config: bool,
 }
 
@@ -524,6 +530,11 @@ impl Agent {
             let usual = || places::agent_socket(&Places::here().run);
             let socket = self.socket.unwrap_or_else(usual);
             return shutdown::run(&socket, self.timeout.0, self.output).await;
+        }
+        if self.renew_workers {
+            let usual = || places::agent_socket(&Places::here().run);
+            let socket = self.socket.unwrap_or_else(usual);
+            return renewal::run(&socket, self.output).await;
         }
         if self.check_config {
             self.options.host_name()?;

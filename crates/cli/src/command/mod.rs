@@ -15,6 +15,7 @@ pub(crate) mod logging;
 mod logs;
 mod ports;
 mod probe;
+pub(crate) mod renewal;
 pub(crate) mod services;
 mod shell;
 pub(crate) mod shutdown;

@@ -5,13 +5,14 @@ use clap::{Arg, ArgAction, Command};
 use super::Whose;
 
 /// What does a thing once, or names the file itself.
-const ONCE: [&str; 11] = [
+const ONCE: [&str; 12] = [
     "config",
     "check",
     "check_config",
     "check_address",
     "shutdown",
     "replace",
+    "renew_workers",
     "timeout",
     "output",
     "new_epoch",

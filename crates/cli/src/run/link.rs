@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use portreeve::supervision::{State, Status};
 use portreeve_api::Problem;
-use portreeve_api::attach::{Again, Ask, Closing, FromAgent, MAX_LINE, Opening};
+use portreeve_api::attach::{Again, Ask, Closing, FromAgent, MAX_LINE, Opening, Renewing};
 use portreeve_api::local::{Assignment, SocketPath, WorkerCommand};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -121,6 +121,37 @@ impl Shutdown {
         match self.0.hear().await? {
             FromAgent::Closing(now) => Ok(Answer::Closing(now)),
             FromAgent::Refused(problem) => Ok(Answer::Refused(problem)),
+            other => Err(io::Error::other(format!(
+                "the agent answers what was not asked: {other:?}"
+            ))),
+        }
+    }
+}
+
+/// The replacing of a host's workers, as its agent tells of it.
+#[derive(Debug)]
+pub(crate) struct WorkerRenewal(Connected);
+
+impl WorkerRenewal {
+    /// Says to the agent at `socket` that workers of an older program are to be replaced.
+    ///
+    /// # Errors
+    ///
+    /// The system's: nobody answers there.
+    pub(crate) async fn begin(socket: &Path) -> io::Result<Self> {
+        let connected = Connected::open(socket, &Opening::RenewWorkers).await?;
+        Ok(Self(connected))
+    }
+
+    /// How far it is, or why it does not go on.
+    ///
+    /// # Errors
+    ///
+    /// The system's; an agent that knows no such word hangs up.
+    pub(crate) async fn next(&mut self) -> io::Result<Result<Renewing, Box<Problem>>> {
+        match self.0.hear().await? {
+            FromAgent::Renewing(now) => Ok(Ok(now)),
+            FromAgent::Refused(problem) => Ok(Err(problem)),
             other => Err(io::Error::other(format!(
                 "the agent answers what was not asked: {other:?}"
             ))),

@@ -58,6 +58,7 @@ mod tokens;
 mod tour;
 mod tree;
 mod units;
+mod upgrade;
 mod users;
 mod watching;
 mod why;
