@@ -134,17 +134,17 @@ fn window(text: &str) -> Result<Span, String> {
 #[derive(Args, Clone, Debug)]
 struct JwtOptions {
     /// Believe tokens (JWT) of this issuer; with --jwt-audience, --jwt-algorithm and --jwt-key
-    #[arg(long, value_name = "TEXT", requires_all = ["jwt_audience", "jwt_algorithm", "jwt_key"])]
+    #[arg(long, value_name = "TEXT")]
     jwt_issuer: Option<String>,
     /// For whom they have to be made
-    #[arg(long, value_name = "TEXT", requires = "jwt_issuer")]
+    #[arg(long, value_name = "TEXT")]
     jwt_audience: Option<String>,
     /// How they have to be signed: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA; what a token says of
     /// itself does not count
-    #[arg(long, value_name = "NAME", requires = "jwt_issuer")]
+    #[arg(long, value_name = "NAME")]
     jwt_algorithm: Option<JwtAlgorithm>,
     /// The issuer's public key, PEM; a change holds within 5s, and what another key signed ends
-    #[arg(long, value_name = "FILE", requires = "jwt_issuer")]
+    #[arg(long, value_name = "FILE")]
     jwt_key: Option<PathBuf>,
     /// Which claim names the account
     #[arg(long, value_name = "NAME", default_value = JwtConfig::USER_CLAIM)]
@@ -156,22 +156,28 @@ struct JwtOptions {
 
 impl JwtOptions {
     fn read(self) -> Result<Option<JwtConfig>, Failure> {
-        let Some(issuer) = self.jwt_issuer else {
-            return Ok(None);
-        };
-        // The options say so already; a configuration file may name some alone.
-        let missing = || {
-            let words = "--jwt-issuer goes with --jwt-audience, --jwt-algorithm and --jwt-key: name all four, or none";
-            Failure::new(Code::Usage, words)
-        };
-        Ok(Some(JwtConfig {
-            issuer,
-            audience: self.jwt_audience.ok_or_else(missing)?,
-            algorithm: self.jwt_algorithm.ok_or_else(missing)?,
-            key: self.jwt_key.ok_or_else(missing)?,
-            user_claim: self.jwt_user_claim,
-            groups_claim: self.jwt_groups_claim,
-        }))
+        let named = (
+            self.jwt_issuer,
+            self.jwt_audience,
+            self.jwt_algorithm,
+            self.jwt_key,
+        );
+        // Not said by the options themselves: some may stand in the configuration file and some on the command line.
+        match named {
+            (None, None, None, None) => Ok(None),
+            (Some(issuer), Some(audience), Some(algorithm), Some(key)) => Ok(Some(JwtConfig {
+                issuer,
+                audience,
+                algorithm,
+                key,
+                user_claim: self.jwt_user_claim,
+                groups_claim: self.jwt_groups_claim,
+            })),
+            _ => Err(Failure::new(
+                Code::Usage,
+                "--jwt-issuer, --jwt-audience, --jwt-algorithm and --jwt-key go together: name all four, or none",
+            )),
+        }
     }
 }
 

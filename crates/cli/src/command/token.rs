@@ -61,12 +61,7 @@ enum Kind {
 /// Make a token and print it, this once.
 ///
 /// It may no more than you may now, and never more than you may later. The controller keeps only what it hashes to.
-///
-/// Examples:
-///   portreeve token create --role viewer --scope group:chem --no-expiry --output-file /etc/prometheus/portreeve.token
-///   portreeve token create --kind join --ttl 1d --uses 200 --output-file join.token
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
 struct Create {
     /// What it is for
     #[arg(long, value_enum, default_value_t)]

@@ -50,6 +50,7 @@ fn sample(key: &str) -> (&'static str, &'static str) {
         "address" => ("\"10.31.0.0/16\"", "10.31.0.0/16"),
         "color" => ("\"never\"", "never"),
         "log_format" => ("\"json\"", "json"),
+        "jwt_algorithm" => ("\"ES256\"", "ES256"),
         "log_level" => ("\"debug\"", "debug"),
         "controller" => ("[\"https://c31:1\"]", "https://c31:1"),
         "withdraw_suspect" | "single_host" | "insecure" => ("true", "true"),

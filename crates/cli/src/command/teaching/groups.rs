@@ -28,7 +28,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Tools",
         &[
-            "whoami", "login", "env", "probe", "replay", "worker", "hello",
+            "whoami", "login", "logout", "env", "probe", "replay", "worker", "hello",
         ],
     ),
     ("For a shell", &["completions", "man", "help"]),

@@ -36,6 +36,43 @@ pub(super) const LESSONS: &[Lesson] = &[
         see: &["portreeve hosts", "portreeve host", "docs/hosts.md"],
     },
     Lesson {
+        command: "token",
+        examples: &[("What there is", "portreeve token list")],
+        see: &["portreeve login", "docs/security.md"],
+    },
+    Lesson {
+        command: "token create",
+        examples: &[
+            (
+                "For a scraper that sees what one group has, and changes nothing",
+                "portreeve token create --role viewer --scope group:chem --no-expiry --output-file /etc/prometheus/portreeve-token",
+            ),
+            (
+                "By which 200 machines may become hosts within a day",
+                "portreeve token create --kind join --ttl 1d --uses 200 --output-file join-token",
+            ),
+        ],
+        see: &["portreeve agent", "docs/operations.md", "docs/security.md"],
+    },
+    Lesson {
+        command: "token rotate",
+        examples: &[(
+            "Another text for one that others have read",
+            "portreeve token rotate 4f1c09a2b37d5e68 --output-file /etc/prometheus/portreeve-token --force",
+        )],
+        see: &["portreeve token list"],
+    },
+    Lesson {
+        command: "token revoke",
+        examples: &[("End one", "portreeve token revoke 4f1c09a2b37d5e68")],
+        see: &["portreeve token list"],
+    },
+    Lesson {
+        command: "token list",
+        examples: &[("All of them, for a program", "portreeve token list -o json")],
+        see: &["portreeve token revoke"],
+    },
+    Lesson {
         command: "hosts",
         examples: &[
             ("All", "portreeve hosts"),

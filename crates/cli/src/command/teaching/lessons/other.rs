@@ -87,7 +87,17 @@ pub(super) const LESSONS: &[Lesson] = &[
     Lesson {
         command: "whoami",
         examples: &[("What one may see", "portreeve whoami")],
-        see: &["docs/cli.md"],
+        see: &["portreeve login", "docs/security.md"],
+    },
+    Lesson {
+        command: "login",
+        examples: &[("For a working day", "portreeve login --ttl 8h")],
+        see: &["portreeve logout", "portreeve whoami", "docs/security.md"],
+    },
+    Lesson {
+        command: "logout",
+        examples: &[("End what login made", "portreeve logout")],
+        see: &["portreeve login", "portreeve token list"],
     },
     Lesson {
         command: "worker",
