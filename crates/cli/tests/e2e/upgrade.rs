@@ -38,27 +38,31 @@ fn program_before() -> Option<PathBuf> {
     if program.exists() {
         return Some(program);
     }
+    // Of earlier commits nothing is kept.
+    _ = std::fs::remove_dir_all(&place);
     let tree = place.join("tree");
-    let text = tree.display().to_string();
-    // One of an earlier run may be of another commit.
-    _ = git(&["worktree", "remove", "--force", &text]);
-    _ = std::fs::remove_dir_all(&tree);
-    std::fs::create_dir_all(&place).unwrap();
-    git(&["worktree", "add", "--detach", "--force", &text, &commit])
-        .unwrap_or_else(|| panic!("no tree of {commit} at {text}"));
+    std::fs::create_dir_all(&tree).unwrap();
+    let unpacked = Command::new("sh")
+        .args([
+            "-c",
+            "git -C \"$1\" archive \"$2\" | tar -x -C \"$3\"",
+            "sh",
+        ])
+        .args([ROOT, &commit])
+        .arg(&tree)
+        .status();
+    assert!(unpacked.unwrap().success(), "no tree of {commit}");
     // In a place of its own: it must not stand where the program under test does. What it shares with that, the crates of
     // others, is taken from there.
     let target = place.join("target");
-    if !target.exists() {
-        std::fs::create_dir_all(target.join("debug")).unwrap();
-        for (folder, how) in [(".fingerprint", "-a"), ("build", "-a"), ("deps", "-al")] {
-            let copied = Command::new("cp")
-                .arg(how)
-                .arg(built.join(folder))
-                .arg(target.join("debug"))
-                .status();
-            assert!(copied.unwrap().success(), "{folder}");
-        }
+    std::fs::create_dir_all(target.join("debug")).unwrap();
+    for (folder, how) in [(".fingerprint", "-a"), ("build", "-a"), ("deps", "-al")] {
+        let copied = Command::new("cp")
+            .arg(how)
+            .arg(built.join(folder))
+            .arg(target.join("debug"))
+            .status();
+        assert!(copied.unwrap().success(), "{folder}");
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -74,7 +78,9 @@ fn program_before() -> Option<PathBuf> {
     );
     std::fs::create_dir_all(place.join(&commit)).unwrap();
     std::fs::copy(target.join("debug/portreeve"), &program).unwrap();
-    _ = git(&["worktree", "remove", "--force", &text]);
+    for done in [&tree, &target] {
+        std::fs::remove_dir_all(done).unwrap();
+    }
     Some(program)
 }
 
