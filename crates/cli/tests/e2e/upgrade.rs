@@ -76,8 +76,13 @@ fn program_before() -> Option<PathBuf> {
         "{commit}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    std::fs::create_dir_all(place.join(&commit)).unwrap();
-    std::fs::copy(target.join("debug/portreeve"), &program).unwrap();
+    // By another process: a child that another test starts meanwhile would hold the copy open for writing, and nobody could
+    // run it.
+    let mut install = Command::new("install");
+    install
+        .args(["-D", "-m", "755"])
+        .arg(target.join("debug/portreeve"));
+    assert!(install.arg(&program).status().unwrap().success());
     for done in [&tree, &target] {
         std::fs::remove_dir_all(done).unwrap();
     }
