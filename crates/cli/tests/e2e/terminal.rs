@@ -160,7 +160,8 @@ fn one_who_waits_sees_how_far_it_is_and_ctrl_c_ends_only_the_wait() {
     let Some(world) = World::new() else { return };
     let serving = cluster(&world);
     let out = world.path("wait.out");
-    let line = format!("exec {PORTREEVE} wait licence.root --timeout 5m");
+    // Whoever runs the tests may ignore INT, as a shell has it for what runs in the background.
+    let line = format!("exec env --default-signal=INT {PORTREEVE} wait licence.root --timeout 5m");
     let mut waiting = Terminal::wide(200).command(&world, &line);
     waiting.stdout(std::fs::File::create(&out).unwrap());
     let mut waiting = waiting.spawn().unwrap();
