@@ -108,7 +108,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// A stream that told nothing new for so long is read no further.
-    pub(super) const QUIET: Duration = Duration::from_millis(60);
+    pub(super) const QUIET: Duration = Duration::from_millis(20);
 
     pub(super) fn new(status: u16, headers: HeaderMap, body: Vec<u8>) -> Self {
         let is_packed = body.starts_with(&[0x1f, 0x8b]);

@@ -318,14 +318,17 @@ impl Following {
     }
 }
 
-/// What a stream tells until it is quiet.
+/// What a stream tells until it is quiet. Its head comes with the first event, which there always is.
 async fn until_quiet(mut following: Following) -> Vec<u8> {
     let mut told = Vec::new();
-    while let Ok(Ok(read)) =
-        tokio::time::timeout(Answer::QUIET, following.ours.read_buf(&mut told)).await
-        && read > 0
-    {}
-    told
+    let mut patience = Duration::from_secs(5);
+    loop {
+        let read = following.ours.read_buf(&mut told);
+        match tokio::time::timeout(patience, read).await {
+            Ok(Ok(read)) if read > 0 => patience = Answer::QUIET,
+            _ => return told,
+        }
+    }
 }
 
 async fn open() -> Site {
