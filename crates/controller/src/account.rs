@@ -20,6 +20,9 @@ pub(crate) struct Accounts {
     bindings: RwLock<Arc<Bindings>>,
     /// Every request asks: what it gets is shared, not copied.
     remembered: Mutex<BTreeMap<Asked, (Instant, Arc<Caller>)>>,
+    /// Accounts that the machine need not have: for tests.
+    #[cfg(test)]
+    invented: Mutex<Vec<Account>>,
 }
 
 /// How somebody is known.
@@ -43,7 +46,32 @@ impl Accounts {
             own_uid,
             bindings: RwLock::new(Arc::new(bindings)),
             remembered: Mutex::new(BTreeMap::new()),
+            #[cfg(test)]
+            invented: Mutex::default(),
         }
+    }
+
+    /// From now on there is this account, or it has these groups.
+    #[cfg(test)]
+    pub(crate) fn invent(&self, user: &str, uid: u32, groups: &[&str]) {
+        let mut invented = self.invented.lock();
+        invented.retain(|it| it.uid != Some(uid));
+        invented.push(Account {
+            user: user.to_owned(),
+            uid: Some(uid),
+            groups: groups.iter().map(ToString::to_string).collect(),
+        });
+        self.remembered.lock().clear();
+    }
+
+    #[cfg(test)]
+    fn invented(&self, asked: &Asked) -> Option<Account> {
+        let invented = self.invented.lock();
+        let found = invented.iter().find(|it| match asked {
+            Asked::Uid(uid) | Asked::Relayed(uid) => it.uid == Some(*uid),
+            Asked::Name(name) => it.user == *name,
+        });
+        found.cloned()
     }
 
     /// Other rights hold from now on.
@@ -117,6 +145,8 @@ impl Accounts {
         }
         let wanted = asked.clone();
         let account = vital::blocking("account", move || wanted.look_up()).await;
+        #[cfg(test)]
+        let account = self.invented(&asked).unwrap_or(account);
         // Read after the look-up, and before what was remembered is forgotten for others.
         let mut remembered = self.remembered.lock();
         let caller = Arc::new(self.caller(&asked, account));
@@ -154,12 +184,13 @@ impl Accounts {
 }
 
 /// No account has such a name, and so it owns nothing.
-const NOBODY: &str = "(nobody)";
+pub(crate) const NOBODY: &str = "(nobody)";
 
 fn nobody() -> Caller {
     Caller::new(NOBODY.to_owned(), None, Vec::new(), Rights::VIEWER)
 }
 
+#[derive(Clone, Debug)]
 struct Account {
     user: String,
     uid: Option<u32>,

@@ -118,12 +118,20 @@ impl App {
     }
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// How often this thread looked for a service: as often for one that is hidden as for one that is not there.
+    pub(crate) static LOOK_UPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// The service in `view`, if it exists for `caller`.
 pub(crate) fn visible_in(
     view: &View,
     caller: &Caller,
     name: &ServiceName,
 ) -> Result<Arc<ServiceView>, Refused> {
+    #[cfg(test)]
+    LOOK_UPS.with(|count| count.set(count.get() + 1));
     let service = view.services.get(name);
     let service = service.filter(|s| caller.may_see(s.holding()));
     service

@@ -491,6 +491,7 @@ mod tests {
     mod layers;
     mod life;
     mod limits;
+    mod matrix;
     mod metrics;
     mod past;
     mod rest;

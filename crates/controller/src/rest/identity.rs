@@ -16,6 +16,7 @@ use portreeve::registry::{TokenBearer, TokenId};
 use portreeve::rights::{Caller, Scope};
 use portreeve_api::body::WhoAmI;
 
+use crate::account::NOBODY;
 use crate::app::App;
 use crate::audit::Noted;
 use crate::clock;
@@ -114,6 +115,12 @@ impl Asker {
         if matches!(self.credential, Credential::Replica(_)) {
             return Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and knows nothing of tokens",
+            ));
+        }
+        if self.caller.user == NOBODY {
+            // All roots of all machines would have them together.
+            return Err(Refused::forbidden(
+                "root of another machine is nobody here, and has no tokens: ask as an account of the site",
             ));
         }
         let through = self.credential.id();

@@ -73,6 +73,8 @@ async fn changed(app: &App, caller: &Caller, wanted: &Wanted, hold: Hold) -> Arc
         let new = hold.since.is_none_or(|since| {
             since > view.revision
                 || removed > since
+                // What is hidden now shows nothing newer: it has left the asker's list all the same.
+                || view.rights > since
                 || services.any(|service| {
                     service.revision > since && sees(caller, service) && wanted.includes(service)
                 })
