@@ -46,6 +46,7 @@ mod ports;
 mod probe_command;
 mod probes;
 mod reads;
+mod rights;
 mod run;
 mod serving;
 mod shell_files;
