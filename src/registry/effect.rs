@@ -115,7 +115,7 @@ pub enum Refusal {
         difference: String,
     },
     /// Deleting what still runs.
-    #[error("{service} still has {}; `portreeve stop {service}` first", live_replicas(*live))]
+    #[error("{service} still has {}; `portreeve stop {service}` and `portreeve wait {service} --gone` first", live_replicas(*live))]
     StillRunning {
         /// Which service.
         service: ServiceName,

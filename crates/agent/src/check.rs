@@ -281,7 +281,13 @@ async fn controller(config: &Config, client: &Client) -> Vec<Finding> {
             let reached = Finding::ok(WHAT, format!("{} answers", client.target()));
             return vec![reached, credential.refused(config, &problem)];
         }
-        Err(cause) => return vec![Finding::not_ready(WHAT, cause.to_string())],
+        Err(cause) => {
+            let mut words = cause.to_string();
+            if matches!(cause, ClientError::Unreachable { .. }) {
+                words.push_str("; start it, or name the right one with --controller or as `controller` in the agent's configuration file");
+            }
+            return vec![Finding::not_ready(WHAT, words)];
+        }
     };
     let skew = who
         .now

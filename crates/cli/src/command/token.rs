@@ -248,7 +248,7 @@ impl List {
             );
             return Ok(());
         }
-        let heading = ["ID", "KIND", "FOR", "MAY", "UNTIL", "MADE", "BY", "LABEL"];
+        let heading = ["ID", "KIND", "FOR", "MAY", "UNTIL", "BY", "LABEL"];
         let lines = list.tokens.iter().map(line).collect();
         print(&rows(&heading, lines))
     }
@@ -260,8 +260,10 @@ fn line(token: &TokenView) -> Vec<String> {
     let may = match (&token.role, token.uses_left) {
         (Some(role), _) => {
             let view = token.view_scope.as_deref().unwrap_or("own");
-            let manage = token.manage_scope.as_deref().unwrap_or("none");
-            format!("{role}, sees {view}, manages {manage}")
+            match token.manage_scope.as_deref() {
+                None | Some("none") => format!("{role}, sees {view}"),
+                Some(manage) => format!("{role}, sees {view}, manages {manage}"),
+            }
         }
         (None, Some(left)) => format!("{left} more join{}", relays(token)),
         (None, None) => format!("speaks for its host{}", relays(token)),
@@ -274,9 +276,8 @@ fn line(token: &TokenView) -> Vec<String> {
         match token.expires_at {
             Some(at) if token.expired => format!("{}, over", moment(at)),
             Some(at) => moment(at),
-            None => "revoked".to_owned(),
+            None => "no expiry".to_owned(),
         },
-        moment(token.created_at),
         token.by.clone(),
         or_dash(token.label.clone()),
     ]

@@ -70,11 +70,12 @@ impl Screen {
     fn redraw(&mut self, services: &[ServiceView]) -> Watched {
         let size = output::terminal_size();
         let text = picture(services, self.stopping, size);
-        // Up to the first line of the last picture as it stands in the terminal of now, then clear to the end.
+        // Up to the first line of the last picture as it stands in the terminal of now, then clear to the end. From the
+        // first column on: the terminal echoes Ctrl-C as two characters where the cursor stands.
         let width = size.map(|(width, _)| width);
         let up = match wrapped_lines(&self.drawn, width) {
             0 => String::new(),
-            lines => format!("\x1b[{lines}A\x1b[J"),
+            lines => format!("\r\x1b[{lines}A\x1b[J"),
         };
         self.drawn.clone_from(&text);
         write(&format!("{up}{text}"))

@@ -200,7 +200,7 @@ async fn by_peer(parts: &Parts) -> Result<Credential, Refused> {
         }
         Peer::Remote { tls: true, .. } => {
             return Err(Refused::unauthenticated(
-                "over the network nobody is known without a token; send one as \"Authorization: Bearer TOKEN\"",
+                "over the network nobody is known without a token; send one as \"Authorization: Bearer TOKEN\"; people get one by `portreeve login` on a machine that knows them",
             ));
         }
         Peer::Remote { tls: false, .. } => {

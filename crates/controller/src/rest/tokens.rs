@@ -11,7 +11,7 @@ use http::{HeaderValue, Request, header};
 use portreeve::registry::{
     Answer, Command, Joining, NewToken, Token, TokenBearer, TokenId, TokenOrder, TokenVerb,
 };
-use portreeve::rights::{Caller, Rights};
+use portreeve::rights::{Caller, Rights, Role, Scope};
 use portreeve::time::parse_duration;
 use portreeve_api::body::{JoinAsk, Joined, TokenAsk, TokenList, TokenMade, TokenView};
 use serde::Serialize;
@@ -135,9 +135,26 @@ fn rights(ask: &TokenAsk, usual: Rights) -> Result<Rights, Refused> {
         Some(role) if role != usual.role => Rights::of_role(role),
         _ => usual,
     };
+    let view: Option<Scope> = read("view", ask.view.as_ref())?;
+    let manage: Option<Scope> = read("manage", ask.manage.as_ref())?;
+    // A scope that the role has no use for would be dropped without a word, and the token be wider or narrower than asked.
+    let narrower = |scope: &Option<Scope>| scope.as_ref().is_some_and(|it| *it != Scope::All);
+    match usual.role {
+        Role::Admin if narrower(&view) || narrower(&manage) => {
+            return Err(Refused::body(
+                "an admin sees and manages all: with a narrower scope, name another role too, such as user or viewer",
+            ));
+        }
+        Role::Viewer if manage.is_some() => {
+            return Err(Refused::body(
+                "a viewer manages nothing: leave the scope of manage out, or name another role",
+            ));
+        }
+        _ => {}
+    }
     Ok(Rights {
-        view: read("view", ask.view.as_ref())?.unwrap_or_else(|| usual.sees().clone()),
-        manage: read("manage", ask.manage.as_ref())?.unwrap_or_else(|| usual.manage.clone()),
+        view: view.unwrap_or_else(|| usual.sees().clone()),
+        manage: manage.unwrap_or_else(|| usual.manage.clone()),
         role: usual.role,
     })
 }

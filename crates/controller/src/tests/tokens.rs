@@ -164,6 +164,74 @@ async fn unknown_revoked_renewed_and_bent_tokens_are_refused_alike() {
     );
 }
 
+/// `controller --check-config` called a site fine whose file of rights kept it from starting.
+#[test]
+fn a_check_reads_the_file_of_rights_as_a_start_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rights.toml");
+    let config = Config {
+        rights: Some(path.clone()),
+        ..config(&folder)
+    };
+    for (text, wrong) in [
+        (Some("[default]\nrole = \"user\"\n"), None),
+        (Some("[default]\nrole = \"usr\"\n"), Some("rights.toml:2:8")),
+        (None, Some("rights.toml")),
+    ] {
+        match text {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let told = Controller::check(&config).err().map(|it| it.to_string());
+        match (wrong, &told) {
+            (None, None) => {}
+            (Some(wrong), Some(told)) if told.contains(wrong) => {}
+            _ => panic!("{text:?}: {told:?}"),
+        }
+    }
+}
+
+/// Root asked for a token that sees one group, named no role, and got one that saw and managed everything.
+#[tokio::test]
+async fn a_scope_that_its_role_has_no_use_for_is_refused() {
+    let site = with_rights(&format!("[user.{OWNER}]\nrole = \"admin\"\n")).await;
+    for (ask, cure) in [
+        (
+            json!({"kind": "user", "view": "group:chem"}),
+            "name another role too",
+        ),
+        (
+            json!({"kind": "user", "manage": "own"}),
+            "name another role too",
+        ),
+        (
+            json!({"kind": "user", "role": "viewer", "manage": "all"}),
+            "a viewer manages nothing",
+        ),
+    ] {
+        let refused = post(&site, OWNER, &paths::tokens(), &ask).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{ask}");
+        assert!(
+            refused.problem().detail.contains(cure),
+            "{}",
+            refused.text()
+        );
+    }
+    let list: TokenList = site
+        .as_user(OWNER, request(Method::GET, &paths::tokens()))
+        .await
+        .json();
+    assert_eq!(list.tokens, []);
+    let ask = json!({"kind": "user", "role": "user", "view": "group:chem"});
+    let narrow = made(&site, OWNER, &ask).await;
+    let me = whoami(&site, &narrow.token).await;
+    assert_eq!(
+        (me.role.as_str(), me.view_scope.as_str(), me.admin),
+        ("user", "group:chem", false)
+    );
+    made(&site, OWNER, &json!({"kind": "user", "view": "all"})).await;
+}
+
 #[tokio::test]
 async fn a_token_may_no_more_than_who_made_it_may_now() {
     let site = with_rights(&format!("[user.{STRANGER}]\nview = \"all\"\n")).await;

@@ -79,6 +79,7 @@ fn three_hosts_and_a_controller_are_installed_by_the_page_and_stand_what_happens
         return;
     };
     play(&machines, "## Install on a cluster", "## Upgrade");
+    play(&machines, "## What to watch", "## Every day");
     let Machines { ctl, hosts, .. } = &machines;
     let all: BTreeSet<String> = hosts.iter().map(|host| host.name.clone()).collect();
     assert_eq!(up(&machines), all);
