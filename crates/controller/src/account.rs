@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use parking_lot::{Mutex, RwLock};
 use portreeve::rights::{Caller, Owner, Rights, Role};
+use tokio::sync::Semaphore;
 
 use crate::bindings::Bindings;
 use crate::vital;
@@ -20,6 +21,8 @@ pub(crate) struct Accounts {
     bindings: RwLock<Arc<Bindings>>,
     /// Every request asks: what it gets is shared, not copied.
     remembered: Mutex<BTreeMap<Asked, (Instant, Arc<Caller>)>>,
+    /// For those whom hosts name: one that makes up accounts has its like wait for a slow directory, and nobody else.
+    told_of: Semaphore,
 }
 
 /// How somebody is known.
@@ -37,12 +40,15 @@ impl Accounts {
     /// How long a changed group may go unseen.
     const REMEMBERED: Duration = Duration::from_secs(30);
     const MAX_REMEMBERED: usize = 4096;
+    /// How many whom hosts name are looked up at once.
+    const TOLD_OF: usize = 16;
 
     pub(crate) fn new(own_uid: u32, bindings: Bindings) -> Self {
         Self {
             own_uid,
             bindings: RwLock::new(Arc::new(bindings)),
             remembered: Mutex::new(BTreeMap::new()),
+            told_of: Semaphore::new(Self::TOLD_OF),
         }
     }
 
@@ -110,10 +116,19 @@ impl Accounts {
     }
 
     async fn of(&self, asked: Asked) -> Arc<Caller> {
-        if let Some((since, caller)) = self.remembered.lock().get(&asked)
-            && since.elapsed() < Self::REMEMBERED
+        if let Some(caller) = self.recalled(&asked) {
+            return caller;
+        }
+        let turn = match asked {
+            // It is never closed.
+            Asked::Relayed(_) => self.told_of.acquire().await.ok(),
+            _ => None,
+        };
+        // Whoever waited beside this one for the same account may have it by now.
+        if turn.is_some()
+            && let Some(caller) = self.recalled(&asked)
         {
-            return Arc::clone(caller);
+            return caller;
         }
         let wanted = asked.clone();
         let account = vital::blocking("account", move || wanted.look_up()).await;
@@ -125,6 +140,12 @@ impl Accounts {
         }
         remembered.insert(asked, (Instant::now(), Arc::clone(&caller)));
         caller
+    }
+
+    fn recalled(&self, asked: &Asked) -> Option<Arc<Caller>> {
+        let remembered = self.remembered.lock();
+        let (since, caller) = remembered.get(asked)?;
+        (since.elapsed() < Self::REMEMBERED).then(|| Arc::clone(caller))
     }
 
     fn caller(&self, asked: &Asked, account: Account) -> Caller {

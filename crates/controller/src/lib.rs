@@ -182,6 +182,8 @@ impl Controller {
         config.tls.clone().map(Seal::of).transpose()?;
         Terms::new(&config.silence, config.single_host)?;
         config.limits.as_deref().map(LimitsFile::open).transpose()?;
+        config.rights.as_deref().map(RightsFile::open).transpose()?;
+        config.jwt.clone().map(Jwt::open).transpose()?;
         Ok(())
     }
 

@@ -12,14 +12,16 @@ use http::header;
 use http::request::Parts;
 use parking_lot::Mutex;
 use portreeve::identity::ServiceName;
-use portreeve::registry::{TokenBearer, TokenId};
+use portreeve::registry::{Through, TokenBearer, TokenId};
 use portreeve::rights::{Caller, Scope};
+use portreeve::time::WallClock;
 use portreeve_api::body::WhoAmI;
 
 use crate::app::App;
 use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
+use crate::room::Holder;
 use crate::secret::{Shown, TokenKind};
 
 use super::answer::json;
@@ -73,6 +75,40 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// Refuses who is not who it was when it asked.
+    pub(crate) async fn holds(&self, app: &App) -> Result<(), Refused> {
+        let noted = self.0.lock().clone();
+        let Some(Answered { credential, caller }) = noted else {
+            return Ok(());
+        };
+        match (credential.caller(app).await, caller) {
+            (Ok(now), Some(caller)) if now != caller => Err(Refused::forbidden(
+                "what you may do changed while the request arrived, and nothing was done; ask again",
+            )),
+            (Err(refused), None) if !refused.is_unauthenticated() => Ok(()),
+            (Err(refused), _) => Err(refused),
+            (Ok(_), _) => Ok(()),
+        }
+    }
+
+    /// Whose room it takes, where somebody is known by more than the connection.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let noted = self.0.lock();
+        let Answered { credential, caller } = noted.as_ref()?;
+        match (credential, caller) {
+            (Credential::Token(id, _), None) => Some(Holder::Host(*id)),
+            (Credential::Relayed { uid, token, .. }, _) => Some(Holder::Person {
+                host: *token,
+                uid: *uid,
+            }),
+            (Credential::Peer { .. } | Credential::Nobody, _) => None,
+            (_, Some(caller)) => Some(Holder::User(caller.user.clone())),
+            (_, None) => None,
+        }
+    }
+}
+
 /// Notes who asks, where the question may be held.
 fn note(parts: &Parts, credential: Credential, caller: Option<Arc<Caller>>) {
     if let Some(standing) = parts.extensions.get::<Standing>() {
@@ -84,6 +120,11 @@ impl Asker {
     /// Who it is, for reading.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// When what it is known by ends.
+    pub(crate) fn expires(&self, app: &App) -> Option<WallClock> {
+        self.credential.expires(app)
     }
 
     /// Who it is, for watching: for as long as what it is known by stands.
@@ -109,14 +150,14 @@ impl Asker {
     }
 
     /// Who it is, for doing something about tokens, and the token it came with, if it did.
-    pub(crate) fn about_tokens(self) -> Result<(Caller, Option<TokenId>), Refused> {
+    pub(crate) fn about_tokens(self) -> Result<(Caller, Option<Through>), Refused> {
         self.refuse_nobody()?;
         if matches!(self.credential, Credential::Replica(_)) {
             return Err(Refused::forbidden(
                 "a replica's token reads what its owner sees, and knows nothing of tokens",
             ));
         }
-        let through = self.credential.id();
+        let through = self.credential.through();
         Ok((Arc::unwrap_or_clone(self.caller), through))
     }
 
