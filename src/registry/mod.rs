@@ -111,7 +111,7 @@ pub use seats::{AgentIdentity, ParseAgentError, SeatTaken, Seats};
 pub use store::tables;
 pub use store::{Batch, BatchNumber, MemoryStore, Store, StoreError, Stored, Write};
 pub use token_records::{ParseTokenIdError, SecretHash, Token, TokenBearer, TokenId};
-pub use tokens::{Joining, NewToken, TokenOrder, TokenVerb};
+pub use tokens::{Joining, NewToken, Through, TokenOrder, TokenVerb};
 pub use tombstones::Removed;
 pub use view::{Desired, EventView, ReplicaView, ServiceView, View};
 

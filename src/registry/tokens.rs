@@ -1,8 +1,8 @@
 //! Making, renewing, revoking and trading tokens. Their texts are drawn and checked outside; here is who may, and what
 //! is written down.
 //!
-//! Invariant: no token may more than who made it, and none that was made through another outlives that one; so who
-//! finds a token cannot make it last.
+//! Invariant: no token may more than who made it, and none that was made through another outlives that one, or its
+//! secret; so who finds a token cannot make it last. What a host's agent has made for its people goes with the host.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ const MOST_OF_ONE: usize = 100;
 /// How long one that is over is still listed.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
+/// How long a machine may ask again for the answer to its joining, without that being another use.
+const ANSWERED_AGAIN_FOR: Duration = Duration::from_secs(3600);
+
 /// The most machines that one token lets join.
 pub(super) const MOST_USES: u32 = 10_000;
 
@@ -42,10 +45,27 @@ impl Command {
 /// Something about tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenOrder {
-    /// The token that its asker came with, if it was one.
-    pub through: Option<TokenId>,
+    /// What its asker came with, if that is lost or ends one day.
+    pub through: Option<Through>,
     /// What.
     pub verb: TokenVerb,
+}
+
+/// What somebody came with who is known by a token, its own or that of the host that speaks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Through {
+    /// A stored one.
+    Token {
+        /// Which.
+        id: TokenId,
+        /// Of the secret that was shown; it may have another by now.
+        hash: SecretHash,
+    },
+    /// One of the site's issuer.
+    Issued {
+        /// When it ends.
+        until: WallClock,
+    },
 }
 
 /// What can be asked about tokens.
@@ -122,7 +142,7 @@ impl Registry {
     fn create_token(
         &mut self,
         by: &Caller,
-        through: Option<TokenId>,
+        through: Option<Through>,
         token: NewToken,
     ) -> Result<Answer, Refusal> {
         let not_allowed = |reason: &str| Refusal::TokenNotAllowed {
@@ -155,20 +175,18 @@ impl Registry {
                 ));
             }
         }
-        if let Some(parent) = through {
-            let parent = self.truth.tokens.find(&parent);
-            let parent =
-                parent.ok_or_else(|| not_allowed("go on: the token they came with is revoked"))?;
-            let outlives = match (token.expires, parent.expires) {
-                (_, None) => false,
-                (None, Some(_)) => true,
-                (Some(own), Some(bound)) => own > bound,
-            };
-            if outlives {
-                return Err(not_allowed(
-                    "make a token that outlives the one they came with; ask for a shorter time, or over the socket",
-                ));
+        let (parent, bound) = match through {
+            None => (None, None),
+            Some(Through::Issued { until }) => (None, Some(until)),
+            Some(Through::Token { id, hash }) => {
+                let parent = self.shown_token(by, id, hash)?;
+                (Some(id), parent.expires)
             }
+        };
+        if bound.is_some_and(|bound| token.expires.is_none_or(|own| own > bound)) {
+            return Err(not_allowed(
+                "make a token that outlives the one they came with; ask for a shorter time, or over the socket",
+            ));
         }
         if self.truth.tokens.find(&token.id).is_some() {
             return Err(not_allowed(
@@ -185,7 +203,7 @@ impl Registry {
             by: by.owner(),
             created: now.wall,
             expires: token.expires,
-            parent: through,
+            parent,
             label: token.label,
         };
         if record.expires.is_some() {
@@ -233,7 +251,7 @@ impl Registry {
     fn rotate_token(
         &mut self,
         by: &Caller,
-        through: Option<TokenId>,
+        through: Option<Through>,
         id: TokenId,
         hash: SecretHash,
     ) -> Result<Answer, Refusal> {
@@ -250,41 +268,53 @@ impl Registry {
         if token.is_over(self.now.wall) {
             return Err(not_allowed("renew a token that is over: make another"));
         }
-        if !through.is_none_or(|through| self.goes_with(id, through)) {
+        let may = match through {
+            None => true,
+            Some(Through::Issued { until }) => token.expires.is_some_and(|own| own <= until),
+            Some(Through::Token { id: with, hash }) => {
+                self.shown_token(by, with, hash)?;
+                self.goes_with(id, with)
+            }
+        };
+        if !may {
             return Err(not_allowed(
                 "renew another token with the one they came with; ask over the socket",
             ));
         }
+        // Whoever had the secret before may have made some with it.
+        let more = self.drop_made_through(id);
         if let Some(token) = self.truth.tokens.change(&id) {
             token.hash = hash;
         }
         self.shown.tokens.insert(id);
-        Ok(told(format!(
-            "token {id} has another secret; the one before is worth nothing now"
-        )))
+        let note = format!("token {id} has another secret; the one before is worth nothing now");
+        Ok(told(match more {
+            0 => note,
+            more => format!("{note}, nor are {more} more that were made through it"),
+        }))
     }
 
     fn revoke_token(
         &mut self,
         by: &Caller,
-        through: Option<TokenId>,
+        through: Option<Through>,
         id: TokenId,
     ) -> Result<Answer, Refusal> {
         self.token_of(by, id)?;
-        if !by.is_admin() && !through.is_none_or(|through| self.goes_with(id, through)) {
-            return Err(Refusal::TokenNotAllowed {
-                user: by.user.clone(),
-                reason: "revoke another token with the one they came with; ask over the socket"
-                    .to_owned(),
-            });
+        if let Some(Through::Token { id: with, hash }) = through {
+            let token = self.shown_token(by, with, hash)?;
+            // Who is known by a host or an issuer has no token of its own to be held to; ending one gains nobody anything.
+            let is_own_word = token.host().is_none();
+            if is_own_word && !by.is_admin() && !self.goes_with(id, with) {
+                return Err(Refusal::TokenNotAllowed {
+                    user: by.user.clone(),
+                    reason: "revoke another token with the one they came with; ask over the socket"
+                        .to_owned(),
+                });
+            }
         }
-        let tokens = self.truth.tokens.iter();
-        let with_it: Vec<TokenId> = tokens
-            .map(|(other, _)| *other)
-            .filter(|other| self.goes_with(*other, id))
-            .collect();
-        let more = with_it.len().saturating_sub(1);
-        with_it.into_iter().for_each(|id| self.drop_token(id));
+        let more = self.drop_made_through(id);
+        self.drop_token(id);
         Ok(told(match more {
             0 => format!("revoked token {id}"),
             more => format!("revoked token {id}, and {more} more that were made through it"),
@@ -297,6 +327,27 @@ impl Registry {
         token
             .filter(|it| by.is_admin() || it.user() == Some(&by.user))
             .ok_or(Refusal::NoSuchToken { id })
+    }
+
+    /// The token that somebody came with, unless it was revoked or renewed since.
+    fn shown_token(&self, by: &Caller, id: TokenId, hash: SecretHash) -> Result<&Token, Refusal> {
+        let token = self.truth.tokens.find(&id).filter(|it| it.hash == hash);
+        token.ok_or_else(|| Refusal::TokenNotAllowed {
+            user: by.user.clone(),
+            reason: "go on: the token they came with is revoked".to_owned(),
+        })
+    }
+
+    /// Ends those that were made through the token, and tells how many.
+    fn drop_made_through(&mut self, id: TokenId) -> usize {
+        let tokens = self.truth.tokens.iter();
+        let made: Vec<TokenId> = tokens
+            .map(|(other, _)| *other)
+            .filter(|other| *other != id && self.goes_with(*other, id))
+            .collect();
+        let count = made.len();
+        made.into_iter().for_each(|id| self.drop_token(id));
+        count
     }
 
     /// Whether the token is this one, or was made through it.
@@ -339,13 +390,18 @@ impl Registry {
         let by = token.by.clone();
         let known = self.host_token(&host);
         // One that asks again, because the answer was lost, is no other machine.
-        let is_same = known.as_ref().is_some_and(|(_, bearer)| {
-            matches!(bearer, TokenBearer::Host { machine: before, .. } if *before == machine)
+        let is_same = known.as_ref().is_some_and(|(_, token)| {
+            matches!(&token.bearer, TokenBearer::Host { machine: before, .. } if *before == machine)
         });
+        // Later it is a use like others: the number of a machine is no secret on it.
+        let is_again = is_same
+            && known
+                .as_ref()
+                .is_some_and(|(_, token)| now.since(token.created) < ANSWERED_AGAIN_FOR);
         if known.is_some() && !is_same && !replace {
             return Err(Refusal::HostJoined { host });
         }
-        if !is_same && uses_left == 0 {
+        if !is_again && uses_left == 0 {
             return Err(Refusal::TokenUsedUp { id: join });
         }
         if self.truth.tokens.find(&id).is_some() {
@@ -358,9 +414,14 @@ impl Registry {
             self.make_room(None)?;
         }
         if let Some((before, _)) = known {
+            if is_same {
+                self.hand_on(before, id);
+            } else {
+                self.drop_made_through(before);
+            }
             self.drop_token(before);
         }
-        if !is_same
+        if !is_again
             && let Some(token) = self.truth.tokens.change(&join)
             && let TokenBearer::Join { uses_left, .. } = &mut token.bearer
         {
@@ -385,11 +446,26 @@ impl Registry {
         Ok(host_answer(host, true, vec![note]))
     }
 
+    /// Has what was made through one token go with another of the same machine.
+    fn hand_on(&mut self, before: TokenId, to: TokenId) {
+        let tokens = self.truth.tokens.iter();
+        let made: Vec<TokenId> = tokens
+            .filter(|(_, it)| it.parent == Some(before))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in made {
+            if let Some(token) = self.truth.tokens.change(&id) {
+                token.parent = Some(to);
+            }
+            self.shown.tokens.insert(id);
+        }
+    }
+
     /// What speaks for the host.
-    fn host_token(&self, host: &HostName) -> Option<(TokenId, TokenBearer)> {
+    fn host_token(&self, host: &HostName) -> Option<(TokenId, Token)> {
         let mut tokens = self.truth.tokens.iter();
         let (id, token) = tokens.find(|(_, it)| it.host() == Some(host))?;
-        Some((*id, token.bearer.clone()))
+        Some((*id, token.clone()))
     }
 
     /// Ends what speaks for a host that is gone for good.
@@ -399,7 +475,10 @@ impl Registry {
             .filter(|(_, it)| it.host() == Some(host))
             .map(|(id, _)| *id)
             .collect();
-        gone.into_iter().for_each(|id| self.drop_token(id));
+        for id in gone {
+            self.drop_made_through(id);
+            self.drop_token(id);
+        }
     }
 
     /// Forgets tokens that were over long ago.

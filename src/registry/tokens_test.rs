@@ -7,8 +7,8 @@ use crate::time::WallClock;
 
 use super::rig::{Rig, alice, caller};
 use super::{
-    Answer, Command, HostVerb, Joining, NewToken, Refusal, SecretHash, Token, TokenBearer, TokenId,
-    TokenOrder, TokenVerb,
+    Answer, Command, HostVerb, Joining, NewToken, Refusal, SecretHash, Through, Token, TokenBearer,
+    TokenId, TokenOrder, TokenVerb,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -45,7 +45,20 @@ fn order(
     through: Option<u64>,
     verb: TokenVerb,
 ) -> Result<Answer, Refusal> {
-    let through = through.map(TokenId);
+    // Those of people have this secret here, those of hosts the other.
+    let through = through.map(|id| Through::Token {
+        id: TokenId(id),
+        hash: hash(if (10..20).contains(&id) { 2 } else { 1 }),
+    });
+    order_through(rig, by, through, verb)
+}
+
+fn order_through(
+    rig: &mut Rig,
+    by: &Caller,
+    through: Option<Through>,
+    verb: TokenVerb,
+) -> Result<Answer, Refusal> {
     rig.ask_as(by, Command::Token(Box::new(TokenOrder { through, verb })))
 }
 
@@ -75,7 +88,7 @@ fn joining(id: u64, host: &str, machine: &str, replace: bool) -> TokenVerb {
 
 fn machine_joins(rig: &mut Rig, verb: TokenVerb) -> Result<Answer, Refusal> {
     let nobody = caller("nobody").with_rights(Rights::VIEWER);
-    order(rig, &nobody, Some(1), verb)
+    order(rig, &nobody, None, verb)
 }
 
 fn join_token(uses_left: u32) -> TokenBearer {
@@ -232,6 +245,107 @@ fn a_renewed_token_has_another_secret_and_no_more_rights() {
     );
     order(&mut rig, &operator, None, rotate(8)).unwrap();
     assert_eq!(of(&rig, 1).hash, hash(8));
+}
+
+#[test]
+fn who_found_a_token_keeps_nothing_of_it_once_it_is_renewed() {
+    // A token was read by somebody, who made another with it; its owner renewed it, and the other one lived on.
+    let mut rig = Rig::new();
+    let own = || user("alice", Rights::USER);
+    made(&mut rig, &alice(), 1, own());
+    order(&mut rig, &alice(), Some(1), token(2, own(), None)).unwrap();
+    order(&mut rig, &alice(), Some(2), token(3, own(), None)).unwrap();
+    made(&mut rig, &alice(), 4, own());
+    let rotate = |id, of| TokenVerb::Rotate {
+        id: TokenId(id),
+        hash: hash(of),
+    };
+    let answer = order(&mut rig, &alice(), None, rotate(1, 8)).unwrap();
+    assert!(answer.notes[0].ends_with("nor are 2 more that were made through it"));
+    assert_eq!(shown(&rig), [1, 4]);
+    // Nor does a request that began before: it shows the former secret.
+    let before = rig.everything();
+    for verb in [
+        token(5, own(), None),
+        rotate(1, 9),
+        TokenVerb::Revoke { id: TokenId(1) },
+    ] {
+        let refused = order(&mut rig, &alice(), Some(1), verb).unwrap_err();
+        assert!(refused.to_string().contains("is revoked"), "{refused}");
+    }
+    assert_eq!(rig.everything(), before);
+}
+
+#[test]
+fn what_a_host_has_made_for_its_people_goes_with_the_host() {
+    let mut rig = Rig::new();
+    let own = || user("alice", Rights::USER);
+    made(&mut rig, &root(), 1, join_token(5));
+    made(&mut rig, &alice(), 3, own());
+    rig.join("n1");
+    machine_joins(&mut rig, joining(11, "n1", "m1", false)).unwrap();
+    order(&mut rig, &alice(), Some(11), token(4, own(), None)).unwrap();
+    // What was made elsewhere does not become the host's: renewed there, it would know the secret.
+    let rotate = |id| TokenVerb::Rotate {
+        id: TokenId(id),
+        hash: hash(1),
+    };
+    let refused = order(&mut rig, &alice(), Some(11), rotate(3)).unwrap_err();
+    assert!(refused.to_string().contains("over the socket"), "{refused}");
+    order(&mut rig, &alice(), Some(11), rotate(4)).unwrap();
+    // The same machine joins anew: nothing changes for its people.
+    machine_joins(&mut rig, joining(12, "n1", "m1", false)).unwrap();
+    assert_eq!(of(&rig, 4).parent, Some(TokenId(12)));
+    order(&mut rig, &alice(), Some(12), rotate(4)).unwrap();
+    // Ending one's own is always right.
+    let revoke = |id| TokenVerb::Revoke { id: TokenId(id) };
+    order(&mut rig, &alice(), Some(12), revoke(3)).unwrap();
+    let mut taken = rig.restart();
+    machine_joins(&mut taken, joining(13, "n1", "m2", true)).unwrap();
+    assert_eq!(shown(&taken), [1, 13], "another machine is another host");
+    order(&mut taken, &alice(), Some(13), token(5, own(), None)).unwrap();
+    taken.pass(Duration::from_secs(60));
+    let host = "n1".parse().unwrap();
+    let verb = HostVerb::Remove;
+    taken.ask_as(&root(), Command::Host { host, verb }).unwrap();
+    assert_eq!(shown(&taken), [1]);
+}
+
+#[test]
+fn a_token_of_the_issuer_makes_none_that_outlives_it() {
+    let mut rig = Rig::new();
+    let now = rig.now.wall;
+    let own = || user("alice", Rights::USER);
+    let until = now.after(HOUR);
+    let with = Some(Through::Issued { until });
+    for expires in [None, Some(now.after(2 * HOUR))] {
+        let refused = order_through(&mut rig, &alice(), with, token(2, own(), expires));
+        let refused = refused.unwrap_err();
+        assert!(refused.to_string().contains("outlives"), "{refused}");
+    }
+    made(&mut rig, &alice(), 3, own());
+    order_through(&mut rig, &alice(), with, token(4, own(), Some(until))).unwrap();
+    let rotate = |id| TokenVerb::Rotate {
+        id: TokenId(id),
+        hash: hash(9),
+    };
+    assert!(order_through(&mut rig, &alice(), with, rotate(3)).is_err());
+    order_through(&mut rig, &alice(), with, rotate(4)).unwrap();
+    let revoke = TokenVerb::Revoke { id: TokenId(3) };
+    order_through(&mut rig, &alice(), with, revoke).unwrap();
+    assert_eq!(shown(&rig), [4]);
+}
+
+#[test]
+fn a_used_up_token_takes_no_host_by_the_number_of_its_machine() {
+    // The number stands in a file that everybody on the machine reads.
+    let mut rig = Rig::new();
+    made(&mut rig, &root(), 1, join_token(1));
+    machine_joins(&mut rig, joining(11, "n1", "m1", false)).unwrap();
+    rig.pass(HOUR);
+    let refused = machine_joins(&mut rig, joining(12, "n1", "m1", false)).unwrap_err();
+    assert!(matches!(refused, Refusal::TokenUsedUp { .. }), "{refused}");
+    assert_eq!(shown(&rig), [1, 11]);
 }
 
 #[test]

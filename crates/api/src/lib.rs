@@ -19,6 +19,7 @@ mod log_parts;
 pub mod moment;
 mod pass;
 pub mod paths;
+pub mod plain_file;
 mod problem;
 pub mod removal;
 pub mod service_manager;

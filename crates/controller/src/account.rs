@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use parking_lot::{Mutex, RwLock};
 use portreeve::rights::{Caller, Owner, Rights, Role};
+use tokio::sync::Semaphore;
 
 use crate::bindings::Bindings;
 use crate::vital;
@@ -23,6 +24,8 @@ pub(crate) struct Accounts {
     /// Accounts that the machine need not have: for tests.
     #[cfg(test)]
     invented: Mutex<Vec<Account>>,
+    /// For those whom hosts name: one that makes up accounts has its like wait for a slow directory, and nobody else.
+    told_of: Semaphore,
 }
 
 /// How somebody is known.
@@ -40,6 +43,8 @@ impl Accounts {
     /// How long a changed group may go unseen.
     const REMEMBERED: Duration = Duration::from_secs(30);
     const MAX_REMEMBERED: usize = 4096;
+    /// How many whom hosts name are looked up at once.
+    const TOLD_OF: usize = 16;
 
     pub(crate) fn new(own_uid: u32, bindings: Bindings) -> Self {
         Self {
@@ -48,6 +53,7 @@ impl Accounts {
             remembered: Mutex::new(BTreeMap::new()),
             #[cfg(test)]
             invented: Mutex::default(),
+            told_of: Semaphore::new(Self::TOLD_OF),
         }
     }
 
@@ -138,10 +144,19 @@ impl Accounts {
     }
 
     async fn of(&self, asked: Asked) -> Arc<Caller> {
-        if let Some((since, caller)) = self.remembered.lock().get(&asked)
-            && since.elapsed() < Self::REMEMBERED
+        if let Some(caller) = self.recalled(&asked) {
+            return caller;
+        }
+        let turn = match asked {
+            // It is never closed.
+            Asked::Relayed(_) => self.told_of.acquire().await.ok(),
+            _ => None,
+        };
+        // Whoever waited beside this one for the same account may have it by now.
+        if turn.is_some()
+            && let Some(caller) = self.recalled(&asked)
         {
-            return Arc::clone(caller);
+            return caller;
         }
         let wanted = asked.clone();
         let account = vital::blocking("account", move || wanted.look_up()).await;
@@ -155,6 +170,12 @@ impl Accounts {
         }
         remembered.insert(asked, (Instant::now(), Arc::clone(&caller)));
         caller
+    }
+
+    fn recalled(&self, asked: &Asked) -> Option<Arc<Caller>> {
+        let remembered = self.remembered.lock();
+        let (since, caller) = remembered.get(asked)?;
+        (since.elapsed() < Self::REMEMBERED).then(|| Arc::clone(caller))
     }
 
     fn caller(&self, asked: &Asked, account: Account) -> Caller {

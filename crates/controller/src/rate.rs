@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 pub(crate) struct Rates {
     /// Requests a second on the long run.
     per_second: u32,
+    /// What one takes of a budget, and a full budget.
+    each: Duration,
+    whole: Duration,
     /// How far each user's budget is used up: when it is full again.
     full_at: Mutex<BTreeMap<String, Instant>>,
 }
@@ -24,16 +27,30 @@ impl Rates {
     const MOST_REMEMBERED: usize = 4096;
 
     pub(crate) fn new(per_second: u32) -> Self {
+        let per_second = per_second.max(1);
+        let each = Duration::from_secs(1) / per_second;
         Self {
-            per_second: per_second.max(1),
+            per_second,
+            each,
+            whole: each * per_second.saturating_mul(Self::BURST_S),
+            full_at: Mutex::default(),
+        }
+    }
+
+    /// One a second on the long run, and so many at once.
+    pub(crate) fn slow(burst: u32) -> Self {
+        let each = Duration::from_secs(1);
+        Self {
+            per_second: 1,
+            each,
+            whole: each * burst,
             full_at: Mutex::default(),
         }
     }
 
     /// Takes one request out of the user's budget; the time until there is one again, if it is used up.
     pub(crate) fn take(&self, user: &str, now: Instant) -> Result<(), Duration> {
-        let each = Duration::from_secs(1) / self.per_second;
-        let whole = each * (self.per_second.saturating_mul(Self::BURST_S));
+        let (each, whole) = (self.each, self.whole);
         let mut all = self.full_at.lock();
         if let Some(full_at) = all.get_mut(user) {
             let used = full_at.saturating_duration_since(now);

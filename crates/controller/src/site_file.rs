@@ -1,12 +1,12 @@
 //! Files of the site that are read at the start and again on change: their text, and what is wrong in it, by line.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use portreeve_api::plain_file;
 use tokio::sync::watch;
 
 use crate::stop::Stop;
@@ -129,7 +129,7 @@ pub(crate) type Problems = Vec<(Range<usize>, String)>;
 fn text_of(path: &Path) -> Result<String, SiteFileError> {
     let mut text = String::new();
     let read =
-        File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+        plain_file::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
     let problem = match read {
         Ok(_) if text.len() as u64 > MOST_BYTES => "it is longer than 1 MiB".to_owned(),
         Ok(_) => return Ok(text),

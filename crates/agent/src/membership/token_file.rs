@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use portreeve_api::plain_file;
+
 /// A longer file is none of a token.
 const MOST_BYTES: u64 = 4096;
 /// Others than the owner may read or write.
@@ -20,7 +22,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, TokenFileError> {
         path: path.to_owned(),
         cause,
     };
-    let file = match File::open(path) {
+    let file = match plain_file::open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(system(cause)),

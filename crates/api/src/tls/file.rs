@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::plain_file;
+
 /// A longer file holds no certificates that anybody wrote by hand or by a CA.
 const MOST_BYTES: u64 = 4 << 20;
 /// Everybody may read or write, or the group may write. A group that reads is how Debian shares keys (`ssl-cert`).
@@ -56,7 +58,7 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> 
 }
 
 fn open(path: &Path) -> Result<File, TlsFileError> {
-    File::open(path).map_err(|cause| unreadable(path, &cause))
+    plain_file::open(path).map_err(|cause| unreadable(path, &cause))
 }
 
 fn read(path: &Path, file: &File) -> Result<Vec<u8>, TlsFileError> {

@@ -30,6 +30,14 @@ pub(crate) struct Outcome<'a> {
     pub(crate) request: &'a str,
 }
 
+/// A line, and of a refusal who was refused.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) line: String,
+    /// The host that spoke, else the account or the machine at the other end: what a request says of itself is not counted.
+    pub(crate) refused: Option<String>,
+}
+
 /// What agents and workers tell all the time, and what is only looked into: no change of anybody's.
 const ROUTINE: [&str; 6] = [
     "/api/v1/hosts/{host}/report",
@@ -45,7 +53,7 @@ const MOST_TEXT: usize = 512;
 impl Call {
     /// The line, if what came of it belongs into the log: a change, somebody who is not known or may not do that, and
     /// a change that was refused.
-    pub(crate) async fn line(&self, outcome: Outcome<'_>) -> Option<String> {
+    pub(crate) async fn line(&self, outcome: Outcome<'_>) -> Option<Entry> {
         let status = outcome.status;
         let turned_away = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let changes = !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
@@ -71,7 +79,17 @@ impl Call {
             code: outcome.code,
             request: outcome.request,
         };
-        serde_json::to_string(&line).ok()
+        let line = serde_json::to_string(&line).ok()?;
+        let refused = match (refused, &self.peer) {
+            (false, _) => None,
+            (true, Some(peer)) => {
+                let host = who.and_then(|who| who.host);
+                let whose = peer.whose().await;
+                Some(host.unwrap_or_else(|| format!("{whose:?}")))
+            }
+            (true, None) => Some(String::new()),
+        };
+        Some(Entry { line, refused })
     }
 
     async fn from(&self) -> From {

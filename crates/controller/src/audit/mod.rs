@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
-pub(crate) use line::{Call, Outcome};
+pub(crate) use line::{Call, Entry, Outcome};
 pub(crate) use noted::Noted;
 
+use crate::rate::Rates;
 use writer::{Message, Writer};
 
 /// Lines that wait to be written.
@@ -34,12 +36,28 @@ pub enum AuditPlace {
     File(PathBuf),
 }
 
+/// The refusals that one account, machine or host may have written at once; after them one a second. Who is refused
+/// again and again would otherwise push out of the parts what others did.
+const REFUSALS_AT_ONCE: u32 = 200;
+
 /// The way to the file. Without one, nothing is written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AuditLog {
     lines: Mutex<Option<SyncSender<Message>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     counts: Arc<Counts>,
+    refusals: Rates,
+}
+
+impl Default for AuditLog {
+    fn default() -> Self {
+        Self {
+            lines: Mutex::default(),
+            writer: Mutex::default(),
+            counts: Arc::default(),
+            refusals: Rates::slow(REFUSALS_AT_ONCE),
+        }
+    }
 }
 
 /// What became of lines since the start.
@@ -71,7 +89,13 @@ impl AuditLog {
     }
 
     /// One more line. Never waits.
-    pub(crate) fn add(&self, line: String) {
+    pub(crate) fn add(&self, Entry { line, refused }: Entry) {
+        let one_too_many =
+            refused.is_some_and(|whose| self.refusals.take(&whose, Instant::now()).is_err());
+        if one_too_many {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.send(Message::Line(line));
     }
 

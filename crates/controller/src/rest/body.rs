@@ -13,9 +13,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
+use crate::app::App;
 use crate::peer::Peer;
-use crate::room::{Place, Room};
+use crate::room::{Holder, Place, Room};
 
+use super::identity::Standing;
 use super::refused::Refused;
 
 /// The most bytes of a body that anybody may send.
@@ -27,7 +29,8 @@ const WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// What every request may have in memory; what is longer needs a place first.
 const USUAL: usize = 16 << 10;
 
-/// The whole body.
+/// The whole body. Who sends it has to be who it was still, once it is here: a token that is revoked while a body comes
+/// slowly changes nothing any more.
 pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, Refused> {
     let too_large = || {
         Refused::new(
@@ -40,6 +43,8 @@ pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, R
     if request.body().size_hint().lower() > max as u64 {
         return Err(too_large());
     }
+    let app = request.extensions().get::<Arc<App>>().cloned();
+    let standing = request.extensions().get::<Standing>().cloned();
     let Ok(read) = tokio::time::timeout(WITHIN, arrived(request, max)).await else {
         let detail = format!("the body did not arrive within {} s", WITHIN.as_secs());
         return Err(Refused::new(
@@ -49,7 +54,12 @@ pub(crate) async fn whole(request: Request<Body>, max: usize) -> Result<Bytes, R
         ));
     };
     match read {
-        Ok(body) => Ok(body),
+        Ok(body) => {
+            if let (Some(app), Some(standing)) = (app, standing) {
+                standing.holds(&app).await?;
+            }
+            Ok(body)
+        }
         Err(cause) if cause.is::<LengthLimitError>() => Err(too_large()),
         Err(cause) => Err(Refused::body(cause)),
     }
@@ -76,8 +86,12 @@ async fn arrived(request: Request<Body>, max: usize) -> Result<Bytes, axum::BoxE
 /// A place for a long body; none is needed where nobody counts them.
 async fn long(extensions: &http::Extensions) -> Option<Place> {
     let room = extensions.get::<Arc<Room>>()?;
-    let peer = extensions.get::<Arc<Peer>>()?;
-    room.place(peer.uid().await).await
+    let known = extensions.get::<Standing>().and_then(Standing::holder);
+    let holder = match known {
+        Some(holder) => holder,
+        None => Holder::Peer(extensions.get::<Arc<Peer>>()?.whose().await),
+    };
+    room.place(holder).await
 }
 
 /// The body read as JSON.

@@ -158,6 +158,10 @@ impl Api {
         let mut response = if reads && may_be_held(&request) {
             self.held(request).await
         } else {
+            if !reads {
+                request.extensions_mut().insert(Standing::default());
+                request.extensions_mut().insert(Arc::clone(app));
+            }
             self.route(request).await
         };
         app.meters.answered(place, response.status());
@@ -169,8 +173,8 @@ impl Api {
                 code: problem.map(|problem| problem.code.as_str()),
                 request: &number,
             };
-            if let Some(line) = call.line(outcome).await {
-                app.audit.add(line);
+            if let Some(entry) = call.line(outcome).await {
+                app.audit.add(entry);
             }
         }
         if let Some(problem) = response.extensions_mut().remove::<Box<Problem>>() {

@@ -12,8 +12,9 @@ use http::header;
 use http::request::Parts;
 use parking_lot::Mutex;
 use portreeve::identity::ServiceName;
-use portreeve::registry::{TokenBearer, TokenId};
+use portreeve::registry::{Through, TokenBearer, TokenId};
 use portreeve::rights::{Caller, Scope};
+use portreeve::time::WallClock;
 use portreeve_api::body::WhoAmI;
 
 use crate::account::NOBODY;
@@ -21,6 +22,7 @@ use crate::app::App;
 use crate::audit::Noted;
 use crate::clock;
 use crate::peer::Peer;
+use crate::room::Holder;
 use crate::secret::{Shown, TokenKind};
 
 use super::answer::json;
@@ -74,6 +76,40 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// Refuses who is not who it was when it asked.
+    pub(crate) async fn holds(&self, app: &App) -> Result<(), Refused> {
+        let noted = self.0.lock().clone();
+        let Some(Answered { credential, caller }) = noted else {
+            return Ok(());
+        };
+        match (credential.caller(app).await, caller) {
+            (Ok(now), Some(caller)) if now != caller => Err(Refused::forbidden(
+                "what you may do changed while the request arrived, and nothing was done; ask again",
+            )),
+            (Err(refused), None) if !refused.is_unauthenticated() => Ok(()),
+            (Err(refused), _) => Err(refused),
+            (Ok(_), _) => Ok(()),
+        }
+    }
+
+    /// Whose room it takes, where somebody is known by more than the connection.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let noted = self.0.lock();
+        let Answered { credential, caller } = noted.as_ref()?;
+        match (credential, caller) {
+            (Credential::Token(id, _), None) => Some(Holder::Host(*id)),
+            (Credential::Relayed { uid, token, .. }, _) => Some(Holder::Person {
+                host: *token,
+                uid: *uid,
+            }),
+            (Credential::Peer { .. } | Credential::Nobody, _) => None,
+            (_, Some(caller)) => Some(Holder::User(caller.user.clone())),
+            (_, None) => None,
+        }
+    }
+}
+
 /// Notes who asks, where the question may be held.
 fn note(parts: &Parts, credential: Credential, caller: Option<Arc<Caller>>) {
     if let Some(standing) = parts.extensions.get::<Standing>() {
@@ -85,6 +121,11 @@ impl Asker {
     /// Who it is, for reading.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// When what it is known by ends.
+    pub(crate) fn expires(&self, app: &App) -> Option<WallClock> {
+        self.credential.expires(app)
     }
 
     /// Who it is, for watching: for as long as what it is known by stands.
@@ -110,7 +151,7 @@ impl Asker {
     }
 
     /// Who it is, for doing something about tokens, and the token it came with, if it did.
-    pub(crate) fn about_tokens(self) -> Result<(Caller, Option<TokenId>), Refused> {
+    pub(crate) fn about_tokens(self) -> Result<(Caller, Option<Through>), Refused> {
         self.refuse_nobody()?;
         if matches!(self.credential, Credential::Replica(_)) {
             return Err(Refused::forbidden(
@@ -123,7 +164,7 @@ impl Asker {
                 "root of another machine is nobody here, and has no tokens: ask as an account of the site",
             ));
         }
-        let through = self.credential.id();
+        let through = self.credential.through();
         Ok((Arc::unwrap_or_clone(self.caller), through))
     }
 

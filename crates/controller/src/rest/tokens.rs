@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderValue, Request, header};
 use portreeve::registry::{
-    Answer, Command, Joining, NewToken, Token, TokenBearer, TokenId, TokenOrder, TokenVerb,
+    Answer, Command, Joining, NewToken, Through, Token, TokenBearer, TokenId, TokenOrder, TokenVerb,
 };
 use portreeve::rights::{Caller, Rights, Role, Scope};
 use portreeve::time::parse_duration;
@@ -42,6 +42,7 @@ pub(crate) async fn create(
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     let ask: TokenAsk = body::json(request, body::MAX).await?;
+    let bound = asker.expires(&app);
     let (caller, through) = asker.about_tokens()?;
     let usual = if ask.kind == "join" {
         USUAL_TO_JOIN
@@ -69,7 +70,11 @@ pub(crate) async fn create(
     let bearer = bearer(&app, &caller, &ask).await?;
     let kind = TokenKind::of(&bearer);
     let drawn = Drawn::new().map_err(|cause| Refused::broken(&cause))?;
-    let expires = lasts.map(|span| clock::wall().after(span));
+    let mut expires = lasts.map(|span| clock::wall().after(span));
+    if ask.ttl.is_none() {
+        // Who says nothing of it has as much as the token allows that it came with.
+        expires = expires.map(|usual| bound.map_or(usual, |bound| usual.min(bound)));
+    }
     let verb = TokenVerb::Create(Box::new(NewToken {
         id: drawn.id,
         hash: drawn.hash(),
@@ -269,7 +274,7 @@ pub(crate) async fn join(
         replace,
     }));
     let machine = Caller::new(format!("host {host}"), None, Vec::new(), Rights::VIEWER);
-    let joined = order(&app, machine, Some(shown.id), verb).await;
+    let joined = order(&app, machine, None, verb).await;
     joined.map_err(|refused| {
         // It was good a moment ago.
         if refused.code() == "token_not_found" {
@@ -287,7 +292,7 @@ pub(crate) async fn join(
 async fn order(
     app: &Arc<App>,
     caller: Caller,
-    through: Option<TokenId>,
+    through: Option<Through>,
     verb: TokenVerb,
 ) -> Result<Answer, Refused> {
     let by = caller.user.clone();

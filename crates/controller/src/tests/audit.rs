@@ -160,3 +160,29 @@ async fn a_file_that_was_moved_is_made_anew_by_a_reload_and_a_full_disk_holds_no
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test]
+async fn who_is_refused_all_the_time_does_not_push_out_what_others_did() {
+    // Parts of 50 MB are kept: a loop of bad tokens from any account had the lines of everybody else gone in minutes.
+    let (site, path) = audited().await;
+    for _ in 0..300 {
+        let mut asked = request(Method::GET, &paths::whoami());
+        let value = "Bearer prt1.none".parse().unwrap();
+        asked.headers_mut().insert("authorization", value);
+        assert_eq!(site.as_user(STRANGER, asked).await.status, 401);
+    }
+    site.submit(&profile("web", 1)).await;
+    let lines = lines(&path, 201).await;
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).count();
+    assert!((200..260).contains(&of("refusal")), "{}", of("refusal"));
+    assert_eq!(of("change"), 1);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.contains("\"event\":\"lost\"") {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the gap is not told");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

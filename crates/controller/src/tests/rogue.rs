@@ -328,3 +328,24 @@ async fn a_host_without_relay_speaks_for_nobody_and_one_with_it_for_no_host() {
         StatusCode::BAD_REQUEST
     );
 }
+
+#[tokio::test]
+async fn what_a_host_had_made_for_people_ends_with_its_own_token() {
+    // It can speak for anybody of its people while it may, and had tokens without an end made in all their names.
+    let site = Site::start().await;
+    let relay = joined(&site, "n1", true).await;
+    let owner = OWNER.to_string();
+    let ask = json!({"kind": "user", "no_expiry": true});
+    let made = with_body(Method::POST, &paths::tokens(), &ask);
+    let kept: TokenMade = for_account(&site, &relay, &owner, made).await.json();
+    let me = || request(Method::GET, &paths::whoami());
+    assert_eq!(
+        under(&site, &kept.token, me()).await.json::<WhoAmI>().user,
+        owner
+    );
+    let id = relay.split('.').nth(1).unwrap().to_owned();
+    let ended = site.as_user(0, request(Method::DELETE, &paths::token(&id)));
+    assert_eq!(ended.await.status, StatusCode::OK);
+    let seen = under(&site, &kept.token, me()).await;
+    assert_eq!(seen.status, StatusCode::UNAUTHORIZED, "{}", seen.text());
+}

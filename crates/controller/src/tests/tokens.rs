@@ -1,12 +1,19 @@
 //! Tokens over REST, from being made to being worth nothing, and what the site's file of rights grants.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Method, Request, StatusCode};
+use hyper::body::Frame;
 use portreeve_api::body::{Joined, ServiceList, TokenList, TokenMade, WhoAmI};
 use portreeve_api::paths;
 use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
 
 use crate::site::{
     FakeAgent, OWNER, PATIENCE, STRANGER, Seen, Site, config, profile, put, request,
@@ -590,4 +597,88 @@ async fn a_stream_follows_the_rights_of_its_asker_and_ends_with_its_token() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+/// A body that comes when somebody says so.
+struct Held {
+    wanted: Arc<Notify>,
+    comes: Option<oneshot::Receiver<Bytes>>,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.wanted.notify_one();
+        let Some(comes) = &mut self.comes else {
+            return Poll::Ready(None);
+        };
+        let came = Pin::new(comes).poll(context);
+        came.map(|bytes| {
+            self.comes = None;
+            bytes.ok().map(|bytes| Ok(Frame::data(bytes)))
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_while_a_body_comes_slowly_changes_nothing() {
+    // Who found a token began requests and kept their bodies back: each was still good for its half minute after the
+    // token was revoked.
+    let site = with_rights("").await;
+    let _agent = owners(&site).await;
+    for is_rotated in [false, true] {
+        let token = made(&site, OWNER, &json!({"kind": "user"})).await;
+        let wanted = Arc::new(Notify::new());
+        let (say, comes) = oneshot::channel();
+        let path = paths::service_part(&format!("web.{OWNER}"), "scale");
+        let mut asked = posted(&path, &Value::Null);
+        *asked.body_mut() = Body::new(Held {
+            wanted: Arc::clone(&wanted),
+            comes: Some(comes),
+        });
+        let ending = async {
+            wanted.notified().await;
+            let path = paths::token(&token.id);
+            let seen = if is_rotated {
+                post(&site, OWNER, &format!("{path}/rotate"), &Value::Null).await
+            } else {
+                site.as_user(OWNER, request(Method::DELETE, &path)).await
+            };
+            assert_eq!(seen.status, StatusCode::OK, "{}", seen.text());
+            say.send(Bytes::from_static(b"{\"replicas\": 3}")).unwrap();
+        };
+        let (seen, ()) = tokio::join!(with_token(&site, &token.token, asked), ending);
+        assert_eq!(seen.status, StatusCode::UNAUTHORIZED, "{}", seen.text());
+        let seen = site.as_user(OWNER, request(Method::GET, &owned())).await;
+        assert!(seen.text().contains("\"desired\":1"), "{}", seen.text());
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_rights_that_turns_into_a_pipe_holds_nothing_up() {
+    // Opened for reading it waits for who writes it: no later change was seen, and the controller did not end.
+    let site = with_rights("").await;
+    let path = site.folder.path().join("rights.toml");
+    std::fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Looked at every 20 ms here; that it was is not to be seen, and need not be for the promise to be kept.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    std::fs::remove_file(&path).unwrap();
+    bind(&site, &format!("[user.{OWNER}]\nrole = \"viewer\""));
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        let seen = site.as_user(OWNER, request(Method::GET, &paths::whoami()));
+        if seen.await.json::<WhoAmI>().role == "viewer" {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the file is not read");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let ended = tokio::time::timeout(PATIENCE, site.controller.stop());
+    ended.await.expect("it ends");
 }

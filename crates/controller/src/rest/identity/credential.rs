@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portreeve::identity::HostName;
-use portreeve::registry::{SecretHash, Token, TokenBearer, TokenId};
+use portreeve::registry::{SecretHash, Through, Token, TokenBearer, TokenId};
 use portreeve::rights::{Caller, Rights};
 use portreeve::time::{Utc, WallClock};
 
@@ -141,6 +141,23 @@ impl Credential {
         match self {
             Self::Token(id, _) => Some(*id),
             _ => None,
+        }
+    }
+
+    /// What is made with it goes with this.
+    pub(crate) fn through(&self) -> Option<Through> {
+        match self {
+            Self::Token(id, hash)
+            | Self::Relayed {
+                token: id, hash, ..
+            } => Some(Through::Token {
+                id: *id,
+                hash: *hash,
+            }),
+            Self::Jwt(claims) => Some(Through::Issued {
+                until: claims.until,
+            }),
+            Self::Peer { .. } | Self::Replica(_) | Self::Nobody => None,
         }
     }
 
