@@ -6,6 +6,7 @@
 
 mod bodies;
 mod daemons;
+mod identity;
 mod profiles;
 mod requests;
 mod saved;
@@ -23,18 +24,22 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("env_file", daemons::env_file),
     ("events", daemons::events),
     ("grant", profiles::grant),
+    ("jwt", identity::jwt),
     ("limits", daemons::limits),
     ("probe_answer", daemons::probe_answer),
     ("profile_json", profiles::json),
     ("profile_toml", profiles::toml),
     ("ranges", texts::ranges),
     ("record", saved::record),
+    ("relay_head", identity::relay_head),
     ("requests", requests::requests),
+    ("rights", identity::rights),
     ("saved", saved::saved),
     ("scheduler_lines", daemons::scheduler_lines),
     ("shim", daemons::shim),
     ("socket_answer", daemons::socket_answer),
     ("stored", saved::stored),
+    ("stored_token", identity::stored_token),
     ("texts", texts::texts),
     ("token", daemons::token),
 ];

@@ -50,25 +50,8 @@ impl Client {
     where
         B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
-        let token = self.token()?;
-        let mut bearer = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
-        bearer.set_sensitive(true);
-        let (mut parts, body) = request.into_parts();
-        let path = parts.uri.path_and_query()?.clone();
-        parts.uri = Uri::from(path);
-        parts.version = Version::HTTP_11;
-        // Another request may come, but not over this connection.
-        strip_named_by_connection(&mut parts.headers);
-        for name in IDENTITY.iter().chain(&OF_A_CONNECTION) {
-            parts.headers.remove(name);
-        }
-        parts.headers.insert(header::AUTHORIZATION, bearer);
-        parts
-            .headers
-            .insert(ON_BEHALF_HEADER, HeaderValue::from(uid));
-        let host = HeaderValue::from_static("portreeve");
-        parts.headers.insert(header::HOST, host);
-        let flow = Flow::begin(self, Request::from_parts(parts, body)).await;
+        let request = passed_on(&self.token()?, uid, request)?;
+        let flow = Flow::begin(self, request).await;
         Some(flow.map(|mut flow| {
             let mut response = Response::new(());
             *response.status_mut() = flow.status;
@@ -84,6 +67,29 @@ impl Client {
             response.map(|()| Passed(flow))
         }))
     }
+}
+
+/// The request as it goes on: the path, method, body and plain headers of whoever asked, and of identity only what is
+/// said here.
+pub(crate) fn passed_on<B>(token: &str, uid: u32, request: Request<B>) -> Option<Request<B>> {
+    let mut bearer = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    bearer.set_sensitive(true);
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query()?.clone();
+    parts.uri = Uri::from(path);
+    parts.version = Version::HTTP_11;
+    // Another request may come, but not over this connection.
+    strip_named_by_connection(&mut parts.headers);
+    for name in IDENTITY.iter().chain(&OF_A_CONNECTION) {
+        parts.headers.remove(name);
+    }
+    parts.headers.insert(header::AUTHORIZATION, bearer);
+    parts
+        .headers
+        .insert(ON_BEHALF_HEADER, HeaderValue::from(uid));
+    let host = HeaderValue::from_static("portreeve");
+    parts.headers.insert(header::HOST, host);
+    Some(Request::from_parts(parts, body))
 }
 
 /// Headers that `Connection` names are of that connection too.

@@ -166,6 +166,12 @@ fn take<T: std::str::FromStr<Err: std::fmt::Display>>(
     }
 }
 
+/// How much is wrong with a text.
+#[cfg(fuzzing)]
+pub(crate) fn problems(text: &str) -> usize {
+    Bindings::read(text).map_or_else(|problems| problems.len(), |_| 0)
+}
+
 /// The file of rights.
 #[derive(Debug)]
 pub(crate) struct RightsFile(SiteFile);

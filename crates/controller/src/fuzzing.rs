@@ -8,13 +8,18 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use jsonwebtoken::crypto::sign;
+use jsonwebtoken::{Algorithm, EncodingKey};
+use portreeve::time::Utc;
 use portreeve_api::site_profiles::SiteFolder;
 
 use crate::backup::Backup;
+use crate::jwt::Jwt;
 use crate::peer::Peer;
 use crate::rest::Api;
+use crate::secret::Shown;
 use crate::token::TokenKey;
-use crate::{Config, Controller, limits_file};
+use crate::{Config, Controller, JwtConfig, bindings, clock, limits_file};
 
 /// What `text` speaks for, where `key` signs it; signed anew if it is no token but what one claims.
 #[must_use]
@@ -26,6 +31,84 @@ pub fn token(text: &str) -> Option<String> {
 #[must_use]
 pub fn limits(text: &str) -> usize {
     limits_file::problems(text)
+}
+
+/// Reads a file of rights; how many problems it has.
+#[must_use]
+pub fn rights(text: &str) -> usize {
+    bindings::problems(text)
+}
+
+/// The id of the stored token that the text says it is.
+#[must_use]
+pub fn stored_token(text: &str) -> Option<String> {
+    Shown::read(text).map(|shown| shown.id.to_string())
+}
+
+/// An issuer of tokens, and who checks them.
+#[expect(missing_debug_implementations, reason = "it holds a key")]
+pub struct Issuer {
+    jwt: Jwt,
+    key: EncodingKey,
+}
+
+// Made for this with `openssl genpkey`; they protect nothing.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIGrRMHXwEV/TRBdY/bsqnGcY5t0oX8SRHuUTHJ7ztbMJ\n-----END PRIVATE KEY-----\n";
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAF1jNyNDVUFJsESYoBRT6d+BXft16lldP+ZNnZQ8jCQE=\n-----END PUBLIC KEY-----\n";
+
+impl Issuer {
+    /// Writes its public key into the folder.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        let path = folder.join("issuer.pem");
+        std::fs::write(&path, PUBLIC_KEY).expect("the folder can be written");
+        let config = JwtConfig {
+            issuer: "i".to_owned(),
+            audience: "a".to_owned(),
+            algorithm: "EdDSA".parse().expect("a known way"),
+            key: path,
+            user_claim: "sub".to_owned(),
+            groups_claim: "groups".to_owned(),
+        };
+        Self {
+            jwt: Jwt::open(config).expect("the key is one").0,
+            key: EncodingKey::from_ed_pem(KEY.as_bytes()).expect("the key is one"),
+        }
+    }
+
+    /// Whom the text names, with groups, and when it ends.
+    #[must_use]
+    pub fn named(&self, text: &str) -> Option<(String, Vec<String>, String)> {
+        let claims = self.jwt.verify(text, clock::wall())?;
+        Some((claims.user, claims.groups, Utc(claims.until).to_string()))
+    }
+
+    /// A token with this head and these claims, whatever they are, rightly signed.
+    #[must_use]
+    pub fn signed(&self, head: &[u8], claims: &[u8]) -> Option<String> {
+        let text = format!("{}.{}", in_base64(head), in_base64(claims));
+        let signature = sign(text.as_bytes(), &self.key, Algorithm::EdDSA).ok()?;
+        Some(format!("{text}.{signature}"))
+    }
+}
+
+/// In the letters of URLs, without padding.
+fn in_base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let at = |nth: usize| u32::from(three.get(nth).copied().unwrap_or_default());
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for nth in 0..=three.len() as u32 {
+            let letter = bits >> (18 - 6 * nth) & 63;
+            text.push(char::from(LETTERS[letter as usize]));
+        }
+    }
+    text
 }
 
 /// Reads a backup: the bytes, and the same as its packed lines with the right end.
@@ -74,6 +157,11 @@ impl Rest {
             max_streams: None,
             requests_per_second: Some(u32::MAX / 16),
             limits: None,
+            tls: None,
+            insecure: false,
+            rights: None,
+            jwt: None,
+            audit: None,
         };
         let controller = Controller::start(config).await.expect("it starts");
         let api = Api::new(Arc::clone(&controller.app));

@@ -196,3 +196,26 @@ fn the_samples_of_the_page_are_files_that_can_be_used() {
     }
     assert_eq!(seen, ["controller", "agent", "services"]);
 }
+
+#[test]
+fn a_file_without_an_end_is_refused_and_not_read_into_memory() {
+    let words = ["portreeve", "hosts", "--config", "/dev/zero"].map(OsString::from);
+    let refused = over_file(Cli::command(), &words).unwrap_err().to_string();
+    assert_eq!(refused, "/dev/zero: it is longer than 1 MiB");
+}
+
+proptest::proptest! {
+    // Each builds the whole command line anew.
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn no_text_makes_the_reader_panic_and_a_refusal_is_bounded(
+        text in "\\PC*|((controller|ca|networks\\.x|networks|color|listen|insecure) ?= ?[-a-z0-9\"\\[\\],:._{}=é ]{0,24}\n|\\[[a-z.]{0,9}\\]\n){0,8}",
+    ) {
+        for whose in ["hosts", "controller", "agent"] {
+            if let Err(refused) = told(&text, &[whose]) {
+                assert!(refused.len() < 64 << 10, "{refused}");
+            }
+        }
+    }
+}

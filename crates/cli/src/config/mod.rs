@@ -8,6 +8,9 @@ mod read;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -36,6 +39,9 @@ enum Whose {
     /// Whoever asks a controller.
     Client,
 }
+
+/// A longer file is none of configuration.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Commands that ask no controller, or find theirs by other means.
 const WITHOUT: [&str; 13] = [
@@ -133,8 +139,14 @@ impl ConfigFile {
     }
 
     fn read(path: PathBuf, whose: Whose, command: &Command) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(&path)
-            .map_err(|cause| usage(format!("{}: {cause}", path.display())))?;
+        let wrong = |cause: &dyn Display| usage(format!("{}: {cause}", path.display()));
+        let mut text = String::new();
+        File::open(&path)
+            .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
+            .map_err(|cause| wrong(&cause))?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(wrong(&"it is longer than 1 MiB"));
+        }
         let options = Options::of(command, whose);
         let settings = read::settings(&text, &options).map_err(|problems| {
             let lines = problems
