@@ -226,9 +226,9 @@ fn as_the_other_process() {
 /// The runs of three seeds on every machine. Whoever changes what is decided, told or stored changes them: the test says
 /// what they are now, and that belongs here.
 const GOLDEN: [(u64, u64); 3] = [
-    (11, 0x7f30_e4b5_b5c1_17c7),
-    (12, 0x323b_92cf_36de_e5f3),
-    (13, 0x758b_227e_7abe_8b8a),
+    (11, 0xd9d1_7e4e_6e1a_4e45),
+    (12, 0xb0c3_cb4c_c140_a8da),
+    (13, 0xfa2a_e91f_b5f0_4bc0),
 ];
 
 #[test]

@@ -62,7 +62,7 @@ worker-other     o    f     f   f    f      f      f       f      f    f    f   
 job              o    o     o   o    f      f      f       f      f    f    f      f     u    f    f    o
 job-old          o    u     u   u    u      u      u       u      u    u    u      u     u    u    f    u
 job-other        o    o     h   h    f      f      f       f      f    f    f      f     u    f    f    o
-join             o    f     f   f    f      f      f       f      f    f    f      f     o    f    u    f
+join             o    f     f   f    f      f      f       f      f    f    f      f     o    f    u    o
 ";
 
 /// Everybody in the table.
