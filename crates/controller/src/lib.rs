@@ -343,8 +343,7 @@ impl Controller {
     }
 
     /// Reads again what may change while it runs: certificate, key and CA of clients, and the files of limits and
-    /// rights; opens the audit
-    /// log by its name. Connections go on; what cannot be used as it is now stays as it was, and the log says so.
+    /// rights; opens the audit log by its name. Connections go on; what cannot be used as it is now stays as it was, and the log says so.
     pub async fn reload(&self) {
         self.look_at_files();
         self.app.audit.reopen();
