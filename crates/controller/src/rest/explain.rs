@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Request};
+use portreeve::profile::EffectiveValue;
 use portreeve::registry::{Explain, FitView, ReasonView};
 use portreeve_api::body::Explained;
 
@@ -16,6 +17,7 @@ use super::identity::Asker;
 use super::names::Names;
 use super::query::Query;
 use super::refused::Refused;
+use super::seen::HIDDEN;
 use super::{profile, seen};
 
 /// `POST /explain`: a profile; nothing is stored.
@@ -43,9 +45,15 @@ pub(crate) async fn profile(
     let mut fit = ask(&app, &asker, what).await?;
     fit.notes
         .extend(checked.warnings.iter().map(ToString::to_string));
+    let mut effective = checked.values;
+    // A layer of the site may bring a header along.
+    let headers_of = |it: &&mut EffectiveValue| it.field.contains(".http.headers.");
+    for header in effective.iter_mut().filter(headers_of) {
+        header.value = HIDDEN.into();
+    }
     let explained = Explained {
         fit,
-        effective: checked.values,
+        effective,
         forecast,
     };
     told(&explained, &headers)

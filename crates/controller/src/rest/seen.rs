@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portreeve::profile::{Probe, Profile, Template};
+use portreeve::profile::{HttpProbe, Probe, Profile, Template};
 use portreeve::registry::{HostView, ServiceView, View};
 use portreeve::rights::Caller;
 
@@ -10,15 +10,20 @@ use crate::clock;
 
 use super::refused::Refused;
 
-/// The service for this caller: whole for who may read its logs; for others without what a process or a
-/// probe wrote, and without the values of its environment.
+/// The service for this caller: whole for who may read its logs, but for the values of its probes' headers, which are
+/// told to nobody; for others without what a process or a probe wrote, and without the values of its environment.
 pub(crate) fn service(service: &Arc<ServiceView>, caller: &Caller) -> Arc<ServiceView> {
     if reads_logs(service, caller) {
+        let mut seen = Arc::clone(service);
         if service.waits() {
             // The reasons name holders that the owner sees, and rests as they were when they were found.
-            return Arc::new(service.told_to(caller, clock::now().mono));
+            seen = Arc::new(service.told_to(caller, clock::now().mono));
         }
-        return Arc::clone(service);
+        // Most have none, and are not copied.
+        if probes(&seen.profile).any(|probe| !probe.headers.is_empty()) {
+            hide_headers(Arc::make_mut(&mut Arc::make_mut(&mut seen).profile));
+        }
+        return seen;
     }
     let mut seen = ServiceView::clone(service);
     for replica in &mut seen.replicas {
@@ -64,12 +69,34 @@ pub(crate) fn readable(service: &ServiceView, caller: &Caller, what: &str) -> Re
     )))
 }
 
+/// The probes that ask over HTTP.
+fn probes(profile: &Profile) -> impl Iterator<Item = &HttpProbe> {
+    let probes = [&profile.startup, &profile.liveness, &profile.readiness];
+    probes
+        .into_iter()
+        .flatten()
+        .filter_map(|probe| match probe {
+            Probe::Http(http) => Some(http),
+            _ => None,
+        })
+}
+
+/// What stands in the place of a value that is not told.
+pub(crate) const HIDDEN: &str = "***";
+
+fn hidden() -> Template {
+    Template::parse(HIDDEN).expect("it has no place to fill in")
+}
+
 /// Values go, names stay: what the profile's templates refer to is still declared.
 fn hide_secrets(profile: &mut Profile) {
-    let hidden = || Template::parse("***").expect("it has no place to fill in");
     for value in profile.env.values_mut() {
         *value = hidden();
     }
+    hide_headers(profile);
+}
+
+fn hide_headers(profile: &mut Profile) {
     let probes = [
         &mut profile.startup,
         &mut profile.liveness,

@@ -1,6 +1,7 @@
 //! Services through the whole way: submit, list, follow, act; and what is refused.
 
-use http::{Method, StatusCode};
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
 use portreeve::profile::Profile;
 use portreeve::registry::Answer;
 use portreeve_api::body::{Checked, ServiceList, ServiceView};
@@ -200,6 +201,34 @@ async fn who_sees_a_service_does_not_manage_it_nor_read_what_it_writes() {
         assert_eq!(seen.status, StatusCode::FORBIDDEN, "{method} {path}");
         seen.problem();
     }
+}
+
+#[tokio::test]
+async fn a_header_of_a_probe_is_told_to_nobody() {
+    let site = Site::start().await;
+    let asked = format!(
+        "{}\n[liveness]\nhttp = {{ port = \"http\", headers = {{ Authorization = \"Bearer s3cret\" }} }}\n",
+        profile("web", 1)
+    );
+    let explained = Request::post("/api/v1/explain").header("content-type", "application/toml");
+    let explained = explained.body(Body::from(asked.clone())).unwrap();
+    let explained = site.as_user(OWNER, explained).await;
+    assert_eq!(explained.status, StatusCode::OK, "{}", explained.text());
+    let mine = put(&paths::service(&"web"), "application/toml", asked);
+    let submitted = site.as_user(OWNER, mine).await;
+    assert_eq!(submitted.status, StatusCode::OK, "{}", submitted.text());
+    let web = format!("web.{OWNER}");
+    let mut told = vec![explained, submitted];
+    for path in [paths::service(&web), paths::services()] {
+        for user in [OWNER, 0] {
+            told.push(site.as_user(user, request(Method::GET, &path)).await);
+        }
+    }
+    for told in &told {
+        assert!(!told.text().contains("s3cret"), "{}", told.text());
+    }
+    // Its name is, and that it has a value.
+    assert!(told[2].text().contains("Authorization") && told[2].text().contains("***"));
 }
 
 #[tokio::test]
