@@ -51,7 +51,7 @@ owner-reads      o    o     o   f    f      f      f       f      o    f    f   
 stranger-token   o    o     h   h    h      f      f       f      o    o    h      h     f    f    u    o
 host             o    f     f   f    f      f      f       f      f    f    f      f     f    o    u    o
 host-other       o    f     f   f    f      f      f       f      f    f    f      f     f    f    u    o
-relayed-owner    o    o     o   o    o      o      f       f      o    o    o      o     f    f    u    o
+relayed-owner    o    o     o   o    o      o      f       f      o    o    o      f     f    f    u    o
 relayed-stranger o    o     h   h    h      f      f       f      o    o    h      h     f    f    u    o
 relayed-root     o    o     h   h    f      f      f       f      f    f    f      f     f    f    u    o
 relayed-nowhere  o    f     f   f    f      f      f       f      f    f    f      f     f    f    u    f
