@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use http::Method;
 use portreeve_agent::{Config as AgentConfig, SocketPlace};
-use portreeve_api::body::{Answer, ServiceList, ServiceView};
+use portreeve_api::body::{Answer, HostList, ServiceList, ServiceView};
 use portreeve_api::{Client, ClientError, Target, paths};
 use portreeve_controller::{Config as ControllerConfig, Controller, StartError};
 
@@ -68,6 +68,8 @@ pub(crate) struct Dev {
 const HOLD: Duration = Duration::from_secs(30);
 /// A plain question may take this long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the first submission waits for hosts that have not joined.
+const JOINED_WITHIN: Duration = Duration::from_secs(10);
 
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -110,6 +112,7 @@ impl Dev {
                     .iter()
                     .map(ToString::to_string)
                     .collect();
+                joined(&client, agents.len()).await;
                 let ended = serve(&client, &home, &profiles, &addresses, told).await;
                 // The workers of ended replicas go when the agent has told them that the controller knows.
                 let empty = tokio::time::timeout(PATIENCE, hosts::empty(&mut agents)).await;
@@ -187,6 +190,23 @@ impl Dev {
             ))),
         }
     }
+}
+
+/// Returns once so many hosts have joined, or after a moment: what is submitted then is spread over all of them.
+async fn joined(client: &Client, count: usize) {
+    let all = async {
+        loop {
+            let hosts = client.get::<HostList>(&paths::hosts(), JOINED_WITHIN).await;
+            let up = hosts.map_or(0, |list| {
+                list.hosts.iter().filter(|host| host.state == "up").count()
+            });
+            if up >= count {
+                return;
+            }
+            tokio::time::sleep(JOINED_WITHIN / 200).await;
+        }
+    };
+    _ = tokio::time::timeout(JOINED_WITHIN, all).await;
 }
 
 /// Submits, shows until told to stop, then stops every service and waits for its last process.
