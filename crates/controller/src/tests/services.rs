@@ -303,7 +303,7 @@ async fn wrong_requests_are_problems_too() {
     let site = Site::start().await;
     let long = format!("name = \"{}\"", "x".repeat(2 << 20));
     let web = paths::service(&"web");
-    let with = |name: &'static str, value: &str, mut asked: http::Request<axum::body::Body>| {
+    let with = |name: &'static str, value: &str, mut asked: Request<Body>| {
         asked.headers_mut().insert(name, value.parse().unwrap());
         asked
     };
