@@ -5,24 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::serving::SCENARIO;
 use crate::terminal::Terminal;
 use crate::world::{Running, World, eventually};
-
-/// Three hosts, and a service that is whole.
-const SCENARIO: &str = r#"
-until = "1m"
-[[host]]
-name = "n[1-3]"
-
-[[service]]
-kind = "service"
-name = "web"
-command = ["./web"]
-replicas = 4
-
-[service.ports]
-http = "any"
-"#;
 
 /// One with a fixed port and more replicas than hosts.
 const LICENCE: &str = r#"

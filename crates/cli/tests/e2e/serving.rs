@@ -2,7 +2,8 @@
 
 use crate::world::{World, eventually, names_in};
 
-const SCENARIO: &str = r#"
+/// Three hosts, and a service that is whole.
+pub(crate) const SCENARIO: &str = r#"
 until = "1m"
 [[host]]
 name = "n[1-3]"
